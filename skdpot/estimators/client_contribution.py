@@ -1,4 +1,4 @@
-"""How much each client of a federation resembles the server's reference data."""
+"""Contribution of clients to a federation, by their distance from reference data."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -16,21 +16,21 @@ from skdpot.federated.party import Party
 class ClientContribution(BaseEstimator):
     """Contribution of clients to a federation, by their distance from reference data.
 
-    Before anything is trained: the nearer a client's rows are to the server's reference rows, the
-    larger its share, which falls linearly with the distance. Distances are those
-    of `PrivateWassersteinDistance`: by default every client publishes one private sketch.
+    The contribution of a client falls linearly with the distance between its rows and the server's
+    reference rows. No model is trained. Distances are those of `PrivateWassersteinDistance`: by
+    default each client publishes one private sketch.
 
     Parameters
     ----------
     estimator : PrivateWassersteinDistance, optional
-        How distances are estimated; cloned. By default with its default parameters.
+        Estimator of the distances; cloned. By default ``PrivateWassersteinDistance()``.
 
     Attributes
     ----------
     estimator_ : PrivateWassersteinDistance
-        Fitted to the reference rows.
+        Estimator fitted to the reference rows.
     privacy_spent_ : PrivacySpent
-        What the fit cost the reference rows. Each client pays for itself.
+        Privacy cost for the reference rows. Each client pays for itself.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -48,10 +48,10 @@ class ClientContribution(BaseEstimator):
 
     Notes
     -----
-    A distance says how alike data are, not how much a model learns from them: two clients with
-    the same rows get the same share, where Shapley values would split one. It needs no
-    training, and time that grows linearly with the number of clients, not exponentially. Look at
-    the intervals before reading anything into shares: noise ranks equal clients too.
+    A distance measures how similar data are, not how much a model learns from them: two clients
+    with the same rows get the same share, where Shapley values would split one. The time grows
+    linearly with the number of clients. Check the intervals before interpreting shares: noise ranks
+    equal clients too.
 
     References
     ----------
@@ -79,7 +79,7 @@ class ClientContribution(BaseEstimator):
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Set the reference that clients are compared with.
+        """Fit the reference that clients are compared with.
 
         Parameters
         ----------
@@ -119,23 +119,23 @@ class ClientContribution(BaseEstimator):
         ----------
         clients : sequence of Party, or mapping of name to what `compare` takes
             A `Party` answers with its own privacy parameters. Arrays of rows are treated as
-            public; a fitted `PrivateWassersteinDistance` or a message stands for a client that
-            has published.
+            public. A fitted `PrivateWassersteinDistance` or a message stands for a client that has
+            already published.
         confidence : float, default=0.95
-            Of the interval.
+            Confidence level of the interval.
 
         Returns
         -------
         DataFrame of shape (n_clients, 6)
             Indexed by client, nearest first: "distance", its "standard_error", "low" and "high"
-            ends of its interval, "relative" (the distance divided by the largest one, the
-            normalisation of the paper) and "contribution", ``(1 − d_i / Σd) / (n − 1)``:
-            shares that sum to one, equal for equal distances. A single client has all of it.
+            ends of its interval, "relative" (the distance divided by the largest one) and
+            "contribution", ``(1 − d_i / Σd) / (n − 1)``: shares that sum to one. The contribution
+            of a single client is one.
 
         Raises
         ------
         ValueError
-            If there is no client, or two have the same name.
+            If there is no client, or two clients have the same name.
         """
         check_is_fitted(self)
         named = _named(clients)

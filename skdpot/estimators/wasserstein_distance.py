@@ -33,11 +33,7 @@ PROTOCOLS: dict[str, type[Any]] = {"sliced": Sliced, "triangle": Triangle, "fedw
 
 
 def _publishes(estimator: "PrivateWassersteinDistance") -> bool:
-    """Say whether `transform` exists: always, but for a sketch after `fit` alone.
-
-    A sketch is one table for all rows, so that before `fit` a pipeline must not take the
-    estimator for a step that transforms rows.
-    """
+    """Say whether `transform` exists; a sketch is one table for all rows, so only after `fit`."""
     if estimator._is_private and not hasattr(estimator, "sketch_"):
         raise AttributeError(
             'With protocol="sliced" transform is compared with what fit published: call fit first.'
@@ -47,23 +43,22 @@ def _publishes(estimator: "PrivateWassersteinDistance") -> bool:
 
 @dataclass(eq=False, repr=False)
 class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
-    """Wasserstein distance between data sets of parties who cannot share them.
+    """Wasserstein distance between data sets of parties that cannot share them.
 
     Only the default protocol is differentially private. With ``protocol="triangle"`` and
-    "fedwad", whoever sees a party's message and knows what the parties share recovers every
-    row of it exactly; `skdpot.audit.reconstruction` does it in a second.
+    "fedwad", whoever sees a party's message and knows what the parties share recovers every row
+    exactly; `skdpot.audit.reconstruction` does it in a second.
 
     Parameters
     ----------
     protocol : {"sliced", "triangle", "fedwad"}, Sliced, Triangle or FedWad, default="sliced"
-        "sliced", short for `Sliced()`: each party publishes a private sketch (`SlicedSketch`), and
-        the sliced Wasserstein distance is estimated from the two, less what their noise adds.
-        "triangle", short for `Triangle()` (TriangleWad): each party publishes an interpolation of
-        its rows with a shared Gaussian sample; the distance of the two is scaled up. "fedwad",
-        short for `FedWad()`: the parties close in on a measure between them in rounds. Both are
-        **not private**.
+        "sliced" (`Sliced()`): each party publishes a private sketch (`SlicedSketch`), and the
+        sliced Wasserstein distance is estimated from two sketches, corrected for their noise.
+        "triangle" (`Triangle()`, TriangleWad): each party publishes an interpolation of its rows
+        with a shared Gaussian sample. "fedwad" (`FedWad()`): the parties approach a measure between
+        them in rounds. The last two are **not private**.
     epsilon : float, default=1.0
-        Privacy parameter of each sketch; ``inf`` for no privacy. Read by "sliced" alone, like
+        Privacy parameter of each sketch; ``inf`` for no privacy. Only "sliced" uses it, like
         `bounds` and `norm_bound`.
     delta : float, default=1e-5
         Privacy parameter of each sketch, in (0, 1).
@@ -71,31 +66,30 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
         Shared budget that `fit`, `transform` and `publish` are charged to. A budget with a
         finite epsilon refuses the protocols that are not private.
     bounds : "private", (low, high) or DataBounds, default="private"
-        What is known about the range of each feature, see `SlicedSketch`. Sketches that were
-        fitted apart can be compared when all have the same public bounds: declared, or the
-        `bounds_` that one of the parties has released. Rows beyond are clipped, and distances
-        are those of clipped rows: declare bounds that hold everybody's rows. Private bounds fit
-        the rows of one party, and distances are then in the unit of the scaled features.
+        Range of each feature, see `SlicedSketch`. Sketches that were fitted separately are
+        comparable if they have the same public bounds: declared bounds, or the `bounds_` that one
+        party has released. Rows outside are clipped, and distances are those of the clipped rows.
+        With private bounds, which fit the rows of one party, distances are in units of the scaled
+        features.
     norm_bound : float, optional
-        Public bound of the norm of every row, in place of `bounds`.
+        Public bound on the norm of every row, in place of `bounds`.
     device : {"auto", "cpu", "cuda"}, default="auto"
-        Where projections are counted.
+        Device on which projections are counted.
     random_state : int, RandomState or None, default=None
-        Makes the privacy noise reproducible. For tests only: whoever knows it can remove the
-        noise.
+        Seed of the privacy noise, for tests only: whoever knows it can remove the noise.
 
     Attributes
     ----------
     protocol_ : Sliced, Triangle or FedWad
-        The protocol that the estimator was fitted with.
+        Fitted protocol.
     sketch_ : SlicedSketch
-        What this party published; only with ``protocol="sliced"``.
+        Published sketch; only with ``protocol="sliced"``.
     bounds_ : DataBounds
         Map from the data to the ball that is binned; only with ``protocol="sliced"``.
     reference_ : ReferenceMeasure
-        The shared sample; only with the other protocols.
+        Shared sample; only with the other protocols.
     privacy_spent_ : PrivacySpent
-        What the fit cost, and under which assumptions.
+        Privacy cost of the fit and its assumptions.
     n_samples_ : int
         Number of rows.
     n_features_in_ : int
@@ -109,15 +103,15 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     `transform` and `publish` of other rows release and charge another. Comparing released
     sketches costs nothing. Rows given to `distance`, `compare`, `score` and `score_samples`
     are treated as public. With ``protocol="triangle"`` and "fedwad" nothing is private: the
-    statement says epsilon = inf, and a `NotPrivateWarning` what that means. A fitted estimator
-    of theirs keeps its rows and refuses to be pickled.
+    statement says epsilon = inf, and `fit` issues a `NotPrivateWarning`. The fitted estimator
+    keeps its rows and cannot be pickled.
 
     See Also
     --------
     skdpot.mechanisms.Sliced, skdpot.mechanisms.Triangle, skdpot.mechanisms.FedWad : The protocols.
-    ClientContribution : Who of many parties is near to a reference.
-    skdpot.federated.party.Party : Data sets that stay where they are.
-    skdpot.metrics.wasserstein_distance : Between two data sets that one person holds.
+    ClientContribution : Compares many parties with a reference.
+    skdpot.federated.party.Party : A party with its own rows and budget.
+    skdpot.metrics.wasserstein_distance : Exact distance between two public data sets.
 
     Examples
     --------
@@ -152,7 +146,7 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, masses: Any = None) -> Self:
-        """Set this party's measure, and publish its sketch if the protocol is private.
+        """Store this party's rows, or publish their sketch if the protocol is private.
 
         Parameters
         ----------
@@ -161,8 +155,7 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
         y : array-like of shape (n_samples,), optional
             Their classes; only used by a protocol with ``labeled=True``.
         masses : array-like of shape (n_samples,), optional
-            Non-negative weights of the rows, scaled to sum to one. Not for "sliced", where
-            every person counts alike.
+            Non-negative weights of the rows, scaled to sum to one. Not allowed with "sliced".
 
         Returns
         -------
@@ -172,9 +165,9 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If parameters or data are not usable. Nothing is charged.
+            If parameters or data are invalid. Nothing is charged.
         BudgetExceededError
-            If `budget` cannot pay. Nothing is charged and nothing changes.
+            If `budget` is too small. Nothing is charged and nothing changes.
         """
         with all_or_nothing(self, forget=True):
             rows = validate_rows(self, X, reset=True, min_samples=2)
@@ -194,15 +187,14 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
         return self
 
     def compare(self, other: Any, y: Any = None, *, masses: Any = None) -> DistanceEstimate:
-        """Estimate the distance to another party's measure, and say how far to trust it.
+        """Estimate the distance to another party, with its uncertainty.
 
         Parameters
         ----------
         other : array-like of shape (n_rows, n_features), PrivateWassersteinDistance, \
 Party, or a published message
-            The other party. Rows are treated as public; with the protocols that are not
-            private they play the other party's part. A sequence of parties stands for the
-            union of their rows (with ``protocol="triangle"``).
+            The other party. Rows are treated as public. A sequence of parties stands for the
+            union of their rows (not with "fedwad").
         y : array-like of shape (n_rows,), optional
             Classes of rows; needed with ``labeled=True``.
         masses : array-like of shape (n_rows,), optional
@@ -211,21 +203,23 @@ Party, or a published message
         Returns
         -------
         DistanceEstimate
-            Distance, standard error, noise floor, interval, and what was sent.
+            Attributes ``distance``, ``squared_distance``, ``standard_error``, ``noise_floor`` (what
+            noise adds to the squared distance, subtracted), ``unit``, ``details`` and
+            ``transcript`` (the messages), and ``interval(confidence)``.
 
         Raises
         ------
         ValueError
             If the other party measures something else.
         MessageError
-            If what it sent is damaged or does not fit.
+            If its message is damaged or does not match.
         """
         check_is_fitted(self)
         found = tuple(self._side(o) for o in other) if _is_union(other) else self._side(other)
         return self.protocol_.compare(self._own, found, y, masses)
 
     def distance(self, other: Any, y: Any = None, *, masses: Any = None) -> float:
-        """Return the estimated distance to another party's measure.
+        """Return the estimated distance to another party.
 
         Parameters
         ----------
@@ -235,9 +229,8 @@ Party, or a published message
         Returns
         -------
         float
-            W₂, or SW₂ with ``protocol="sliced"``; in the unit of the features, or of the
-            scaled features where `bounds` scales each by its own range
-            (``compare(other).unit`` tells).
+            W₂, or SW₂ with ``protocol="sliced"``; in the unit of the features, or of the scaled
+            features if `bounds` scales each by its own range (see ``compare(other).unit``).
         """
         return self.compare(other, y, masses=masses).distance
 
@@ -259,14 +252,13 @@ Party, or a published message
         return 0.0 - self.distance(X, y)
 
     def publish(self, X: Any = None, y: Any = None) -> Message:
-        """Return the message that a party sends under this protocol.
+        """Return the message that a party sends in this protocol.
 
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features), optional
-            Rows of another party, which are measured like the fitted ones: with "sliced" a new
-            release at (epsilon, delta), charged to `budget`. None stands for the fitted rows,
-            whose sketch is published already: that is free.
+            Rows of another party. With "sliced" they are a new release at (epsilon, delta),
+            charged to `budget`. By default the fitted rows, whose sketch is already published.
         y : array-like of shape (n_rows,), optional
             Their classes; only used with ``labeled=True``.
 
@@ -274,7 +266,7 @@ Party, or a published message
         -------
         Message
             A `SketchMessage`, or an `InterpolatingMeasure` (the first one of "fedwad"). Its
-            ``reveals`` says what it tells, and to whom.
+            ``reveals`` states what it reveals, and to whom.
         """
         check_is_fitted(self)
         if X is not None:
@@ -290,23 +282,22 @@ Party, or a published message
         ----------
         X : array-like of shape (n_rows, n_features)
             Rows. With "sliced" they are private: **each call releases and charges a new
-            sketch**, and calls on the same rows add up. Publish once and keep what comes back.
+            sketch**, and calls on the same rows add up.
 
         Returns
         -------
         ndarray of shape (n_projections, n_bins + 1) or (n_rows, n_features)
             With "sliced" the noisy distribution functions, otherwise the interpolated rows.
-            `publish` returns the whole message.
         """
         check_is_fitted(self)
         return self.protocol_.numbers(self.publish(X))
 
     def score_samples(self, X: Any, y: Any = None) -> np.ndarray:
-        """Return the data value of each row: how it moves the distance to this measure.
+        """Return the data value of each row: its effect on the distance to this party.
 
-        The derivative of the squared distance when mass is moved to a row from all others
-        (equation 13 of the paper). Rows with large positive values drive the distance up:
-        they are likely noise. Negative ones bring the two together.
+        The value is the derivative of the squared distance when mass is moved to a row from all
+        others (Li and Pang, equation 13). Rows with large positive values increase the distance
+        and are likely noise; rows with negative values decrease it.
 
         Parameters
         ----------
@@ -318,8 +309,7 @@ Party, or a published message
         Returns
         -------
         ndarray of shape (n_rows,)
-            Values, in the squared unit of the distance. `skdpot.federated.valuation.DataValues`
-            ranks them.
+            Values, in the squared unit of the distance.
         """
         check_is_fitted(self)
         _check_rows(X)
@@ -329,17 +319,15 @@ Party, or a published message
     def pairwise_distances(
         self, parties: Sequence[Party] | Mapping[str, Any], *, return_std: bool = False
     ) -> pd.DataFrame | tuple[pd.DataFrame, pd.DataFrame]:
-        """Return the distances between all parties; each publishes once.
+        """Return the distances between all parties; each party publishes once.
 
         Parameters
         ----------
         parties : sequence of Party, or mapping of name to rows
-            At least two. A `Party` has privacy parameters of its own and must allow the
-            protocol. Rows are private to a party made for them, which publishes with the
-            parameters of this estimator.
+            At least two. A `Party` has privacy parameters of its own and must allow the protocol.
+            Rows are private and are published with the parameters of this estimator.
         return_std : bool, default=False
-            Whether to return standard errors of the distances too; zero for the protocols that
-            add no noise.
+            Whether to also return standard errors; zero for the protocols without noise.
 
         Returns
         -------
@@ -350,14 +338,14 @@ Party, or a published message
 
         Notes
         -----
-        The estimator need not be fitted; with "sliced" it must declare public bounds then.
+        The estimator need not be fitted; with "sliced" it must then declare public bounds.
 
         Privacy
         -------
-        With "sliced" one Gaussian event a party. A `Party` charges its own budget. For rows that
-        are given, `budget` is charged once for all of them, before any noise is drawn: each
-        person's row must be with one party only (parallel composition). Of a person whose rows
-        are with k parties k sketches are released, as if `budget` were charged k times.
+        With "sliced", one Gaussian event per party. A `Party` charges its own budget. For given
+        rows, `budget` is charged once for all parties, before any noise is drawn, assuming that
+        each person's row is with one party only (parallel composition). For a person whose rows
+        are with k parties, k sketches are released, as if `budget` were charged k times.
         """
         check_parameters(self)
         fitted = getattr(self, "protocol_", None)
@@ -378,7 +366,7 @@ Party, or a published message
         return FitContext.of(self, X, spawn_streams(None, type(self).__name__))
 
     def _side(self, other: Any) -> Any:
-        """Return the other side of a comparison: what it has published, a party, or its rows."""
+        """Return the other side of a comparison: a release, a party, a message or rows."""
         if isinstance(other, bytes) or other is None:
             raise TypeError(
                 "The other side must be rows, a Party, a fitted estimator or a message, got "
@@ -390,7 +378,7 @@ Party, or a published message
             check_is_fitted(other)
             if type(other.protocol_) is not type(ours):
                 raise ValueError(
-                    f"protocol={ours.name!r} and {other.protocol_.name!r}: both must play the same."
+                    f"protocol={ours.name!r} and {other.protocol_.name!r}: both must be the same."
                 )
             return other._own
         if isinstance(other, Message) and not isinstance(other, ours.messages):
@@ -421,8 +409,8 @@ def _is_union(other: Any) -> bool:
 
 
 def _check_rows(X: Any) -> None:
-    """Refuse what is no table of rows where rows are due."""
+    """Refuse what is no table of rows."""
     if isinstance(X, (Party, Message, BaseEstimator, bytes)) or X is None:
         raise TypeError(
-            f"X must be a table of rows, got {type(X).__name__}; parties belong in compare."
+            f"X must be a table of rows, got {type(X).__name__}; pass parties to compare."
         )

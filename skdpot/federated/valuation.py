@@ -13,13 +13,7 @@ from skdpot.ot.slices import CDFTable
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DataValues:
-    """Values of rows: how fast the squared distance grows with the mass of each.
-
-    References
-    ----------
-    Just, Kang, Wang, Zeng, Ko, Jin, Jia, "LAVA: data valuation without pre-specified learning
-    algorithms", ICLR 2023.
-    """
+    """Values of rows: how fast the squared distance grows with the mass of each."""
 
     values: np.ndarray
 
@@ -28,7 +22,7 @@ class DataValues:
         values = np.array(self.values, dtype=np.float64)
         if values.ndim != 1 or len(values) == 0 or not np.all(np.isfinite(values)):
             raise ValueError(
-                f"values has shape {values.shape}; it must hold one finite number a row."
+                f"values has shape {values.shape}; it must hold one finite number per row."
             )
         values.setflags(write=False)
         object.__setattr__(self, "values", values)
@@ -49,7 +43,7 @@ class DataValues:
                 f"is_noisy must hold a bool per row, got shape {noisy.shape}, dtype {noisy.dtype}."
             )
         if not noisy.any():
-            raise ValueError("is_noisy marks no row: there is nothing to find.")
+            raise ValueError("is_noisy marks no row, so there is nothing to find.")
         found = np.concatenate([[0], np.cumsum(noisy[self.noisiest(len(noisy))])])
         return np.arange(len(found)) / len(noisy), found / found[-1]
 
@@ -64,26 +58,16 @@ class DataValues:
 
     def _first(self, order: np.ndarray, n: int) -> np.ndarray:
         if not 0 <= n <= len(order):
-            raise ValueError(f"n={n!r} must be between 0 and the {len(order)} rows that there are.")
+            raise ValueError(f"n={n!r} must be between 0 and the number of rows, {len(order)}.")
         return order[:n]
 
 
 def calibrated_values(potential: ArrayLike, masses: ArrayLike | None = None) -> np.ndarray:
     """Turn a dual potential into data values, ``s_l = f_l − sum_{j≠l} a_j f_j / (1 − a_l)``.
 
-    s_l is the derivative of the transport cost when row l gains mass and all others give it
-    in proportion to theirs: masses sum to one, so a potential means something up to a constant
-    only, and the second term removes it.
-
-    Notes
-    -----
-    Where the optimal potential is not unique the cost has a kink, and the value is one of its
-    slopes there.
-
-    References
-    ----------
-    Just et al., "LAVA", ICLR 2023, equation 3; Li, Pang, "Private Wasserstein distance", 2024,
-    equation 13.
+    s_l is the derivative of the transport cost when row l gains mass and all others give it in
+    proportion to theirs (Just et al., "LAVA", ICLR 2023, equation 3). Where the optimal potential
+    is not unique the cost has a kink, and the value is one of its slopes there.
     """
     f = np.asarray(potential, dtype=np.float64)
     if f.ndim != 1 or len(f) == 0:
@@ -99,8 +83,6 @@ def sliced_potential(
 ) -> np.ndarray:
     """Kantorovich potential of public rows against a sketch, averaged over its directions.
 
-    Notes
-    -----
     *Derivation.* Along one direction let ``u_1 ≤ … ≤ u_n`` be the sorted projections and
     ``C_i = a_1 + … + a_i``. The optimal plan keeps the order (Santambrogio 2015, theorem 2.9):
     the point u_i gets the part of F between the levels C_{i−1} and C_i. Prices f and g are
@@ -115,14 +97,6 @@ def sliced_potential(
     a gap at a level C_i; then b_i is its lower end.
     The cost of a coupling is linear in its masses, hence by the envelope theorem f_θ is the
     derivative of W₂² along θ with respect to them, and the mean over θ that of SW₂².
-
-    Privacy
-    -------
-    Post-processing of the sketch's release; the rows are treated as public.
-
-    References
-    ----------
-    Santambrogio, "Optimal transport for applied mathematicians", 2015, chapter 2.
     """
     points = as_points(rows, "rows")
     weights = weights_of(masses, len(points))
@@ -147,13 +121,5 @@ def sliced_potential(
 def sliced_values(
     rows: ArrayLike, table: CDFTable, *, masses: ArrayLike | None = None
 ) -> np.ndarray:
-    """Values of public rows against a sketch: `calibrated_values` of `sliced_potential`.
-
-    The data values of the protocol that is private: how fast SW₂² between the rows and the
-    sketch grows with the mass of each row.
-
-    Privacy
-    -------
-    Post-processing of the sketch's release; the rows are treated as public.
-    """
+    """Values of public rows against a sketch: how fast SW₂² grows with the mass of each row."""
     return calibrated_values(sliced_potential(rows, table, masses=masses), masses)

@@ -1,4 +1,4 @@
-"""TriangleWad and FedWad: protocols of distances that are not private."""
+"""TriangleWad and FedWad: distance protocols that are not private."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ _numbers = count(1)  # parties that meet need different names
 
 @dataclass(frozen=True, eq=False)
 class PlainSide:
-    """A party with its rows, and where everybody goes."""
+    """A party with its rows, and the measure that all parties move towards."""
 
     party: Party
     reference: ReferenceMeasure | GeodesicMeasure
@@ -47,7 +47,7 @@ class PlainSide:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PlainProtocol(Mechanism):
-    """What the two protocols that are not private have in common."""
+    """Base class of the two protocols that are not private."""
 
     t: float = 0.5
     gamma_scale: float = 1.0
@@ -74,7 +74,7 @@ class PlainProtocol(Mechanism):
     }
 
     def release(self, context: FitContext, rows: np.ndarray, y: Any, masses: Any) -> PlainSide:
-        """Keep the rows, and draw what the parties share."""
+        """Keep the rows, and draw the shared sample."""
         own = self._party(context.source, y, masses, name=f"fitted party {next(_numbers)}")
         reference = self._drawn(len(rows), own, self._rng())
         spent = charge(
@@ -105,7 +105,7 @@ class PlainProtocol(Mechanism):
         self.advise()
         if self.labeled and isinstance(parties, Mapping):
             raise ValueError(
-                "Classes need Party objects that hold them: Party(name, X, y, allows=...)."
+                "labeled=True requires Party objects with classes: Party(name, X, y, allows=...)."
             )
         members, rng = as_parties(parties, self.name, lambda: context.budget), self._rng()
         if own is None:
@@ -119,7 +119,7 @@ class PlainProtocol(Mechanism):
         return np.random.default_rng(self.shared_seed)
 
     def _drawn(self, n_rows: int, party: Party, rng: np.random.Generator) -> DiscreteMeasure:
-        """Draw the sample that the parties share."""
+        """Draw the shared sample."""
         return gaussian_reference(
             self.n_support or n_rows,
             party.n_dimensions,
@@ -142,12 +142,12 @@ class PlainProtocol(Mechanism):
         return Party(name, X, labels, masses=masses, allows=(self.name, "values"))
 
     def _announced(self, points: np.ndarray) -> Any:
-        """Return the message that tells the parties where to go."""
+        """Return the message with the measure to move towards."""
         raise NotImplementedError
 
     @property
     def _options(self) -> dict[str, Any]:
-        """What the functions of the protocol are told."""
+        """Options of the functions of the protocol."""
         return {"t": self.t, "interpolation": self.interpolation}
 
 
@@ -155,32 +155,32 @@ class PlainProtocol(Mechanism):
 class Triangle(PlainProtocol):
     """TriangleWad: each party publishes an interpolation with a shared sample. Not private.
 
-    The distance of two interpolations is scaled up. Whoever sees the message of a party and knows
-    the sample and t, as the server does, recovers every row of it exactly
+    The distance between two interpolations is scaled up. Whoever sees a party's message and knows
+    the sample and t, as the server does, recovers every row exactly
     (`skdpot.audit.reconstruction`).
 
     Parameters
     ----------
     t : float, default=0.5
-        Where between a party's rows (0) and the shared measure (1) its message lies, in (0, 1).
+        Position of a message between the party's rows (0) and the shared sample (1), in (0, 1).
     gamma_scale : float, default=1.0
-        Standard deviation of the shared Gaussian sample. From about the spread of the data on,
-        the result is the distance *linearised* through the sample, far above W₂.
+        Standard deviation of the shared Gaussian sample. If it is as large as the spread of the
+        data or larger, the result is the distance *linearised* through the sample, far above W₂.
     gamma_mean : float, default=0.0
         Mean of the shared Gaussian sample.
     n_support : int, optional
-        Number of rows of the shared sample; by default as many as the fitted rows.
+        Number of rows of the shared sample. By default, the number of fitted rows.
     interpolation : {"barycentric", "exact"}, default="barycentric"
-        Whether a row that the plan splits is moved to the mean of its targets, or split.
+        How to treat a row that the plan splits: move it to the mean of its targets, or split it.
     labeled : bool, default=False
         Whether rows are compared together with the mean and the covariance of their class
-        (section 3.4.1 of the paper); needs `y`.
+        (section 3.4.1 of the paper). Requires `y`.
     shared_seed : int, default=0
-        Draws the shared sample. Messages are only comparable if all parameters are equal.
+        Seed of the shared sample. Messages are comparable only if all parameters are equal.
     disclose_t : bool, default=True
-        Whether both parties use the public `t`. If not, the fitted party keeps `t` to itself, the
-        other answers for three values, and a parabola through the answers is read at `t`
-        (Theorem 3.5, which is an inequality: this approximates).
+        Whether both parties use the public `t`. If False, the fitted party keeps `t` secret, the
+        other party answers for three values, and a parabola through the answers is read at `t`.
+        This is approximate: Theorem 3.5 of the paper is an inequality.
 
     Privacy
     -------
@@ -201,9 +201,9 @@ class Triangle(PlainProtocol):
 
     name = "triangle"
     warning = (
-        'protocol="triangle" is not private: whoever sees the message of a party and knows the '
-        "shared reference and t, as the server does, recovers every row of it exactly, in the "
-        "time of one optimal transport (skdpot.audit.reconstruction shows it). "
+        'protocol="triangle" is not private: whoever sees a party\'s message and knows the shared '
+        "reference and t, as the server does, recovers every row exactly, in the time of one "
+        "optimal transport (see skdpot.audit.reconstruction). "
         'protocol="sliced" is differentially private.'
     )
     messages = (InterpolatingMeasure,)
@@ -228,18 +228,16 @@ class Triangle(PlainProtocol):
         return triangle(own.party, self._party(other, y, masses), **shared, **self._options)
 
     def values(self, own: PlainSide, rows: Any, y: Any) -> np.ndarray:
-        """Return what the potentials between the two messages say of the rows."""
+        """Return the values from the potentials between the two messages."""
         other, gamma = self._party(rows, y), own.reference.measure
         plan = triangle(own.party, other, t=self.t, reference=gamma).details
         values = calibrated_values(plan.target_potential, plan.target.masses)
         return values / (1 - self.t) ** 2
 
     def matrix(self, context: FitContext, own: PlainSide | None, parties: Any) -> PairwiseResult:
-        """Play the protocol between all parties, at a t that all know."""
+        """Play the protocol between all parties, at a public t."""
         if not self.disclose_t:
-            raise ValueError(
-                "pairwise_distances is played at a t that all parties know: disclose_t=True."
-            )
+            raise ValueError("pairwise_distances requires a public t: set disclose_t=True.")
         return super().matrix(context, own, parties)
 
     def _announced(self, points: np.ndarray) -> ReferenceMeasure:
@@ -249,30 +247,30 @@ class Triangle(PlainProtocol):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FedWad(PlainProtocol):
-    """FedWad: two parties close in on a measure between them, in rounds. Not private.
+    """FedWad: two parties approach a measure between them, in rounds. Not private.
 
-    The server recovers every row of both parties from the first round, and each party those of the
-    other from the last (`skdpot.audit.reconstruction`).
+    The server recovers every row of both parties from the first round, and each party the rows of
+    the other from the last (`skdpot.audit.reconstruction`).
 
     Parameters
     ----------
     t : float, default=0.5
-        How far parties move in each round, in (0, 1), if `draw_t` is False.
+        Fraction of the way that parties move in each round, in (0, 1), if `draw_t` is False.
     gamma_scale, gamma_mean : float, default=1.0, 0.0
-        Standard deviation and mean of the Gaussian sample that the rounds begin with.
+        Standard deviation and mean of the Gaussian sample of the first round.
     n_support : int, optional
-        Number of rows of that sample; by default as many as the fitted rows.
+        Number of rows of that sample. By default, the number of fitted rows.
     interpolation : {"barycentric", "exact"}, default="barycentric"
-        Whether a row that the plan splits is moved to the mean of its targets, or split.
+        How to treat a row that the plan splits: move it to the mean of its targets, or split it.
     labeled : bool, default=False
-        Whether rows are compared together with the mean and the covariance of their class; needs
-        `y`.
+        Whether rows are compared together with the mean and the covariance of their class.
+        Requires `y`.
     shared_seed : int, default=0
-        Draws the sample and the t of each round.
+        Seed of the sample and of the t of each round.
     n_rounds : int, default=30
         Number of rounds.
     draw_t : bool, default=True
-        Whether each round draws its t uniformly. With a fixed one the rounds stall far from the
+        Whether each round draws its t uniformly. With a fixed t the rounds stall far from the
         distance.
 
     Privacy
@@ -296,8 +294,8 @@ class FedWad(PlainProtocol):
     name = "fedwad"
     warning = (
         'protocol="fedwad" is not private: the server recovers every row of both parties from '
-        "the first round, and each party those of the other from the last "
-        '(skdpot.audit.reconstruction shows it). protocol="sliced" is differentially private.'
+        "the first round, and each party the rows of the other from the last "
+        '(see skdpot.audit.reconstruction). protocol="sliced" is differentially private.'
     )
     _pairwise = staticmethod(pairwise_fedwad)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -310,12 +308,12 @@ class FedWad(PlainProtocol):
         """Play all rounds with another party."""
         if isinstance(other, tuple):
             raise ValueError(
-                'protocol="fedwad" is played by two parties; a union needs "triangle" or "sliced".'
+                'protocol="fedwad" takes two parties; use "triangle" or "sliced" for a union.'
             )
         return self._play(own, self._party(other, y, masses))
 
     def values(self, own: PlainSide, rows: Any, y: Any) -> np.ndarray:
-        """Return the values that the rows' owner computes in FedBary, against the last ξ."""
+        """Return the values of FedBary, against the last ξ, as the owner of the rows does."""
         party = self._party(rows, y)
         return party.values_against(self._play(own, party).details.reference).values
 

@@ -1,4 +1,4 @@
-"""The protocol of distances that is private: each party publishes a sketch."""
+"""The private distance protocol: each party publishes a sketch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -34,32 +34,32 @@ _LEAST_SLICES = 64
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Sliced(Mechanism):
-    """Each party publishes a private sketch, and SW₂ is estimated from two of them.
+    """Each party publishes a private sketch, and SW₂ is estimated from two sketches.
 
-    The estimate is debiased: what the noise of the sketches adds is taken off.
+    The estimate is corrected for the noise of the sketches.
 
     Parameters
     ----------
     n_projections : int or "auto", default="auto"
-        Number of directions. "auto" depends on the number of features alone, so that parties
-        of all sizes take the same.
+        Number of directions. "auto" depends on the number of features alone, so that all parties
+        use the same number.
     n_bins : int, default=64
-        Number of bins along each direction, 512 at most.
+        Number of bins along each direction, at most 512.
     projections : {"orthogonal", "axes+orthogonal", "uniform"} or array of shape (n_projections, \
 n_features), default="orthogonal"
-        How directions are drawn, or public directions. Not the axes first, as in `SlicedSketch`:
-        along them alone, data with equal marginals cannot be told apart.
+        How directions are drawn, or public directions. Unlike in `SlicedSketch`, the axes do not
+        come first: along the axes alone, data with equal marginals cannot be told apart.
     target : {"population", "data"}, default="population"
-        Between what the distance is estimated. "population": the laws that the rows were
-        sampled from; zero if both parties sample from one law. "data": the rows themselves.
+        What is compared. "population": the distributions that the rows were sampled from; the
+        distance is zero if they are equal. "data": the rows themselves.
     shared_seed : int, default=0
-        Draws the directions, which are public and which all parties must share. Sketches are only
-        comparable if they were made with one seed.
+        Seed of the directions, which are public. Sketches are comparable only if they have the
+        same seed.
 
     Privacy
     -------
     One Gaussian event per sketch under replace-one, as for `SlicedSketch`. Everything else is
-    computed from released sketches.
+    post-processing.
 
     See Also
     --------
@@ -104,15 +104,15 @@ n_features), default="orthogonal"
         return context.sketch(context.source, None, **options)
 
     def advise(self, sketch: SlicedSketch) -> None:
-        """Say it when noise drowns the table: of public facts, the rows have no part in it."""
+        """Warn if noise drowns the table; it uses public facts only."""
         strategy = square_root_strategy(sketch.statistic_.shape[-1])
         noise = sketch.noise_scale_ / sketch.n_samples_ * strategy.typical_deviation
         if noise > DROWNING_NOISE:
             warn_of_privacy(
-                f"{sketch.n_samples_} rows at this epsilon along {len(sketch.directions_)} "
-                f"directions: noise moves every distribution function by {noise:.2f}, of 1, so "
-                "that distances can hardly be told. More rows, a larger epsilon, or fewer "
-                "features (and n_projections) help."
+                f"Noise moves every distribution function by {noise:.2f} (of 1) for "
+                f"{sketch.n_samples_} rows along {len(sketch.directions_)} directions at this "
+                "epsilon, so distances can hardly be told apart. Use more rows, a larger epsilon, "
+                "or fewer features (and n_projections)."
             )
 
     def compare(self, own: SlicedSketch, other: Any, y: Any, masses: Any) -> DistanceEstimate:
@@ -152,7 +152,7 @@ n_features), default="orthogonal"
         return unit**2 * sliced_values(mapped, own.table())
 
     def matrix(self, context: FitContext, own: SlicedSketch | None, parties: Any) -> PairwiseResult:
-        """Let every party publish one sketch; the budget pays once for all rows that are given."""
+        """Let every party publish one sketch; the budget pays once for all given rows."""
         budget = context.budget if isinstance(parties, Mapping) else None
         members = as_parties(
             parties,
@@ -167,9 +167,9 @@ n_features), default="orthogonal"
             bounds = public_bounds(context.bounds, context.norm_bound, n_features)
             if bounds is None:
                 raise ValueError(
-                    "Parties must have bounds that are the same for all and public: pass "
-                    "bounds=(low, high) or norm_bound=, or fit first, and all take the bounds "
-                    "that it published."
+                    "pairwise_distances requires public bounds that all parties share: pass "
+                    "bounds=(low, high) or norm_bound=, or call fit first to share the bounds that "
+                    "it publishes."
                 )
             request = SketchRequest(self._directions(n_features), self.n_bins, bounds)
         else:
@@ -187,7 +187,7 @@ n_features), default="orthogonal"
         if isinstance(other, tuple):
             sides = [self._found(own, part, exchange) for part in other]
             if not all(isinstance(side, SlicedSketch) for side in sides):
-                raise ValueError("A union of parties must consist of sketches; rows are public.")
+                raise ValueError("A union must consist of sketches, not of public rows.")
             return sides[0].merge(*sides[1:])
         request = self._request(own)
         if isinstance(other, Party):

@@ -1,23 +1,21 @@
 """The sliced distance between released tables, without what their noise adds to it.
 
-What noise and sampling do to the squared distance is simulated. A sketch shows the distribution
-along each direction and nothing of how a row's places along different directions go together, and
-that decides how much an average over directions varies. In the simulation rows are Gaussian in that
-respect (a Gaussian copula): their covariance matrix follows from the variances along enough
-directions. Along fewer than d (d + 1) / 2 directions it does not, and then rows are taken to be as
-extreme in every direction as they are in one, which is the worst case.
+The effect of noise and sampling on the squared distance is simulated. A sketch shows the
+distribution along each direction but not how a row's places along different directions go together,
+which decides how much an average over directions varies. The simulation uses a Gaussian copula,
+whose covariance matrix follows from the variances along d (d + 1) / 2 directions or more. Along
+fewer, rows are taken to be as extreme in every direction as in one, which is the worst case.
 
-Two distribution functions on the same equal bins have quantile functions that are linear
-between the levels at which either of them passes a bin edge. On these pieces everything about
-the two is exact. Beyond the data there is nothing but noise, and noise there costs most: a little
-mass far away adds its squared distance. Where a distribution function is taken to be 0 or 1 the
-noise is known, and because it is correlated along a direction, so is part of the noise beside it.
+Noise beyond the data costs most: a little mass far away adds its squared distance. Where a
+distribution function is taken to be 0 or 1 the noise is known, and because noise is correlated
+along a direction, so is part of the noise beside it.
 """
 
 import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +50,7 @@ class ComparedTable:
         """How rows were counted and are decoded."""
         return square_root_strategy(self.statistic.shape[1])
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         """Hash of what was released."""
         facts = repr((self.statistic.shape, self.n_samples, self.noise)).encode()
@@ -69,26 +67,26 @@ class ComparedTable:
         return self.cdf_noise**2 + 0.25 / self.n_samples
 
 
-def compared_tables(first: Any, second: Any) -> tuple[ComparedTable, ComparedTable]:
+def compared_tables(first: Any, second: Any) -> list[ComparedTable]:
     """Read the two sides of a comparison, in an order that does not depend on the arguments'."""
     if not isinstance(first, SlicedSketch):
         raise ValueError(
             f"first must be a SlicedSketch, got {type(first).__name__}; pass public rows as second."
         )
     first._check_readable()
-    one = _of_sketch(first)
     if isinstance(second, SlicedSketch):
         second._check_readable()
         check_comparable((first, second))
-        two = _of_sketch(second)
-        if one.noise > 0 and two.noise > 0 and np.array_equal(one.statistic, two.statistic):
+        tables = [_of_sketch(first), _of_sketch(second)]
+        same = np.array_equal(*(table.statistic for table in tables))
+        if same and all(table.noise > 0 for table in tables):
             raise ValueError(
                 "Both sketches are the same release: the same noise on both sides tells nothing "
                 "about a distance. Compare sketches of different people's rows."
             )
     else:
-        two = _counted(first, second)
-    return (one, two) if one.digest <= two.digest else (two, one)
+        tables = [_of_sketch(first), _counted(first, second)]
+    return sorted(tables, key=lambda table: table.digest)
 
 
 def _of_sketch(sketch: SlicedSketch) -> ComparedTable:
@@ -103,8 +101,7 @@ def _counted(sketch: SlicedSketch, public: Any) -> ComparedTable:
     n_bins = sketch.statistic_.shape[-1]
     directions, widths = sketch.directions_, sketch.half_widths_
     counts = count_projections(rows, directions, widths, n_bins, bounds=sketch.bounds_)
-    cdf = np.zeros((len(counts), n_bins + 1))
-    cdf[:, 1:] = np.cumsum(counts, axis=1) / len(rows)
+    cdf = np.cumsum(np.pad(counts, ((0, 0), (1, 0))), axis=1) / len(rows)
     statistic = counts @ square_root_strategy(n_bins).matrix.T
     return ComparedTable(statistic, len(rows), 0.0, CDFTable(directions, widths, cdf))
 
@@ -122,7 +119,6 @@ def simulate_distances(
     guesses: Sequence[np.ndarray],
     decoder: "SupportedDecoder",
     weights: np.ndarray,
-    *,
     sampled: bool,
     n_simulations: int,
     rng: np.random.Generator,
@@ -142,9 +138,7 @@ def simulate_distances(
         for k in range(n_simulations):
             measured = []
             for place, (table, guess) in enumerate(zip(tables, guesses, strict=True)):
-                inner = guess[:, 1:-1]
-                if sampled:
-                    inner = inner + deviations[place][k]
+                inner = guess[:, 1:-1] + (deviations[place][k] if sampled else 0.0)
                 if table.noise > 0:
                     noise = table.noise * rng.standard_normal(table.statistic.shape)
                     measured.append(decoder.decode(noise, inner))
@@ -248,15 +242,12 @@ class DebiasedDistance:
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return a confidence interval for the distance SW₂ (not squared).
 
-        Notes
-        -----
-        All θ >= 0 with ``-t s(θ) <= squared - θ <= u s(θ)``. Here ``s(θ)²``, the variance of the
-        estimate if the squared distance were θ, grows linearly from the square of
+        It holds all θ >= 0 with ``-t s(θ) <= squared - θ <= u s(θ)``. Here ``s(θ)²``, the variance
+        of the estimate if the squared distance were θ, grows linearly from the square of
         `null_standard_error` and passes that of `standard_error` at the estimate. t is a quantile
         of Student's distribution, as standard errors come from finitely many simulations. u is
-        larger by Cornish and Fisher's term for skewness: the squared distance that noise makes is
-        never negative, and spreads upwards like a gamma variable; further away that does not
-        matter.
+        larger by Cornish and Fisher's term for skewness, because the squared distance of noise
+        alone spreads upwards like a gamma variable.
         """
         if not 0 < confidence < 1:
             raise ValueError(f"confidence={confidence!r} must lie between 0 and 1.")
@@ -284,9 +275,8 @@ class DebiasedDistance:
         if squared <= 0:
             return 0.0
         # The product of the roots over the larger one: no difference of large numbers.
-        product = (squared - reach * self.null_standard_error) * (
-            squared + reach * self.null_standard_error
-        )
+        width = reach * self.null_standard_error
+        product = (squared - width) * (squared + width)
         return math.sqrt(max(product, 0.0) / (squared + half + spread))
 
     def __repr__(self) -> str:
@@ -307,43 +297,44 @@ def debiased_squared_distance(
     n_simulations: int | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> DebiasedDistance:
-    """Estimate SW₂² between two releases, with the noise's own contribution subtracted.
+    """Estimate SW₂² between two releases, corrected for the noise.
 
-    Along the directions of the sketches, in the units of the mapped features.
+    The distance is along the directions of the sketches, in the units of the mapped features.
 
     Parameters
     ----------
     first : SlicedSketch
-        A closed sketch. Of a sketch with classes, all classes together.
+        A closed sketch. Its classes, if any, are taken together.
     second : SlicedSketch or array-like of shape (n_samples, n_features)
-        A sketch with the same directions, bins and bounds, of other people's rows; or
-        **public** rows, which are mapped and clipped like the private ones were.
+        A sketch of other people's rows with the same directions, bins and bounds, or **public**
+        rows, which are mapped and clipped like the private ones.
     target : {"population", "data"}, default="population"
-        Between what the distance is wanted. "population": the laws that rows were sampled
-        from, independently; it is zero when both parties draw from the same law. "data": the
-        rows themselves, which differ a little even then.
+        What is compared. "population": the distributions that the rows were sampled from; the
+        distance is zero if they are equal. "data": the rows themselves, which differ even then.
     n_simulations : int, optional
-        Number of simulations, at least 8. By default 32 to 128, fewer for more slices.
+        Number of simulations, at least 8. By default 32 to 128, fewer for more directions.
     random_state : int, RandomState or None, default=None
-        Seed of the simulations. By default it follows from the released tables, so that the
-        same releases always give the same estimate, in either order.
+        Seed of the simulations. By default it is computed from the releases, so that the same
+        releases always give the same estimate, in either order.
 
     Returns
     -------
     DebiasedDistance
-        Estimate, standard error, noise floor, and a confidence interval.
+        Estimate ``squared``, its ``standard_error``, the subtracted ``noise_floor`` and
+        ``binning_error``, the uncorrected ``raw_squared``, the ``distance`` (root of the estimate)
+        and ``interval(confidence)``, a confidence interval for the distance.
 
     Raises
     ------
     OpenSketchError
         If a sketch is open.
     ValueError
-        If the sketches do not measure the same, or more than memory holds, or are one and the
-        same release: its noise is then the same on both sides, and tells nothing.
+        If the sketches do not measure the same, need too much memory, or are the same release,
+        whose noise is equal on both sides.
 
     Privacy
     -------
-    Post-processing of released tables, and of public rows: costs nothing.
+    Post-processing of releases and public rows: it costs nothing.
 
     See Also
     --------
@@ -351,25 +342,23 @@ def debiased_squared_distance(
 
     Notes
     -----
-    1. Both tables are decoded without a prior on their shape, on the stretch of each direction
-       that holds their data (`SupportedDecoder`), and compared exactly.
-    2. Noise, and with ``target="population"`` sampling, is drawn again around two pairs of
-       measures: twice the mixture of the two smoothed tables, whose distance is zero, and the
-       smoothed tables themselves. What the first adds to the squared distance is the floor;
-       where the estimate stands out of the noise, it moves to the second.
-    3. Binning blurs shapes: what that does to the distance is read off smooth curves through the
-       bin edges, and subtracted with the floor where the estimate stands out.
-    4. The standard error is that of the simulations, between the two pairs in the same way, with
-       8 % of the floor and half of the binning error on top for what is not known of them, and
-       up to 20 % of the variance for what simulations leave out: that support and smoothed
-       tables follow the noise. Shares are outcomes of
-       ``examples/benchmarks/bench_sliced_distance.py``. Where
-       noise moves a distribution function by more than 0.2, the simulations are no longer
-       believed, and from 0.4 on the whole noisy distance is a standard error.
+    1. Both tables are decoded without a prior on their shape, on the part of each direction that
+       holds their data, and compared exactly.
+    2. Noise, and with ``target="population"`` sampling, is simulated around two pairs of measures:
+       twice the mixture of the two smoothed tables, whose distance is zero, and the smoothed tables
+       themselves. The floor is what the first adds to the squared distance; where the estimate
+       stands out of the noise, it moves to what the second adds.
+    3. The effect of binning is estimated from smooth curves through the bin edges, and subtracted
+       with the floor where the estimate stands out.
+    4. The standard error is that of the simulations, interpolated in the same way, plus 8 % of the
+       floor, half of the binning error, and up to 20 % of the variance because support and smoothed
+       tables follow the noise (shares from ``examples/benchmarks/bench_sliced_distance.py``).
+       Where noise moves a distribution function by more than 0.2 the simulations are no longer
+       trusted, and from 0.4 on the whole noisy distance is a standard error.
 
-    Mass beyond the support is compared as if it lay at its end. The support holds all that stands
-    out of the noise; what does not is not seen, however far away it is. On 10,000 rows in 8
-    dimensions at ε = 1 that is about one row in three hundred.
+    Mass beyond the support is compared as if it lay at its end. Mass that does not stand out of the
+    noise is not seen, however far away it is: on 10,000 rows in 8 dimensions at ε = 1, about one
+    row in three hundred.
 
     Examples
     --------
@@ -409,19 +398,22 @@ def debiased_squared_distance(
     # Takes about a second; more slices need fewer simulations.
     wanted = min(max(_ROWS_SIMULATED // n_projections, _FEWEST_SIMULATIONS), _MOST_SIMULATIONS)
     n_simulations = n_simulations or wanted
-    null = apart = SimulatedDistances()
-    sampled = target == "population"
-    if noise > 0 or sampled:
-        share = tables[0].variance / (tables[0].variance + tables[1].variance)
-        middle = (1 - share) * guesses[0] + share * guesses[1]
+    if noise > 0 or target == "population":
         if random_state is None:  # follows from the tables
             words = np.frombuffer(b"".join(table.digest for table in tables), dtype=np.uint32)
             rng = np.random.default_rng(words.tolist())
         else:
             rng = solver_generator(random_state)
-        options: dict[str, Any] = {"sampled": sampled, "n_simulations": n_simulations, "rng": rng}
-        null = simulate_distances(tables, [middle, middle], decoder, weights, **options)
-        apart = simulate_distances(tables, guesses, decoder, weights, **options)
+        share = tables[0].variance / (tables[0].variance + tables[1].variance)
+        middle = (1 - share) * guesses[0] + share * guesses[1]
+        null, apart = (
+            simulate_distances(
+                tables, pair, decoder, weights, target == "population", n_simulations, rng
+            )
+            for pair in ([middle, middle], guesses)
+        )
+    else:
+        null = apart = SimulatedDistances()
     return _debiased(raw, float(binning), noise, null, apart, target, n_simulations)
 
 
@@ -476,15 +468,10 @@ def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def refined(cdf: np.ndarray, factor: int) -> np.ndarray:
-    """Draw smooth curves through the values at the bin edges: no mass is spread evenly.
+    """Draw smooth curves through the values at the bin edges, which binning does not touch.
 
-    Binning does not touch the values at the edges; what is lost is the shape in between, and
-    with it a part of the distance between a narrow and a wide measure, or one peak and two.
-
-    References
-    ----------
-    F. N. Fritsch, J. Butland, "A method for constructing local monotone piecewise cubic
-    interpolants", SIAM J. Sci. Stat. Comput. 5 (1984).
+    What binning loses is the shape in between, and with it a part of the distance between a narrow
+    and a wide measure, or between one peak and two.
     """
     n_bins = cdf.shape[1] - 1
     cdf = _without_dust(cdf)
@@ -524,11 +511,11 @@ _NEGLIGIBLE, _NOTICED = 0.001, 0.01  # shares of the mass: of all directions, of
 def common_support(tables: Sequence[ComparedTable]) -> np.ndarray:
     """Find the bins that hold the data of all tables but for the ends of their tails.
 
-    From the median to the 5 % and 95 % quantiles and about as far again: 3.3 standard deviations
-    of a Gaussian where noise is 0.006, 3 where it is more, and up to 5 where there is less of it.
-    All bins along a direction that shows more mass beyond than noise explains, and along all
-    directions where together they show a tenth of a per cent more: little mass, but far away,
-    can be most of a distance, and where it is does not show.
+    The support reaches from the median to the 5 % and 95 % quantiles and about as far again: 3.3
+    standard deviations of a Gaussian where noise is 0.006, 3 where it is more, up to 5 where it is
+    less. It is all bins along a direction that shows more mass beyond than noise explains, and
+    along all directions where together they show a tenth of a per cent more: a little mass far away
+    can be most of a distance.
     """
     strategy = tables[0].strategy
     n_bins, typical = strategy.n_bins, max(table.cdf_noise for table in tables)
