@@ -58,14 +58,11 @@ class Reconstruction:
     def __repr__(self) -> str:
         n_rows, n_features = self.rows.shape
         facts = [f"{n_rows} rows", f"{n_features} features"]
-        if self.victim is not None:
-            facts.append(f"victim={self.victim!r}")
-        if self.t is not None:
-            facts.append(f"t={self.t:.4g}")
-        if self.error_bound is not None:
-            facts.append(f"error_bound={self.error_bound:.2g}")
+        for name, form in (("victim", "!r"), ("t", ":.4g"), ("error_bound", ":.2g")):
+            if (value := getattr(self, name)) is not None:
+                facts.append(f"{name}={{{form}}}".format(value))
         facts += [self.method] * bool(self.method)
-        return f"{type(self).__name__}({', '.join(facts)})"
+        return f"Reconstruction({', '.join(facts)})"
 
 
 def as_measure(seen: Seen) -> DiscreteMeasure:

@@ -98,16 +98,13 @@ class Transcript:
 
     def _repr_html_(self) -> str:
         """Return the flow of messages as a card for notebooks."""
-        flows: dict[tuple[str, str, str], tuple[int, int]] = {}
-        for entry in self._entries:
-            key = (entry.sender, entry.recipient, entry.message.kind)
-            count, n_bytes = flows.get(key, (0, 0))
-            flows[key] = (count + 1, n_bytes + entry.message.n_bytes)
+        frame = self.to_frame()
+        flows = frame.groupby(["sender", "recipient", "kind"], sort=False)["n_bytes"]
         rows = [
-            (f"{sender} → {recipient}: {count} × {kind}", f"{n_bytes:,} bytes")
-            for (sender, recipient, kind), (count, n_bytes) in flows.items()
+            (f"{sender} → {recipient}: {len(sizes)} × {kind}", f"{sizes.sum():,} bytes")
+            for (sender, recipient, kind), sizes in flows
         ]
-        revealed = [(text, "") for text in dict.fromkeys(e.message.reveals for e in self._entries)]
+        revealed = [(text, "") for text in frame["reveals"].unique()]
         aside = f"{len(self)} messages · {self.n_bytes:,} bytes"
         rankings = [("Sent", rows), ("What the messages reveal", revealed)]
         return html_card("Transcript", aside, rankings=rankings)
@@ -251,10 +248,6 @@ class DistanceEstimate:
         )
 
     @property
-    def _debiased(self) -> DebiasedDistance | None:
-        return self.details if isinstance(self.details, DebiasedDistance) else None
-
-    @property
     def distance(self) -> float:
         """Estimate of the distance; 0 when `squared_distance` is negative."""
         return math.sqrt(max(self.squared_distance, 0.0))
@@ -262,7 +255,7 @@ class DistanceEstimate:
     @property
     def squared_standard_error(self) -> float:
         """Standard error of `squared_distance`; 0 for a protocol without noise."""
-        return 0.0 if self._debiased is None else self._debiased.standard_error * self.scale**2
+        return self.scale**2 * getattr(self.details, "standard_error", 0.0)
 
     @property
     def standard_error(self) -> float:
@@ -273,13 +266,13 @@ class DistanceEstimate:
     @property
     def noise_floor(self) -> float:
         """What the noise alone adds to the squared distance; subtracted already."""
-        return 0.0 if self._debiased is None else self._debiased.noise_floor * self.scale**2
+        return self.scale**2 * getattr(self.details, "noise_floor", 0.0)
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return a confidence interval for the distance."""
-        if self._debiased is None:
+        if not isinstance(self.details, DebiasedDistance):
             return self.distance, self.distance
-        low, high = self._debiased.interval(confidence)
+        low, high = self.details.interval(confidence)
         return low * self.scale, high * self.scale
 
     def __repr__(self) -> str:
@@ -297,7 +290,7 @@ class DistanceEstimate:
         return html_card("Wasserstein distance", self.protocol, rows)
 
     def _summary(self) -> str:
-        if self._debiased is None:
+        if not isinstance(self.details, DebiasedDistance):
             return f"{self.distance:.6g} (an upper bound)"
         low, high = self.interval()
         apart = "" if low > 0 else "; not told apart from 0"

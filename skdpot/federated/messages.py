@@ -435,12 +435,6 @@ class SketchRequest(Message):
             )
         return _restored(replace(record, directions=self.directions, half_widths=widths))
 
-    def __repr__(self) -> str:
-        return (
-            f"<SketchRequest ({len(self.directions)} slices, {self.n_bins} bins, "
-            f"{self.n_features} features, {self.n_bytes} bytes)>"
-        )
-
 
 def _unit_rows(value: Any, n_features: int) -> np.ndarray:
     """Return directions of unit length, or raise MessageError."""

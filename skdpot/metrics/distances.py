@@ -59,10 +59,10 @@ def wasserstein_distance(
     X_weights: ArrayLike | None = None,
     Y_weights: ArrayLike | None = None,
 ) -> float:
-    """Wasserstein-p distance between two samples, exact.
+    """Exact Wasserstein-p distance between two samples.
 
     ``W_p = (min_P sum_ij P_ij ‖x_i − y_j‖^p)^(1/p)`` over the couplings P of the two samples,
-    with Euclidean distances. Solved by network simplex (POT).
+    with Euclidean distances, solved by network simplex (POT).
 
     Parameters
     ----------
@@ -83,28 +83,23 @@ def wasserstein_distance(
     Raises
     ------
     ValueError
-        If the rows, the weights or p are not usable.
+        If the rows, the weights or p are invalid.
     RuntimeError
-        If the solver gives up.
+        If the solver stops early.
 
     See Also
     --------
-    sliced_wasserstein_distance : Sorting instead of a linear program, for large samples.
+    sliced_wasserstein_distance : Faster; for large samples.
 
     Notes
     -----
-    Needs memory for a few n × m matrices, and about n³ time: a second or less for 2,000 rows
-    a side. Between samples of the same law the distance is far from 0 and falls only like
-    n^(−1/d), so compare samples of equal size, or look at the sliced distance.
+    The memory is that of a few n × m matrices and the time about n³: a second or less for 2,000
+    rows per sample. Between samples of one distribution the distance is not 0 and falls only like
+    n^(−1/d), so compare samples of equal size.
 
     Privacy
     -------
-    Both samples are treated as public: the distance is computed from them without noise.
-
-    References
-    ----------
-    Bonneel, van de Panne, Paris, Heidrich, "Displacement interpolation using Lagrangian mass
-    transport", SIGGRAPH Asia 2011 (the solver).
+    Both samples are treated as public: no noise is added.
 
     Examples
     --------
@@ -138,7 +133,7 @@ def sliced_wasserstein_distance(
     """Sliced Wasserstein-p distance between two samples.
 
     ``SW_p = (mean_j W_p^p(θ_j·X, θ_j·Y))^(1/p)`` along random directions θ_j in orthogonal
-    blocks. Each one-dimensional distance is exact.
+    blocks, with exact one-dimensional distances.
 
     Parameters
     ----------
@@ -149,12 +144,11 @@ def sliced_wasserstein_distance(
     p : float, default=2
         Order, at least 1.
     n_projections : int, default=256
-        Number of directions L, rounded up to a multiple of d: whole blocks weigh all features
-        alike, so that the distance between a sample and its translate by t is ``‖t‖ / √d``,
-        exactly, when p = 2.
+        Number of directions, rounded up to a multiple of d. With whole blocks and p = 2 the
+        distance between a sample and its translate by t is exactly ``‖t‖ / √d``.
     random_state : int, RandomState or None, default=0
-        Draws the directions. The same integer gives the same directions for all samples with d
-        features, so that distances can be compared; None draws new ones.
+        Seed of the directions. The same integer gives the same directions for all samples with d
+        features; None draws new ones.
     X_weights, Y_weights : array-like of shape (n,), (m,), optional
         Non-negative masses, scaled to sum to one; uniform by default.
 
@@ -167,21 +161,15 @@ def sliced_wasserstein_distance(
     Raises
     ------
     ValueError
-        If the rows, the weights, p or `n_projections` are not usable.
+        If the rows, the weights, p or `n_projections` are invalid.
 
     See Also
     --------
-    wasserstein_distance : Without slices.
-    skdpot.ot.transport.sliced_wasserstein_distance : Along directions that are given.
+    wasserstein_distance : The exact distance.
 
     Privacy
     -------
-    Both samples are treated as public: the distance is computed from them without noise.
-
-    References
-    ----------
-    Bonneel, Rabin, Peyré, Pfister, "Sliced and Radon Wasserstein barycenters of measures",
-    JMIV 2015.
+    Both samples are treated as public: no noise is added.
 
     Examples
     --------
@@ -237,13 +225,12 @@ def frechet_distance(X: ArrayLike | GaussianStatistics, Y: ArrayLike | GaussianS
     """Fréchet distance between the Gaussians fitted to two feature sets.
 
     ``‖m_X − m_Y‖² + tr(C_X + C_Y − 2 (C_X^½ C_Y C_X^½)^½)``: the *squared* Wasserstein-2
-    distance of the two Gaussians, which is what the field calls Fréchet distance (FID, when
-    the features are those of an Inception network).
+    distance of the two Gaussians (FID, if the features are those of an Inception network).
 
     Parameters
     ----------
     X, Y : array-like of shape (n, d), (m, d), or GaussianStatistics
-        Features, or statistics computed before, for instance of a fixed reference set.
+        Features, or precomputed statistics, for instance of a fixed reference set.
 
     Returns
     -------
@@ -253,24 +240,22 @@ def frechet_distance(X: ArrayLike | GaussianStatistics, Y: ArrayLike | GaussianS
     Raises
     ------
     ValueError
-        If the features are not usable or the dimensions differ.
+        If the features are invalid or the dimensions differ.
 
     Notes
     -----
-    Covariances may be singular (features that are constant, fewer rows than features). The
-    distance grows as samples shrink, by about tr(C)/n for each side and more when n is near d:
-    compare samples of equal size.
+    Covariances may be singular (constant features, fewer rows than features). The distance grows
+    as samples shrink, by about tr(C)/n per sample and more if n is near d, so compare samples of
+    equal size.
 
     Privacy
     -------
-    Both sets are treated as public: the distance is computed from them without noise.
+    Both sets are treated as public: no noise is added.
 
     References
     ----------
-    .. [1] D. C. Dowson, B. V. Landau, "The Fréchet distance between multivariate normal
-       distributions", Journal of Multivariate Analysis, 1982.
-    .. [2] M. Heusel et al., "GANs trained by a two time-scale update rule converge to a local
-       Nash equilibrium", NeurIPS 2017.
+    M. Heusel et al., "GANs trained by a two time-scale update rule converge to a local Nash
+    equilibrium", NeurIPS 2017.
 
     Examples
     --------
@@ -310,46 +295,39 @@ def train_synthetic_test_real(
     *,
     scoring: str | Callable[..., float] | None = None,
 ) -> float:
-    """Score on real rows of a model that was trained on synthetic ones (TSTR).
+    """Train on synthetic rows and score on real rows (TSTR).
 
     Parameters
     ----------
     estimator : estimator
-        Classifier or regressor. A clone of it is fitted; it stays as it is.
+        Classifier or regressor; cloned.
     X_synthetic : array-like of shape (n, d)
-        Synthetic rows to train on. Real rows in their place give the score to compare with
-        (train on real, test on real).
+        Synthetic training rows. Real training rows give the score to compare with.
     y_synthetic : array-like of shape (n,) or (n, n_outputs)
         Their targets.
     X_real : array-like of shape (m, d)
-        Real rows to test on, which the synthetic ones were not made from.
+        Real test rows, from which the synthetic rows were not made.
     y_real : array-like of shape (m,) or (m, n_outputs)
         Their targets.
     scoring : str or callable, optional
-        A name that scikit-learn knows or ``scorer(estimator, X, y)``; by default the
-        estimator's own ``score``: accuracy for classifiers, R² for regressors.
+        Scorer of scikit-learn, or ``scorer(estimator, X, y)``. By default the estimator's
+        ``score``.
 
     Returns
     -------
     float
-        The score; scikit-learn's scorers are higher when better.
+        The score; higher is better.
 
     Raises
     ------
     ValueError
-        If scikit-learn does not know `scoring`, or the estimator refuses the rows.
+        If `scoring` is unknown, or the estimator refuses the rows.
     TypeError
         If the estimator has no ``score`` and `scoring` is not given.
 
     Privacy
     -------
-    All rows are treated as public. The score of a private copy is a public figure only if the
-    real rows it is tested on are.
-
-    References
-    ----------
-    C. Esteban, S. L. Hyland, G. Rätsch, "Real-valued (medical) time series generation with
-    recurrent conditional GANs", 2017.
+    All rows are treated as public. The score is public only if the real test rows are.
 
     Examples
     --------
@@ -404,18 +382,12 @@ def _numbers(times: Any, name: str) -> np.ndarray:
 
 
 def resample_paths(paths: ArrayLike, times: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Read paths at other times, on the straight lines between their points.
-
-    Privacy
-    -------
-    Paths are treated as public.
-    """
+    """Interpolate paths linearly at other times."""
     points, stamps = timed_paths(paths, times, "paths", "times")
     wanted = _numbers(at, "at")
     if wanted.min() < stamps[0] or wanted.max() > stamps[-1]:
         raise ValueError(
-            f"at must lie in [{stamps[0]:g}, {stamps[-1]:g}]: paths are not continued beyond "
-            "their ends."
+            f"at must lie in [{stamps[0]:g}, {stamps[-1]:g}]; paths are not extrapolated."
         )
     position = np.interp(wanted, stamps, np.arange(len(stamps)))
     before = np.floor(position).astype(np.intp)
@@ -433,29 +405,28 @@ def path_sliced_wasserstein_distance(
 ) -> float:
     """Sliced Wasserstein-2 distance between two samples of whole paths.
 
-    A path at k times in d dimensions is one vector of k·d numbers; the distance is that of
-    `sliced_wasserstein_distance` between these vectors. Two samples may agree at every single
-    time and still be apart: at each time the same crowd, along other paths.
+    A path at k times in d dimensions is one vector of k·d numbers, and the distance is the
+    `sliced_wasserstein_distance` between these vectors. Two samples may agree at every time and
+    still differ as paths.
 
     Parameters
     ----------
     first : array-like of shape (n, k, d)
         Sample of paths.
     second : array-like of shape (m, k, d)
-        Sample of paths at the same times; m may differ from n. All times weigh alike, so choose
-        equally spaced ones; `resample_paths` helps.
+        Sample of paths at the same times; m may differ from n. All times have equal weight, so
+        choose equally spaced ones (`skdpot.metrics.distances.resample_paths`).
     n_projections : int, default=256
         Number of directions, rounded up to a multiple of k·d.
     random_state : int, RandomState or None, default=0
-        Draws the directions; the same integer gives the same ones.
+        Seed of the directions.
 
     Returns
     -------
     float
-        The distance (not its square), in the unit of the features and on the scale of the
-        distance at a single time: if the second sample is the first one moved by v at all times,
-        it is ``‖v‖ / √d`` exactly, for any number of times. For k = 1 it is
-        `sliced_wasserstein_distance`.
+        The distance (not its square), in the unit of the features. If the second sample is the
+        first one moved by v at all times, it is exactly ``‖v‖ / √d`` for any number of times. For
+        k = 1 it is `sliced_wasserstein_distance`.
 
     Raises
     ------
@@ -464,12 +435,7 @@ def path_sliced_wasserstein_distance(
 
     See Also
     --------
-    marginal_wasserstein_distances : Time by time.
-
-    Notes
-    -----
-    Why the scale is right: a sliced distance in D dimensions divides the length of a translation
-    by √D. Moving k points by v moves the vector of the path by √k·‖v‖, and D = k·d.
+    marginal_wasserstein_distances : The distance at each time.
 
     Privacy
     -------
@@ -505,48 +471,47 @@ def marginal_wasserstein_distances(
     max_points: int = 2000,
     random_state: int | np.random.RandomState | None = 0,
 ) -> pd.DataFrame:
-    """Wasserstein-2 distance between points seen and points sampled, at each time.
+    """Wasserstein-2 distance between observed and sampled points, at each time.
 
     Parameters
     ----------
     X : array-like of shape (n, d)
-        Points seen; public ones.
+        Observed points, treated as public.
     t : array-like of shape (n,)
         Their time stamps.
     sample_marginal : callable
-        ``sample_marginal(time, n)`` returns n points (or fewer) at a time, as an array-like of
-        shape (n, d): a method of that name of a fitted sampler, or any function. It is asked for
-        as many points as were seen.
+        ``sample_marginal(time, n)`` returns at most n points at a time, as an array-like of shape
+        (n, d); for instance the method of a fitted sampler. It is called with the number of
+        observed points.
     max_points : int, default=2000
-        At a time with more rows than this, that many are drawn from them, for the exact distance
+        Maximum number of observed points per time; more are subsampled, because the exact distance
         takes about n³ time.
     random_state : int, RandomState or None, default=0
-        Draws them.
+        Seed of the subsampling.
 
     Returns
     -------
     DataFrame
-        One row a time stamp, in increasing order: ``n_points``, ``wasserstein`` (W₂) and
-        ``squared_wasserstein`` (W₂²). The mean of the squared column is not the square of the
-        other's mean: say which one you report.
+        One row per time stamp, in increasing order, with the columns ``n_points``, ``wasserstein``
+        (W₂) and ``squared_wasserstein`` (W₂²).
 
     Raises
     ------
     ValueError
-        If the rows and stamps do not fit, or the sampled points are not usable.
+        If the rows and time stamps do not match, or the sampled points are invalid.
 
     See Also
     --------
-    path_sliced_wasserstein_distance : Whole paths.
+    path_sliced_wasserstein_distance : The distance between whole paths.
 
     Notes
     -----
-    Two samples of one law are still apart, by about n^(−1/d) when d > 2. Compare with the same
-    figure of a second sample of the truth to see how much of a distance is that.
+    Two samples of one distribution are about n^(−1/d) apart if d > 2. Compare with the distance of
+    a second sample of the truth.
 
     Privacy
     -------
-    Rows are treated as public: the distances are computed from them without noise.
+    Rows are treated as public: no noise is added.
 
     Examples
     --------

@@ -126,17 +126,6 @@ def test_disturbing_the_message_hides_no_more_than_the_disturbance(m, k):
     assert rmse(rows_from_interpolation(single, gamma, 0.5).rows, X) < 1e-6
 
 
-@pytest.mark.parametrize("guess", [0.1, 0.4, 0.5])
-def test_smaller_fractions_explain_the_message_too(guess):
-    # Hence the message and the reference alone do not tell t.
-    X = some_rows("iris", 40)
-    gamma = reference(40, 4, 1.0)
-    eta = sent(X, gamma, 0.5)
-    found = rows_from_interpolation(eta, gamma, guess)
-    np.testing.assert_allclose(sent(found.rows, gamma, guess).points, eta.points, atol=1e-12)
-    assert (rmse(found.rows, X) < 1e-12) == (guess == 0.5)
-
-
 @pytest.mark.parametrize(
     ("change", "match"),
     [

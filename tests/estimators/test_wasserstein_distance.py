@@ -178,20 +178,6 @@ def test_a_fitted_sliced_distance_holds_no_row():
     assert restored.distance(THERE) == fitted.distance(THERE)
 
 
-def test_private_bounds_are_shared_by_publishing_them():
-    """What the first party has published, bounds included, is what others measure."""
-    fitted = private_distance(epsilon=5.0).fit(HERE)
-    there = private_distance(epsilon=5.0, bounds=fitted.bounds_).fit(THERE)
-    truth = np.sqrt(np.mean((0.25 / fitted.bounds_.scale) ** 2))
-    for side in (fitted.publish(THERE), there, Party("there", THERE, epsilon=5.0)):
-        estimate = fitted.compare(side)
-        low, high = estimate.interval(0.999999)
-        assert low < truth < high
-        assert estimate.unit == "scaled features"
-    with pytest.raises(ValueError, match="different bounds"):
-        fitted.compare(private_distance(epsilon=5.0).fit(THERE + 100))
-
-
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -258,15 +244,6 @@ def test_parties_with_different_people_share_one_charge(monkeypatch):
     np.testing.assert_array_equal(budget.history()["mu"], alone.history()["mu"])
 
 
-def test_noisy_rows_have_large_values(exact):
-    rows = HERE[:400].copy()
-    rows[:40] = np.clip(rows[:40] + RNG.normal(0, 0.4, size=(40, 3)), -1, 1)
-    for fitted in (exact, sliced(epsilon=2.0).fit(HERE)):
-        values = fitted.score_samples(rows)
-        assert values.shape == (400,)
-        assert np.median(values[:40]) > np.quantile(values[40:], 0.6)
-
-
 # Protocols that are not private
 
 
@@ -294,16 +271,6 @@ def test_rows_do_not_leave_in_a_pickle(protocol):
     assert not hasattr(clone(fitted), "protocol_")
     shown = repr(vars(fitted))
     assert all(f"{value:.6g}" not in shown for value in FEW.ravel())
-
-
-@plainly
-def test_triangle_is_exact_where_the_reference_is_one_point():
-    """Corollary 3.2: scale 0, and a single point."""
-    truth = wasserstein_distance(FEW, OTHERS)
-    for changes in ({"gamma_scale": 0.0}, {"n_support": 1}, {"gamma_scale": 0.0, "t": 0.9}):
-        fitted = plain("triangle", **changes).fit(FEW)
-        assert fitted.distance(OTHERS) == pytest.approx(truth, rel=1e-9)
-        assert fitted.distance(plain("triangle", **changes).fit(OTHERS)) == fitted.distance(OTHERS)
 
 
 @plainly
@@ -352,16 +319,16 @@ def test_fedwad_comes_near_and_a_fixed_t_stays_away():
 
 
 @plainly
-@pytest.mark.parametrize("protocol", ["triangle", "fedwad"])
-def test_values_and_matrix(protocol):
+@pytest.mark.parametrize("protocol", ["sliced", "triangle", "fedwad"])
+def test_noisy_rows_have_large_values(protocol, exact):
     rows = FEW.copy()
     rows[:6] += 3.0
-    fitted = plain(protocol).fit(OTHERS)
+    fitted = exact if protocol == "sliced" else plain(protocol).fit(OTHERS)
     values = fitted.score_samples(rows)
     assert set(np.argsort(-values)[:6]) == set(range(6))
-    frame = fitted.pairwise_distances({"a": FEW, "b": OTHERS, "c": rows})
-    assert frame.loc["a", "b"] < frame.loc["b", "c"]
-    np.testing.assert_array_equal(frame, frame.T)
+    if protocol != "sliced":
+        frame = fitted.pairwise_distances({"a": FEW, "b": OTHERS, "c": rows})
+        assert frame.loc["a", "b"] < frame.loc["b", "c"]
 
 
 def test_in_a_pipeline_and_a_grid_search():

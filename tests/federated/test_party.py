@@ -141,17 +141,6 @@ def test_a_party_is_not_copied(duplicate):
         pickle.Pickler(io.BytesIO()).dump([Party("north", ROWS)])
 
 
-def test_later_changes_of_the_callers_arrays_do_not_matter():
-    rows, labels, masses = ROWS.copy(), LABELS.copy(), MASSES.copy()
-    party = Party("north", rows, labels, masses=masses, **ALL)
-    plain = Party("north", rows, **ALL)
-    before = party.interpolate(reference_for(party))
-    rows[:], labels[:], masses[:] = 0, "aaa", 1
-    assert party.interpolate(reference_for(party)) == before
-    assert plain.interpolate(REFERENCE) == Party("north", ROWS, **ALL).interpolate(REFERENCE)
-    assert rows.flags.writeable
-
-
 def reference_for(party):
     return ReferenceMeasure(
         np.random.default_rng(0).normal(size=(9, party.n_dimensions)), None, 0.4
@@ -292,26 +281,15 @@ def test_wrong_questions_are_refused_before_anything_happens(case, untouchable):
 # -- the private answer
 
 
-def test_a_sketch_is_released_once_for_a_request():
-    budget = PrivacyBudget(epsilon=2.0)
-    party = Party("north", ROWS, epsilon=1.0, budget=budget)
-    first = party.publish_sketch(REQUESTS[0])
-    spent = budget.epsilon_spent()
-    assert 0.9 < spent <= 1.0
-    again = party.publish_sketch(SketchRequest.from_bytes(REQUESTS[0].to_bytes()))
-    assert again == first
-    assert budget.epsilon_spent() == spent
-    assert party.privacy_spent == (first.statement,)
-    assert len(budget.history()) == 1
-
-
 def test_another_request_is_charged_again_until_the_budget_ends():
     budget = PrivacyBudget(epsilon=1.5)
     party = Party("north", ROWS, epsilon=0.9, budget=budget)
     first = party.publish_sketch(REQUESTS[0])
+    assert party.publish_sketch(SketchRequest.from_bytes(REQUESTS[0].to_bytes())) == first
+    assert 0.8 < budget.epsilon_spent() <= 0.9
     second = party.publish_sketch(REQUESTS[1])
     assert second != first
-    assert len(party.privacy_spent) == 2
+    assert party.privacy_spent == (first.statement, second.statement)
     spent = budget.epsilon_spent()
     with pytest.raises(BudgetExceededError, match="left"):
         party.publish_sketch(REQUESTS[2])

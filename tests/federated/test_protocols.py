@@ -475,16 +475,6 @@ def test_refusals_come_through_as_they_are():
         sliced(Party("a", frames[0]), Party("b", frames[1]), REQUEST)
 
 
-def test_labelled_parties_compare_rows_with_their_classes():
-    labels = np.arange(40) % 2
-    first = party("first", FIRST, y=labels)
-    second = party("second", SECOND, y=1 - labels)
-    result = triangle(first, second, reference=np.zeros((1, 15)))
-    plain = exact(FIRST, SECOND)
-    assert result.squared_distance > plain
-    assert result.transcript.messages(InterpolatingMeasure)[0].points.shape == (40, 15)
-
-
 class _Elsewhere:
     """What a protocol sees of a party in another process."""
 

@@ -93,13 +93,6 @@ def test_sliced_equals_pot(p):
     assert found == pytest.approx(reference)
 
 
-@given(pair=samples())
-@quick
-def test_sliced_is_at_most_the_exact_distance_over_root_d(pair):
-    bound = wasserstein_distance(*pair) / math.sqrt(pair[0].shape[1])
-    assert sliced_wasserstein_distance(*pair, n_projections=12) <= bound + 1e-5
-
-
 @BOTH
 @given(triple=samples(n_samples=3, max_rows=5), p=orders)
 @quick

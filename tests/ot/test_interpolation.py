@@ -73,15 +73,6 @@ def test_kinds_differ_when_points_are_split():
     np.testing.assert_allclose(interpolate(plan, 0.5).points, [[0.0]], atol=1e-16)
 
 
-def test_a_point_without_mass_has_a_place_on_the_way():
-    source = DiscreteMeasure([[0.0], [10.0], [11.0]], [1, 1, 0])
-    plan = optimal_plan(source, DiscreteMeasure([[2.0], [12.0]]))
-    middle = interpolate(plan, 0.5)
-    np.testing.assert_allclose(middle.points, [[1.0], [11.0], [11.5]])
-    np.testing.assert_array_equal(middle.weights, [0.5, 0.5, 0.0])
-    assert interpolate(plan, 0.5, kind="exact").n_points == 2
-
-
 @pytest.mark.parametrize(
     ("t", "kind", "text"),
     [
