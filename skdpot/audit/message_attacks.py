@@ -267,20 +267,6 @@ def statistic_of(sketch: SlicedSketch, X: ArrayLike, y: ArrayLike | None = None)
     return np.concatenate(blocks, axis=1)
 
 
-def log_likelihoods(sketch: SlicedSketch, statistics: np.ndarray) -> np.ndarray:
-    """Compute the log likelihood of the noiseless tables of possible data, the best of them 0.
-
-    The noise is a discrete Gaussian on a lattice that holds all tables s, so that
-    ``log p = −‖S − s‖² / 2 σ²`` up to a constant. The difference of two is the matched filter, and
-    no test does better (Neyman and Pearson).
-    """
-    misfits = np.sum((sketch.statistic_ - statistics) ** 2, axis=(1, 2, 3)) / 2
-    misfits -= misfits.min()
-    if sketch.noise_scale_ == 0:
-        return np.where(misfits > 0, -np.inf, 0.0)
-    return -misfits / sketch.noise_scale_**2
-
-
 def row_from_sketch(
     sketch: SlicedSketch,
     others: ArrayLike,
@@ -299,9 +285,12 @@ def row_from_sketch(
     known = statistic_of(sketch, others, y_others)
     labels = [None] * len(rows) if y_candidates is None else np.asarray(y_candidates)[:, None]
     pairs = zip(rows[:, None], labels, strict=True)
-    scores = log_likelihoods(sketch, np.stack([known + statistic_of(sketch, *p) for p in pairs]))
+    # The noise is a discrete Gaussian on a lattice that holds all possible tables s, so that
+    # log p = −‖S − s‖² / 2 σ² up to a constant, and no test does better (Neyman and Pearson).
+    tables = np.stack([known + statistic_of(sketch, *pair) for pair in pairs])
+    nearest = np.argmin(np.sum((sketch.statistic_ - tables) ** 2, axis=(1, 2, 3)))
     method = f"likeliest of {len(rows)} candidates"
-    return Reconstruction(rows=rows[[int(np.argmax(scores))]], n_plans=0, method=method)
+    return Reconstruction(rows=rows[[nearest]], n_plans=0, method=method)
 
 
 def rows_from_sketch(

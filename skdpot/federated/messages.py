@@ -75,9 +75,13 @@ def as_fractions(value: Any, _: Any = None) -> np.ndarray:
     return fractions
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def as_fraction(name: str, value: Any) -> float:
     """Return one fraction of the way to the reference."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < 1:
+    if not (_is_number(value) and 0 < value < 1):
         raise MessageError(f"{name} must be a number strictly between 0 and 1.")
     return float(value)
 
@@ -90,7 +94,7 @@ def as_interpolation(value: Any, _: Any = None) -> str:
 
 
 def _squared_distance(value: Any, _: Any) -> float:
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value <= _LARGEST_SQUARE:
+    if not (_is_number(value) and 0 <= value <= _LARGEST_SQUARE):
         raise MessageError(f"squared_distance must be a number between 0 and {_LARGEST_SQUARE:g}.")
     return float(value)
 

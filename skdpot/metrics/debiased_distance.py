@@ -78,7 +78,7 @@ def compared_tables(first: Any, second: Any) -> list[ComparedTable]:
         second._check_readable()
         check_comparable((first, second))
         tables = [_of_sketch(first), _of_sketch(second)]
-        same = np.array_equal(*(table.statistic for table in tables))
+        same = np.array_equal(tables[0].statistic, tables[1].statistic)
         if same and all(table.noise > 0 for table in tables):
             raise ValueError(
                 "Both sketches are the same release: the same noise on both sides tells nothing "
