@@ -1,26 +1,24 @@
-r"""The front door: from an event to the privacy that it costs.
+r"""Accounting: from an event to the privacy that it costs, and from a target to the least noise.
 
-`compose` turns an event into steps: those in closed form, which may leak with a known probability,
-and sampled ones (loss distributions). Leaks come on top of the rest: if nothing has leaked, which
-is equally probable under both neighbours, what remains is the composition of the other parts, so
-that ``delta = leak + (1 - leak) * delta of the rest``. A `PrivacyLoss` only counts steps; what is
-expensive is computed on request and remembered, so that composing the same fit again costs nothing.
+`compose` splits an event into steps: steps in closed form, which may leak with a known probability,
+and sampled steps, which have loss distributions. If nothing leaks, which is equally probable under
+both neighbours, the rest is the composition of the other parts, so
+``delta = leak + (1 - leak) * delta of the rest``.
 
 Data sets that differ in :math:`k` records
 ------------------------------------------
-They are the ends of a chain of :math:`k` neighbours (`PrivacyLoss.group_epsilon`). If the profile
-of every link is at most :math:`H`, then at any :math:`x \ge 0` the probabilities of an event
-satisfy :math:`P_{i} \le e^x P_{i+1} + H(x)` along the chain, and so
+Such data sets are the ends of a chain of :math:`k` neighbours (`PrivacyLoss.group_epsilon`). If the
+profile of every link is at most :math:`H`, the probabilities of any output set satisfy
+:math:`P_{i} \le e^x P_{i+1} + H(x)` along the chain for :math:`x \ge 0`, and so
 
 .. math:: P_0 \le e^{kx} P_k + H(x) \sum_{i<k} e^{ix}:
 
 the group is :math:`(kx,\; H(x)\,(e^{kx} - 1)/(e^x - 1))`-private. A link that is
 :math:`\mu`-GDP makes a group :math:`k\mu`-GDP [1]_, which is less, and is attained where one
-statistic moves by :math:`k\Delta`. A noise sampler that is wrong by :math:`\tau` in total
-variation is counted once at each end of the chain there, :math:`(1 + e^\epsilon)\tau`, and in every
-:math:`H` here. A release that tells everything with a probability that is known for whole groups
-(`Event.group_leak`), and is :math:`\mu`-GDP otherwise, adds that probability to delta once. All of
-this needs what is public to be the same along the whole chain.
+statistic moves by :math:`k\Delta`. The sampler's error :math:`\tau` in total variation counts once
+at each end of the chain there, :math:`(1 + e^\epsilon)\tau`, and in every :math:`H` here. A release
+that leaks with a probability known for whole groups (`Event.group_leak`) and is :math:`\mu`-GDP
+otherwise adds that probability to delta once. Public facts must be the same along the chain.
 
 References
 ----------
@@ -28,11 +26,11 @@ References
 
 From a target to the least noise
 --------------------------------
-A fit that stands alone is measured by its own privacy loss. A fit that draws on a budget is
-measured in the ledger's units, in which fits add up: the target is split once, `LEAK_SHARE` of
-delta pays for leaks (infinite losses of sampled steps, counts of one that pass a threshold, the
-noise sampler's own error), the rest fixes a cap on the sum of the squared mu. Costs and caps are
-integers, rounded against the caller, so that "exactly fills" is an exact statement.
+A fit without a budget is measured by its own privacy loss. A fit that draws on a budget is measured
+in the ledger's units, which add up over fits: `LEAK_SHARE` of delta pays for leaks (infinite losses
+of sampled steps, counts of one above a threshold, the sampler's error), and the rest caps the sum
+of squared mu. Costs are rounded up and caps down to whole units: squared mu in 1e-12, leaks in
+1e-18. Infinity stands for no cap, and for no noise.
 """
 
 import math
@@ -76,11 +74,7 @@ _POINTS_PER_DEVIATION = 20
 
 @dataclass(frozen=True)
 class PrivacyLoss:
-    """Everything that has been released, as a count of steps.
-
-    Every number that it returns is an upper bound, raised by more than rounding may have lost on
-    any machine; on another one the last digits may differ (`skdpot.privacy.events.ROUNDING`).
-    """
+    """Everything that has been released, as a count of steps; all figures are upper bounds."""
 
     relation: Relation
     steps: Steps
@@ -134,21 +128,13 @@ class PrivacyLoss:
         return self.leak + (1.0 - self.leak) * rest
 
     def to_gdp(self, leak: float) -> ApproximateGDP:
-        """Convert to approximate Gaussian differential privacy.
-
-        Gaussian steps keep their exact mu; the sampled ones are composed, converted once with
-        `leak`, which is added where sampling helps, and the squares of both mu are added.
-        """
+        """Convert to approximate GDP; sampled steps are converted with `leak` where that helps."""
         if not 0.0 <= leak < 1.0:
             raise ValueError(f"`leak` must lie in [0, 1), got {leak!r}.")
         return _to_gdp(self.steps, float(leak))
 
     def group_epsilon(self, group_size: SupportsIndex, delta: float, leak: float) -> float:
-        """Return an epsilon at `delta` for data sets that differ in `group_size` records.
-
-        It is the smaller one of the two bounds that the module proves, infinity where neither says
-        anything at this `delta`; `leak` is `Event.group_leak`.
-        """
+        """Return the smaller of the two bounds above at `delta`; `leak` is `Event.group_leak`."""
         k = check_group_size(group_size)
         error = self.n_steps * SAMPLER_LEAK
 
@@ -188,27 +174,26 @@ def compose(event: Event, count: SupportsIndex = 1) -> PrivacyLoss:
     Parameters
     ----------
     event : Event
-        What was released, or is going to be.
+        A past or planned release.
     count : int, default=1
-        How often; later releases may depend on earlier ones.
+        Number of such releases; later ones may depend on earlier ones.
 
     Returns
     -------
     PrivacyLoss
-        Equal to `count` times ``compose(event)``.
+        Has methods ``epsilon(delta)`` and ``delta(epsilon)``. Both return upper bounds.
 
     Raises
     ------
     UnknownEventError
-        If the type of `event`, or of a phase of it, does not define its steps. A subclass of a
-        known event is unknown too: it may mean something else.
+        If the class of `event`, or of one of its phases, does not define its steps. This includes
+        subclasses of known events.
     ValueError
         If `count` is not an integer of at least 1.
 
     Examples
     --------
-    Five hundred steps on secret batches of a fifth of the records, with five times as much noise
-    as one record can change:
+    500 steps on secret batches of a fifth of the records; sigma is five times the sensitivity:
 
     >>> from skdpot.privacy.sampling import SampledGaussianEvent
     >>> training = SampledGaussianEvent(
@@ -282,11 +267,7 @@ def _losses(steps: Steps) -> tuple[LossPair | None, float]:
 
 @lru_cache(maxsize=4)
 def _composed(steps: Steps) -> LossPair | None:
-    """Compose sampled steps on a common grid of losses.
-
-    None when the losses are too wide for any useful grid (epsilon in the thousands); sampling
-    hardly helps there.
-    """
+    """Compose sampled steps on a common grid; None where losses are too wide for a useful one."""
     interval = _interval(steps)
     if interval > _COARSEST:
         return None
@@ -295,10 +276,7 @@ def _composed(steps: Steps) -> LossPair | None:
 
 
 def _interval(steps: Steps) -> float:
-    """Choose 1e-4, finer for steps that cost less than the grid resolves, coarser for wide ones.
-
-    Every interval gives a bound; what follows only estimates how many points there will be.
-    """
+    """Choose 1e-4, finer for cheap steps, coarser for wide losses; every one gives a bound."""
     # The total variation of a step is about 2/5 of the standard deviation of its loss.
     deviation = min(2.5 * step.rate * gdp_delta(0.0, step.mu) for step, _ in steps)
     finer = math.floor(math.log2(min(1.0, deviation / (_POINTS_PER_DEVIATION * _INTERVAL))))
@@ -337,35 +315,23 @@ _LEAK_UNITS = 10**18
 SAMPLER_LEAK = 1 / _LEAK_UNITS
 
 
-def mu_squared_cost(mu: float) -> Units:
-    """Return the squared mu in units, rounded up."""
-    return math.inf if math.isinf(mu) else math.ceil(Fraction(mu) ** 2 * MU_SQUARED_UNITS)
-
-
-def mu_squared_cap(mu: float) -> Units:
-    """Return the squared mu in units, rounded down."""
-    return math.inf if math.isinf(mu) else math.floor(Fraction(mu) ** 2 * MU_SQUARED_UNITS)
+def _squared(mu: float, rounded: Callable[[Fraction], int]) -> Units:
+    """Return the squared mu in units."""
+    return math.inf if math.isinf(mu) else rounded(Fraction(mu) ** 2 * MU_SQUARED_UNITS)
 
 
 def mu_of(mu_squared_units: Units) -> float:
     """Return a mu whose square is at least that many units."""
-    if isinstance(mu_squared_units, float):
-        return mu_squared_units  # math.inf
-    if mu_squared_units == 0:
-        return 0.0
+    if isinstance(mu_squared_units, float) or mu_squared_units == 0:
+        return float(mu_squared_units)
     scale = 2**64
     root = math.isqrt(mu_squared_units * scale**2) + 1
     return math.nextafter(root / (math.isqrt(MU_SQUARED_UNITS) * scale), math.inf)
 
 
-def leak_cost(leak: float) -> int:
-    """Return a probability in units, rounded up."""
-    return math.ceil(Fraction(leak) * _LEAK_UNITS)
-
-
-def leak_cap(leak: float) -> int:
-    """Return a probability in units, rounded down."""
-    return math.floor(Fraction(leak) * _LEAK_UNITS)
+def _in_leak_units(leak: float, rounded: Callable[[Fraction], int]) -> int:
+    """Return a probability in units."""
+    return rounded(Fraction(leak) * _LEAK_UNITS)
 
 
 def leak_of(leak_units: Units) -> float:
@@ -409,10 +375,7 @@ class PrivacyTarget:
 
     @property
     def tail_delta(self) -> float:
-        """The part of delta for what passes the thresholds of one fit: a thousandth of all leaks.
-
-        Each factor of ten raises a threshold by less than a tenth.
-        """
+        """The part of delta for the thresholds of one fit: a thousandth of all leaks."""
         return self.leak_cap / _SHARING_FITS
 
     @property
@@ -423,12 +386,12 @@ class PrivacyTarget:
     @property
     def mu_squared_units(self) -> Units:
         """The cap on the sum of squared mu, in units of 1e-12, or ``math.inf``."""
-        return mu_squared_cap(self.mu_cap)
+        return _squared(self.mu_cap, math.floor)
 
     @property
     def leak_units(self) -> Units:
         """The cap on the sum of leaks, in units of 1e-18, or ``math.inf``."""
-        return math.inf if math.isinf(self.epsilon) else leak_cap(self.leak_cap)
+        return math.inf if math.isinf(self.epsilon) else _in_leak_units(self.leak_cap, math.floor)
 
     def admits(self, event: Event) -> bool:
         """Whether `event` alone fits in the whole target."""
@@ -460,11 +423,9 @@ class PrivacyTarget:
 
 @dataclass(frozen=True)
 class SingleFitTarget(PrivacyTarget):
-    """The (epsilon, delta) that one fit must not exceed which shares a budget with no other.
+    """The (epsilon, delta) of one fit without a budget, compared with the privacy loss itself.
 
-    It is compared with the privacy loss itself, which spends the whole of delta; the ledger's
-    units, in which fits add up, would cost a Gaussian release 0.2 to 1 % and sampled steps up to
-    10 % more noise.
+    The ledger's units would cost Gaussian releases 0.2 to 1 %, sampled steps up to 10 % more noise.
     """
 
     @property
@@ -524,50 +485,46 @@ class EventCost:
 def event_cost(event: Event, max_leak: float) -> EventCost:
     """Convert an event to ledger units.
 
-    Every release is charged one unit of leak (1e-18) for the error of the noise sampler, and
-    what its threshold may let through. An event with sampled steps is converted with a
-    thousandth of `max_leak`, sampler included, so that a thousand such fits share a ledger; where
-    that is less than twice what the rounding of its loss distribution leaves open (very small
-    delta, very many steps), with the latter.
+    Every release is charged one unit of leak (1e-18) for the error of the noise sampler, and what
+    its threshold may let through. Sampled steps are converted with a thousandth of `max_leak`,
+    sampler included, or with twice what rounding leaves unresolved if that is more.
     """
     loss = compose(event)
     if math.isinf(loss.mu_without_sampling):
         return EventCost(math.inf, math.inf)
     certain, leak_units = _certain_leak_units(loss), 0
     if loss.is_sampled:
-        total = leak_cap(max_leak)
-        cap, share = total - certain, total // _SHARING_FITS - loss.n_steps
-        unresolved = leak_cost(2.0 * loss.infinity_mass)
-        leak_units = max(share, unresolved)
-        if leak_units > cap:  # then sampling cannot be counted on
+        total = _in_leak_units(max_leak, math.floor)
+        unresolved = _in_leak_units(2.0 * loss.infinity_mass, math.ceil)
+        leak_units = max(total // _SHARING_FITS - loss.n_steps, unresolved)
+        if leak_units > total - certain:  # then sampling cannot be counted on
             leak_units = 0
     private = loss.to_gdp(leak_of(leak_units))
     spent = leak_units if private.mu < loss.mu_without_sampling else 0
-    return EventCost(mu_squared_cost(private.mu), spent + certain)
+    return EventCost(_squared(private.mu, math.ceil), spent + certain)
 
 
 def calibrate(target: PrivacyTarget, make_event: Callable[[float], Event]) -> Event:
-    """Find the least noise for which one event fits in the whole target.
+    """Find the least noise with which an event fits in a privacy target.
 
     Parameters
     ----------
     target : PrivacyTarget
-        What may be spent. If epsilon is infinite, no noise is needed.
+        The epsilon and delta to spend.
     make_event : callable
-        Maps sigma to the event. It may raise ``ValueError`` for a sigma that is too small, for
-        example for its lattice. More sigma must not cost more, up to jumps as small as those
-        of a lattice that follows sigma.
+        Maps sigma to an event. It may raise ``ValueError`` if sigma is too small, for example for
+        its lattice. The cost must not increase with sigma.
 
     Returns
     -------
     Event
-        ``make_event(sigma)``, recomputed to fit, for the smallest such sigma up to a relative
-        1e-12 (1e-4 with sampled steps); a `NonPrivateEvent` for an infinite epsilon.
+        ``make_event(sigma)`` for the smallest sigma that fits, up to a relative 1e-12 (1e-4 with
+        sampled steps). If epsilon is infinite, a `NonPrivateEvent`.
 
     Raises
     ------
     CalibrationError
-        If no sigma fits, or every sigma does.
+        If no sigma fits, or if every sigma fits.
 
     Examples
     --------
@@ -650,4 +607,4 @@ def _crossing(excess: Callable[[float], float], start: float, tolerance: float) 
 
 def _certain_leak_units(loss: PrivacyLoss) -> int:
     """Return what leaks whatever becomes of samples: past thresholds, and from the sampler."""
-    return leak_cost(loss.leak) + loss.n_steps
+    return _in_leak_units(loss.leak, math.ceil) + loss.n_steps

@@ -807,7 +807,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("leak_of_steps", 0.0, "_epsilon"),
          {"tails that epsilon forgets": "privacy/test_thresholded_event.py::"
           "test_the_account_equals_loss_distributions_with_an_infinite_loss"}),
-        (returning("leak_cost", 0, "_certain_leak_units"),
+        (rewritten("_certain_leak_units", ("_in_leak_units(loss.leak, math.ceil)", "0")),
          {"tails that a ledger forgets": "privacy/test_thresholded_event.py::"
           "test_a_budget_remembers_the_tail_and_admits_as_many_as_fit"}),
         (rewritten("_counted", ("type(plain).__name__", "''")),
