@@ -1,16 +1,7 @@
-"""Validation of rows, labels and parameters; only here are scikit-learn's private names used.
+"""Validation of parameters, rows and labels; random streams; devices and threads.
 
-Errors raised here go to people who may not see the data, so a message never quotes a
-value: scikit-learn's own texts are kept where they speak of shapes and types only.
-
-Three random streams for three purposes.
-
-Noise and batch membership must be unpredictable (`SecretStream`); directions are
-published, and the solver only post-processes, so both use ordinary generators.
-
-Where numerical kernels run: on which device, and on how many threads of the processor.
-
-torch is loaded only where a GPU may be.
+Errors go to people who may not see the data, so no message quotes a value: scikit-learn's texts are
+kept only where they speak of shapes and types. scikit-learn's private names are used only here.
 """
 
 import os

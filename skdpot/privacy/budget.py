@@ -1,9 +1,4 @@
-"""One privacy budget for any number of estimators, processes and months.
-
-Numbers as text.
-
-What a ledger's totals mean: how much of (epsilon, delta) is spent, left, or asked for.
-"""
+"""One privacy budget for any number of estimators and processes, and its state in words."""
 
 import math
 import os
@@ -157,41 +152,41 @@ _TEMPORARY = "skdpot-budget-"  # what the directories of ledgers without a path 
 class PrivacyBudget:
     """A cap on everything that is released about one set of records.
 
-    Pass one budget to every estimator that is fitted on these records. Each fit is charged
-    before it draws its noise, and refused when it does not fit any more. Copies, clones,
-    worker processes and pickles all spend from the same ledger.
+    Pass one budget to all estimators that are fitted on these records. Each fit is charged before
+    it draws its noise, and refused if too little is left. Copies, clones, worker processes and
+    pickles spend from the same ledger.
 
     Parameters
     ----------
     epsilon : float
         The cap, greater than 0. ``float("inf")`` admits everything and keeps the history.
     delta : float, default=1e-5
-        In (0, 1); well below one over the number of records.
+        In (0, 1). Should be well below one over the number of records.
     ledger : str, path-like or None, default=None
         File that holds the charges. An existing ledger is continued if its epsilon, delta and
-        relation agree. ``None`` is a temporary file that ends with this process. Keep the file
-        on a local disk: locks are unreliable on network drives.
+        relation agree. If None, a temporary file is used, which ends with this process. Keep the
+        file on a local disk: locks are unreliable on network drives.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        What two neighbouring data sets are; events of another relation are refused.
+        Definition of neighbouring data sets. Events of another relation are refused.
 
     Raises
     ------
     ValueError
         If an argument is out of range.
     LedgerError
-        If the ledger cannot be made, or the file at its path is not a ledger for these values.
+        If the ledger cannot be created, or the file is not a ledger for these values.
 
     Notes
     -----
-    The budget is a filter: the guarantee also holds when later fits, and whether there are any,
-    depend on earlier results. Each event is bounded by "leak with probability d, otherwise no
-    easier to tell than N(0, 1) from N(mu, 1)", and admitted while the sum of the mu^2 and the
-    sum of the d stay below two caps: nine tenths of `delta` pay for the first, the rest for the
-    second. One estimator with the same epsilon and delta fills it exactly.
+    The budget is a filter: the guarantee also holds if later fits, and their number, depend on
+    earlier results. Each event is bounded by "leak with probability d, otherwise no easier to
+    distinguish than N(0, 1) from N(mu, 1)", and admitted while the sums of mu^2 and of d stay below
+    two caps, for which nine tenths and one tenth of `delta` pay. One estimator with the same
+    epsilon and delta fills the budget exactly.
 
-    Model selection: a search charges folds x candidates + 1 fits. Scikit-learn turns the error
-    of a fit into a ``nan`` score unless told otherwise, so give it ``error_score="raise"``.
-    Scores on private rows are not covered by any budget.
+    A hyperparameter search charges folds x candidates + 1 fits. Pass ``error_score="raise"`` to
+    scikit-learn's searches, which otherwise turn the error of a refused fit into a ``nan`` score.
+    Scores on private rows are not covered by the budget.
 
     References
     ----------
@@ -229,7 +224,7 @@ class PrivacyBudget:
 
     @classmethod
     def from_ledger(cls, ledger: str | os.PathLike[str]) -> "PrivacyBudget":
-        """Continue the ledger at a path, whatever epsilon and delta it was made for.
+        """Continue an existing ledger with its own epsilon, delta and relation.
 
         Parameters
         ----------
@@ -239,12 +234,12 @@ class PrivacyBudget:
         Returns
         -------
         PrivacyBudget
-            With the ledger's own epsilon, delta and relation.
+            A budget that spends from this ledger.
 
         Raises
         ------
         LedgerError
-            If the file is missing, or no intact ledger.
+            If the file is missing or not an intact ledger.
         """
         path = str(Path(ledger).expanduser().absolute())
         with transaction(path, "DEFERRED") as connection:
@@ -279,25 +274,25 @@ class PrivacyBudget:
     def spend(self, event: Event, *, label: str = "") -> None:
         """Charge `event`, or refuse it and change nothing.
 
-        When this returns, the charge is on the disk and the release may be made.
+        When this method returns, the charge is on disk and the release may be made.
 
         Parameters
         ----------
         event : Event
-            One whole fit with all its phases, its parameters fixed beforehand.
+            One whole fit with all its phases, whose parameters were fixed beforehand.
         label : str, default=""
-            What to call it in the history. It is public: keep private values out of it.
+            Name in the history. It is public: it must not contain private values.
 
         Raises
         ------
         BudgetExceededError
-            If it does not fit in what is left.
+            If too little of the budget is left.
         LedgerError
-            If the ledger is missing, another one, or cannot be written.
+            If the ledger is missing, was replaced, or cannot be written.
         UnknownEventError
-            If there is no accountant for the event.
+            If no accountant is known for the event.
         ValueError
-            If the event is of another relation than the budget.
+            If event and budget have different relations.
         """
         if not isinstance(label, str):
             raise TypeError(f"`label` must be a str, got {type(label).__name__}.")
@@ -308,7 +303,7 @@ class PrivacyBudget:
             raise BudgetExceededError(self._state().refusal(charge))
 
     def can_afford(self, event: Event) -> bool:
-        """Whether `event` would be admitted now; another process may spend in between.
+        """Return whether `event` would be admitted now, without charging it.
 
         Parameters
         ----------
@@ -318,30 +313,26 @@ class PrivacyBudget:
         Returns
         -------
         bool
-            Nothing is charged.
+            Another process may still spend before this one does.
 
         Raises
         ------
-        LedgerError
-            If the ledger cannot be read.
-        UnknownEventError
-            If there is no accountant for the event.
-        ValueError
-            If the event is of another relation than the budget.
+        LedgerError, UnknownEventError, ValueError
+            As `spend`.
         """
         cost = self._cost(event)
         charge = Charge("", "", math.nan, cost.mu_squared_units, cost.leak_units)
         return self._ledger.terms.admit(self._ledger.totals().after(charge))
 
     def remaining(self) -> float:
-        """Return the largest epsilon with which one more estimator still fits.
+        """Return the largest epsilon of one more estimator that still fits.
 
         Returns
         -------
         float
-            Rounded down, for an estimator with this budget's delta and full-batch noise; 0.0
-            if there is none. Fits that draw batches at random or select categories also use up
-            a thousandth of the leak each: ask `can_afford`.
+            Rounded down, for an estimator with this budget's delta and full-batch noise; 0.0 if
+            nothing fits. Fits that draw random batches or select categories also use a thousandth
+            of the leak cap each: see `can_afford`.
 
         Raises
         ------
@@ -356,8 +347,7 @@ class PrivacyBudget:
         Returns
         -------
         float
-            A running total for information: what is guaranteed, whenever the spending ends,
-            is the cap.
+            A running total for information. The guarantee is the cap, whenever the spending ends.
 
         Raises
         ------

@@ -1,42 +1,38 @@
-r"""Frozen descriptions of everything that touches private data.
+r"""Events: frozen descriptions of everything that touches private data, by public facts only.
 
-An event holds public facts only: the noise, the sensitivity, how often and on which
-sample. It keeps `sigma` and `sensitivity` apart, because a bare "noise multiplier" does not
-say what it is a multiple of: the clipping norm, or the distance between neighbours.
+`sigma` and `sensitivity` are separate, because a bare "noise multiplier" does not say what it is a
+multiple of: the clipping norm, or the distance between neighbours.
 
 Gaussian differential privacy
 -----------------------------
-A release is mu-GDP when telling neighbouring data sets apart from it is no easier than telling
-:math:`N(0, 1)` from :math:`N(\mu, 1)`. Its privacy profile is
+A release is :math:`\mu`-GDP if telling neighbouring data sets apart from it is no easier than
+telling :math:`N(0, 1)` from :math:`N(\mu, 1)`. Its privacy profile is
 
 .. math:: \delta(\epsilon) = \Phi(-\epsilon/\mu + \mu/2)
           - e^\epsilon \Phi(-\epsilon/\mu - \mu/2).
 
-Floating-point results differ in their last digits from one machine to another. Everything that
-inverts a profile, here and for sampled steps, therefore first raises it by the relative
-`ROUNDING`, far above any such error and far below any noise that anyone would notice.
+Floating-point results differ between machines in their last digits. Everything that inverts a
+profile, here and for sampled steps, first raises it by the relative `ROUNDING`, which is far above
+any such error.
 
 Several rows of one person
 --------------------------
-Neighbouring data sets then differ in all rows of one person, up to :math:`k` of them. Two cases
-are different and must not be confused with each other.
+Neighbouring data sets then differ in all rows of one person, up to :math:`k` of them.
 
-*Rows in different parts* (`Event.grouped`). The records are divided by something public, for
-example by time, every part has releases of its own, and a person has at most one row in each part.
-Fix two neighbours and the (at most :math:`k`) parts in which they differ. Every release of another
-part is the same function of the past under both. Every release of one of the :math:`k` parts is,
-given the past, a release of which the event bounds the loss when one row is replaced. The losses of
-an adaptive sequence of releases are bounded by those of the composition of the bounds, in whatever
-order they come [1]_, so that :math:`k` times the steps of one part is an upper bound. For Gaussian
-releases this is :math:`\sqrt k \mu`. Fewer rows cost less.
+*Rows in different parts* (`Event.grouped`). The records are divided by something public, such as
+time, every part has its own releases, and a person has at most one row per part. Two neighbours
+differ in at most :math:`k` parts. Every release of another part is the same function of the past
+under both; the loss of a release of one of the :math:`k` parts is, given the past, bounded by the
+event. The losses of an adaptive sequence of releases are bounded by the composition of the bounds,
+in any order [1]_, so :math:`k` times the steps of one part is an upper bound. For Gaussian releases
+it is :math:`\sqrt k \mu`.
 
-*Rows in one statistic.* All :math:`k` rows enter the same sum or histogram. Then the distances add
-up: the sensitivity is :math:`k\Delta`, by the triangle inequality along a chain of data sets that
-differ in one row each. For a Gaussian release this is :math:`k\mu`; the plan of such a release has
-to know of it. It does not carry over to secret samples, where the rows of a group enter by coins of
-their own.
+*Rows in one statistic.* All :math:`k` rows enter the same sum or histogram. The sensitivity is
+:math:`k\Delta`, by the triangle inequality along a chain of data sets that differ in one row each:
+:math:`k\mu` for a Gaussian release, whose plan must account for it. This does not hold for secret
+samples, which the rows of a group enter independently.
 
-Multiplying :math:`(\epsilon, \delta)` by :math:`k` is right in neither case: delta of a group of
+Multiplying :math:`(\epsilon, \delta)` by :math:`k` is wrong in both cases: delta of a group of
 :math:`k` grows by about :math:`k e^{(k-1)\epsilon}`.
 
 References
@@ -68,25 +64,24 @@ _Real = TypeVar("_Real", float, npt.NDArray[np.float64])
 
 
 def gdp_delta(epsilon: _Real, mu: float) -> _Real:
-    """Smallest delta for which a mu-GDP release is (epsilon, delta)-private.
+    """Compute the smallest delta for which a mu-GDP release is (epsilon, delta)-private.
 
     Parameters
     ----------
     epsilon : float or ndarray
-        Any real numbers; infinity is allowed.
+        Real numbers or infinity.
     mu : float
         At least 0; infinity means no privacy.
 
     Returns
     -------
     float or ndarray
-        The profile. Its relative error stays near 1e-15 / min(mu, 1), also where the profile
-        is far below 1e-16.
+        The delta of each epsilon, with a relative error near 1e-15 / min(mu, 1).
 
     Raises
     ------
     ValueError
-        If `mu` is negative, or something is NaN.
+        If `mu` is negative, or an argument is NaN.
 
     References
     ----------
@@ -139,7 +134,7 @@ def _upper_profile(epsilon: npt.NDArray[np.float64], mu: float) -> npt.NDArray[n
 
 @lru_cache(maxsize=4096)
 def gdp_epsilon(mu: float, delta: float) -> float:
-    """Epsilon of a mu-GDP release at `delta`, rounded up.
+    """Compute the epsilon of a mu-GDP release at `delta`, rounded up.
 
     Parameters
     ----------
@@ -151,8 +146,8 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     Returns
     -------
     float
-        A number of at least 0 whose recomputed ``gdp_delta(epsilon, mu)``, raised by the relative
-        `ROUNDING`, is at most `delta`; the next smaller float fails that check.
+        The smallest float of at least 0 whose ``gdp_delta(epsilon, mu)``, raised by a relative
+        1e-9 to cover rounding on any machine, is at most `delta`.
 
     Raises
     ------
@@ -169,7 +164,25 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def gdp_mu(epsilon: float, delta: float) -> float:
-    """Largest mu for which mu-GDP implies (epsilon, delta)-privacy, rounded down."""
+    """Compute the largest mu for which mu-GDP implies (epsilon, delta)-privacy, rounded down.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0; infinity gives infinity.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        The inverse of `gdp_epsilon`, with the same margin for rounding.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+    """
     check_delta(delta)
     if not epsilon >= 0.0:
         raise ValueError(f"`epsilon` must be >= 0, got {epsilon!r}.")
@@ -185,10 +198,7 @@ def check_delta(delta: float) -> None:
 
 
 def bisected(holds: Callable[[float], bool], tolerance: float = 0.0) -> tuple[float, float]:
-    """Return positive numbers, at the upper of which `holds` has become true.
-
-    They are neighbouring floats, or as near to each other as the relative tolerance.
-    """
+    """Return two positive numbers within the tolerance; `holds` is true of the upper one only."""
     low, high = 0.0, 1.0
     while not holds(high):
         low, high = high, 2.0 * high
@@ -202,7 +212,7 @@ def bisected(holds: Callable[[float], bool], tolerance: float = 0.0) -> tuple[fl
 
 @dataclass(frozen=True)
 class ApproximateGDP:
-    """With probability `leak` everything is told, otherwise one draw of N(mu * b, 1).
+    """With probability `leak` everything is revealed, otherwise one draw of N(mu * b, 1).
 
     By Blackwell's theorem a release is a post-processing of this experiment on the bit b
     exactly when its privacy profile H satisfies, for all epsilon >= 0 and in both orders of
@@ -311,7 +321,7 @@ def check_group_size(group_size: SupportsIndex) -> int:
     except ValueError:
         raise ValueError(
             f"`group_size` must be an integer >= 1, got {group_size!r}: the largest number of "
-            "rows that one person has."
+            "rows per person."
         ) from None
     return size
 
@@ -320,16 +330,15 @@ def check_group_size(group_size: SupportsIndex) -> int:
 class Event:
     """Base class of the events.
 
-    A new event defines `_steps` and `_words`, and `_grouped` if it is known what a person with
-    several rows costs. A subclass of an event must do so too: it may mean something else.
+    A new event, including a subclass of an existing one, defines `_steps` and `_words`, and
+    `_grouped` if the cost of several rows per person is known.
 
     Parameters
     ----------
     relation : Relation, default=Relation.REPLACE_ONE
-        The neighbouring relation under which `sensitivity` was derived.
+        Neighbouring relation under which `sensitivity` was derived.
     label : str, default=""
-        What is released, in a few words, for reports. It is public, and does not count when
-        events are compared.
+        Short public description for reports. Ignored when events are compared.
 
     Raises
     ------
@@ -388,12 +397,17 @@ class Event:
         return None
 
     def steps(self) -> Steps:
-        """Split the event into single releases, each with the number of its repetitions.
+        """Split the event into single releases with their numbers of repetitions.
+
+        Yields
+        ------
+        tuple of (Step or step with losses, int)
+            A release and how often it is made.
 
         Raises
         ------
         UnknownEventError
-            If the class, or that of a phase, does not define what its steps are.
+            If the class of the event, or of a phase, does not define its steps.
         """
         own = self._own("_steps")
         if own is None:
@@ -415,24 +429,24 @@ class Event:
         return f"{self.label}: {text}" if self.label else text
 
     def grouped(self, group_size: SupportsIndex) -> "Event":
-        r"""Return the event of a person with up to `group_size` rows, each in another part.
+        """Return the event for persons with up to `group_size` rows, each in a different part.
 
         Parameters
         ----------
         group_size : int
-            Largest number :math:`k` of rows that a person has, at most one in a part.
+            Largest number of rows per person, at most one per part.
 
         Returns
         -------
         Event
-            The same releases, each :math:`k` times.
+            The same releases, each `group_size` times.
 
         Raises
         ------
         UnknownEventError
-            If the event is none of which this is proved.
+            If the cost is not known for this event.
         ValueError
-            If `group_size` is not an integer of at least one, or the relation is not replace-one.
+            If `group_size` is not an integer of at least 1, or the relation is not replace-one.
 
         Examples
         --------
@@ -453,16 +467,13 @@ class Event:
         event: Event | None = own and own(size)
         if event is None:
             raise UnknownEventError(
-                f"It is not known what {self} costs a person with {size} rows; use group_size=1, "
-                "with one row a person."
+                f"The cost of {self} for a person with {size} rows is not known; use "
+                "group_size=1, with one row per person."
             )
         return event
 
     def group_leak(self, group_size: int) -> float:
-        """Bound the probability that everything of a group is told; 1 where no bound is known.
-
-        Otherwise the release is k mu-GDP, for the mu of one record without sampling.
-        """
+        """Bound the probability that a group leaks (1: unknown); otherwise it is k mu-GDP."""
         return 0.0 if self.to_gdp().leak == 0.0 else 1.0
 
     def __str__(self) -> str:
@@ -493,7 +504,7 @@ def noisy_releases(event: Any, of_what: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianEvent(Event):
-    """`n_steps` statistics, each released once with Gaussian noise.
+    """Release of `n_steps` statistics of all records with Gaussian noise.
 
     Parameters
     ----------
@@ -504,12 +515,12 @@ class GaussianEvent(Event):
     n_steps : int, default=1
         Number of such releases; later ones may depend on earlier ones.
     lattice : float or None, default=None
-        Spacing g of the lattice on which discrete Gaussian noise is drawn; the statistic
-        must lie on it. ``None`` is continuous noise.
+        Spacing of the lattice of discrete Gaussian noise, which must contain the statistic. If
+        None, the noise is continuous.
     relation : Relation, default=Relation.REPLACE_ONE
-        The neighbouring relation of `sensitivity`.
+        Neighbouring relation of `sensitivity`.
     label : str, default=""
-        What is released, for reports.
+        Short public description for reports.
 
     Raises
     ------
@@ -547,18 +558,7 @@ class GaussianEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ComposedEvent(Event):
-    """Several events on the same records, all fixed before the first one starts.
-
-    Parameters
-    ----------
-    events : tuple of Event
-        The phases, all under one relation, which becomes the relation of the composition.
-
-    Raises
-    ------
-    ValueError
-        If there is no event, or the relations differ.
-    """
+    """Several events on the same records under one relation, all fixed before the first starts."""
 
     relation: Relation = field(init=False)
     label: str = field(default="", init=False, compare=False)

@@ -1,16 +1,10 @@
-"""The file that remembers what a budget has been charged, safe against races and crashes.
+"""The file that holds the charges of a budget, safe against races, crashes and damage.
 
-An append-only SQLite file with one row of terms and one row a charge. Each charge carries the
-totals after it, so that the last row is the state and every row vouches for the others. Reading
-and checking them, comparing with the caps and appending happen inside one write transaction. The
-file knows nothing of accounting: it adds up two integers and compares them with two caps.
-
-Opening and creating an SQLite file such that no charge is lost and nothing is overwritten.
-
-Whether a ledger's file is still what it was: no bit lost, no row gone, no older copy.
-
-A ledger that reads as if less had been charged than was would let a budget overspend. So damage
-is looked for before anything is believed, and whatever does not add up is refused.
+An append-only SQLite file with one row of terms and one row per charge. It adds up two integers and
+compares them with two caps. Each charge carries the totals after it, so the last row is the state
+and every row confirms the others. Checking them, comparing with the caps and appending are one
+write transaction. A ledger that reads as if less was charged would let a budget overspend, so every
+read looks for damage and older copies, and refuses what does not add up.
 """
 
 import math

@@ -8,12 +8,10 @@ A discrete Gaussian of scale ``sigma`` costs
 .. math:: \mu = \frac{\Delta}{\sigma} \left(1 + \frac{1}{20 s^2}\right),
           \qquad s = \sigma / g \ge 1,
 
-which `skdpot.privacy.noise` proves. Statistics that are not on a lattice are
-rounded to one first. Rounding moves each of the ``dim`` coordinates that a record can
-change by at most ``g/2`` in each of two neighbouring data sets, so by the triangle
-inequality the L2 sensitivity grows by at most :math:`g \sqrt{dim}`.
-
-Exact discrete Gaussian integers by table look-up.
+as proved below. Statistics that are not on a lattice are rounded to one first. Rounding moves each
+of the ``dim`` coordinates that a record can change by at most ``g/2`` in each of two neighbouring
+data sets, so the L2 sensitivity grows by at most :math:`g \sqrt{dim}`. Exact discrete Gaussian
+integers are drawn by table look-up.
 
 Privacy of the discrete Gaussian
 --------------------------------

@@ -22,12 +22,12 @@ _Estimator = TypeVar("_Estimator")
 
 
 class PrivateEstimatorMixin:
-    """Mixin of estimators that charge every fit to `budget` and state it in `privacy_spent_`.
+    """Mixin for estimators that charge every fit to `budget` and state it in `privacy_spent_`.
 
-    It declares that the estimator has the parameters `epsilon`, `delta` and `budget`, and where
-    else its fits leave a statement or a budget: in the attributes that `_stated_in` names, each of
-    them such an estimator too. `PrivateSearchCV` and `check_pipeline` go by this declaration. An
-    estimator that keeps a statement in another form overrides `_restate`.
+    The estimator has the parameters `epsilon`, `delta` and `budget`. `PrivateSearchCV` and
+    `check_pipeline` treat estimators with this mixin as private. `_stated_in` names attributes that
+    hold further estimators of this kind. An estimator that keeps its statement in another form
+    overrides `_restate`.
     """
 
     epsilon: float
@@ -59,10 +59,7 @@ class PrivateEstimatorMixin:
         return (X, y) if own is None else own._seen_by(release, X, y)
 
     def _restate(self, spent: Any) -> None:
-        """State `spent` in the place of what the fit alone cost, and let go of its budget.
-
-        What was fitted became part of a larger release, which costs more than this fit did.
-        """
+        """State the cost of the larger release that this fit became a part of; drop its budget."""
         self.epsilon, self.delta, self.budget = spent.epsilon, spent.delta, None
         if getattr(self, "privacy_spent_", None) is not None:  # None has released nothing
             self.privacy_spent_ = spent
@@ -107,11 +104,7 @@ def leaves(estimator: Any, composite: bool = False, prefix: str = "") -> Iterato
 
 
 def learns(part: Any) -> bool:
-    """Whether the fit of a part that is not private keeps more than the form of the rows.
-
-    By the word of the part itself (its tag ``requires_fit``), and for encoders and imputers by
-    whether everything that they would learn was declared.
-    """
+    """Whether the fit of a part learns from rows without noise, by its tags and parameters."""
     if isinstance(part, FrozenEstimator) or _is_declared(part):
         return False
     if not isinstance(part, BaseEstimator) or get_tags(part).requires_fit:
@@ -149,47 +142,47 @@ def _children(estimator: Any) -> Iterator[tuple[str, Any]]:
 
 
 def check_pipeline(estimator: _Estimator) -> _Estimator:
-    """Raise an error if a step of a pipeline would tell of private rows without noise.
+    """Raise an error if a step of a pipeline would learn from private rows without noise.
 
-    Call it before the fit; it looks at no rows. Every fit of a private estimator within a pipeline
-    makes the same checks and warns, since rows may be public.
+    Call it before the fit; it does not look at rows. Every fit of a private estimator within a
+    pipeline makes the same checks, and warns instead, because rows may be public.
 
     Parameters
     ----------
     estimator : estimator
-        A pipeline, union or column transformer, or a single estimator; fitted or not.
+        A pipeline, union, column transformer or single estimator, fitted or not.
 
     Returns
     -------
     estimator
-        What was given, so that ``check_pipeline(make_pipeline(...)).fit(X)`` is one line.
+        The same object, so that ``check_pipeline(make_pipeline(...)).fit(X)`` is one line.
 
     Raises
     ------
     TypeError
-        If it is no estimator.
+        If `estimator` is not an estimator.
     ValueError
         If a step learns from the rows and is not private, has no noise (``epsilon=inf``), or makes
-        several rows of one; the error lists all such steps and what to do.
+        several rows of one. The error lists all such steps and what to do.
 
     Warns
     -----
     PrivacyWarning
-        If several private steps fit the same rows and do not share one `PrivacyBudget`, with a
-        bound of what they cost together.
+        If several private steps are fitted on the same rows without sharing one `PrivacyBudget`.
+        The warning bounds their total cost.
 
     Notes
     -----
-    Private are estimators of skdpot (those that inherit `PrivateEstimatorMixin`). These steps learn
-    nothing: "passthrough" and "drop"; those of which the tag ``requires_fit`` is False, such as
-    `FunctionTransformer` and `Normalizer`; `FrozenEstimator`, which was fitted before, on
-    **public** rows; and, since all that they would learn is declared,
+    Private steps inherit `PrivateEstimatorMixin`. The following steps learn nothing: "passthrough"
+    and "drop"; steps whose tag ``requires_fit`` is False, such as `FunctionTransformer` and
+    `Normalizer`; `FrozenEstimator`, which must have been fitted on **public** rows; and, because
+    everything that they would learn is declared,
     ``OneHotEncoder(categories=[...], handle_unknown="ignore", sparse_output=False)``,
     ``OrdinalEncoder(categories=[...], handle_unknown="use_encoded_value", unknown_value=-1)`` and
     ``SimpleImputer(strategy="constant", fill_value=..., keep_empty_features=True)``. With
-    ``handle_unknown="error"`` an encoder's error would name values of private rows, and an imputer
-    that drops columns without a value shows which ones these are. That a function makes of each row
-    one row, by that row alone, cannot be seen.
+    ``handle_unknown="error"`` an encoder's error would name private values, and an imputer that
+    drops empty columns reveals which columns are empty. It is not checked that a function maps each
+    row to one row by that row alone.
 
     Examples
     --------
@@ -245,8 +238,8 @@ def leaks(estimator: Any) -> tuple[str, ...]:
             continue
         if isinstance(part, PatchExtractor):
             found.append(
-                f"{name} makes several rows of one, and what is protected is one row: extract "
-                "patches of one image a person beforehand."
+                f"{name} makes several rows of one, but only one row is protected: extract patches "
+                "of one image per person beforehand."
             )
         elif learns(part):
             found.append(
@@ -257,13 +250,13 @@ def leaks(estimator: Any) -> tuple[str, ...]:
             )
         elif (kept := _kept(part)) is None:
             found.append(
-                f"{name} cannot be cloned, so that nobody can see what it keeps of private rows: "
-                "its constructor must store its parameters as they are."
+                f"{name} cannot be cloned, so what it keeps of private rows cannot be checked: its "
+                "constructor must store its parameters unchanged."
             )
         elif kept:
             found.append(
-                f"{name} says that it needs no fit, and holds more after one than before: what it "
-                "has learned or kept of private rows is not private."
+                f"{name} declares that it needs no fit, but has more attributes after one: what it "
+                "learned or kept of private rows is not private."
             )
     return tuple(dict.fromkeys(found))
 

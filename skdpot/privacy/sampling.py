@@ -1,9 +1,8 @@
 r"""Releases on secret samples of the records: their accounts, and how samples are drawn.
 
-Events that do the same thing in other units (sigma 10 for sensitivity 2, or 5 for 1) give equal
-steps, so that steps can be counted and what is computed for them reused. A step is mu-GDP on all
-records. One that sees a secret sample only tells less: its privacy profile is below, in closed
-form, and `skdpot.privacy.loss_distribution` makes of it what can be composed.
+Events that differ in units only (sigma 10 for sensitivity 2, or 5 for 1) have equal steps. A step
+is mu-GDP on all records; on a secret sample it reveals less. Closed forms of its privacy profile
+are below; `skdpot.privacy.loss_distribution` discretises and composes them.
 
 Samples under replace-one, of a fixed size
 ------------------------------------------
@@ -62,14 +61,10 @@ leaves two differences that are both positive,
 
 How samples are drawn
 ---------------------
-The accounts rest on what is drawn. A batch must be uniform among the
-subsets of its size (or take every record by a coin of its own), fresh at every step and
-independent of all others, and nobody may learn its members. An epoch of a shuffled data loader
-is none of that. The words come from the operating system, not from a numerical generator whose
-state could be recovered, and become indices without any bias.
-
-Indices come in uniformly random order, so that a released batch does not carry the order of
-the data.
+A batch must be uniform among the subsets of its size (or take every record by its own coin), fresh
+at every step, independent of all others and secret. The random words come from the operating
+system, not from a numerical generator whose state could be recovered, and become indices without
+bias, in uniformly random order, so that a released batch does not carry the order of the data.
 
 References
 ----------
@@ -274,8 +269,8 @@ class PoissonClippedSumStep(SampledStep):
 class SampledGaussianEvent(Event):
     """`n_steps` Gaussian releases, each on a fresh, secret sample of the records.
 
-    Nobody learns which records took part in a step, and every step draws its sample independently
-    of all others. An epoch of a shuffled data loader is not such a draw.
+    Nobody learns which records are in a sample, and the samples of different steps are independent.
+    An epoch of a shuffled data loader is not such a sample.
 
     Parameters
     ----------
@@ -283,37 +278,36 @@ class SampledGaussianEvent(Event):
         Standard deviation of the noise on every coordinate of the batch statistic.
     sensitivity : float
         L2 sensitivity of the statistic as a function of the *batch*, under `relation`. For a
-        Poisson sample under replace-one it is 2C for a sum of vectors clipped to norm C; without
-        `clipped_sum` it must bound both what replacing a record of the batch does and what adding
-        or removing one does.
+        Poisson sample under replace-one it is 2C for a sum of vectors clipped to norm C. Without
+        `clipped_sum` it must bound the effect of replacing one record of the batch and that of
+        adding or removing one.
     sampling : {"fixed_size", "poisson", "poisson_rows"}
-        "fixed_size": from each group j of ``group_sizes[j]`` records a uniformly random subset of
-        ``batch_sizes[j]`` is drawn without replacement; the sizes are public. "poisson": each
-        record takes part with probability `sampling_rate`, independently of the others, and the
-        size of the sample stays hidden. "poisson_rows": the same, but one vector a record of the
-        sample is released, in uniformly random order or sorted after the noise, so that anyone can
-        count them.
+        "fixed_size": a uniformly random subset of ``batch_sizes[j]`` of the ``group_sizes[j]``
+        records of each group j is drawn without replacement; the sizes are public. "poisson": each
+        record takes part independently with probability `sampling_rate`; the sample size is
+        secret. "poisson_rows": as "poisson", but one vector per record of the sample is released,
+        in uniformly random order or sorted after the noise, so the sample size is visible.
     sampling_rate : float or None, default=None
         Probability in (0, 1] that a record takes part in a step of a Poisson sample.
     n_samples : int or None, default=None
         Number of records, for "poisson_rows".
     batch_sizes : tuple of int or None, default=None
-        For "fixed_size": records drawn from each group (one entry when there are no groups).
+        For "fixed_size": number of records drawn from each group.
     group_sizes : tuple of int or None, default=None
-        For "fixed_size": records in each group.
+        For "fixed_size": number of records in each group.
     n_steps : int
         Number of steps.
     clipped_sum : bool, default=False
-        For "poisson" under replace-one: the statistic is a sum, over the records of the batch, of
-        one vector a record, and each moves the sum, rounded if there is a lattice, by at most
-        ``sensitivity / 2``. This admits a tighter account.
+        For "poisson" under replace-one: the statistic is a sum of one vector per record, each of
+        which moves the sum (rounded, if there is a lattice) by at most ``sensitivity / 2``. This
+        allows a tighter account.
     lattice : float or None, default=None
-        Spacing of the lattice of discrete Gaussian noise; ``None`` is continuous noise.
+        Spacing of the lattice of discrete Gaussian noise. If None, the noise is continuous.
     relation : Relation, default=Relation.REPLACE_ONE
-        The neighbouring relation of `sensitivity`; replace-one unless `sampling` is "poisson",
-        since sizes of samples reveal the number of records.
+        Neighbouring relation of `sensitivity`. Must be replace-one unless `sampling` is
+        "poisson", because visible sample sizes reveal the number of records.
     label : str, default=""
-        What is released, for reports.
+        Short public description for reports.
 
     Raises
     ------
@@ -365,7 +359,7 @@ class SampledGaussianEvent(Event):
         drawn, of = self.batch_sizes or (), self.group_sizes or ()
         if len(drawn) != len(of):
             raise ValueError(
-                f"{type(self).__name__}: `batch_sizes` and `group_sizes` must have one entry a "
+                f"{type(self).__name__}: `batch_sizes` and `group_sizes` must have one entry per "
                 f"group, got {len(drawn)} and {len(of)} entries."
             )
         if any(b > n for b, n in zip(drawn, of, strict=True)):
@@ -385,8 +379,8 @@ class SampledGaussianEvent(Event):
         if self.sampling != "poisson":
             raise self._error(
                 "relation",
-                f"must be 'replace_one', got {str(self.relation)!r}; samples of which the size "
-                "shows reveal the number of records",
+                f"must be 'replace_one', got {str(self.relation)!r}; visible sample sizes reveal "
+                "the number of records",
             )
 
     @property
@@ -427,7 +421,7 @@ class SampledGaussianEvent(Event):
         return replace(self, n_steps=group_size * self.n_steps)
 
     def _words(self) -> str:
-        kind = "one vector a record of" if self.sampling == "poisson_rows" else "from"
+        kind = "one vector per record of" if self.sampling == "poisson_rows" else "from"
         batch = f"a secret sample, in which each record is with probability {self.rate:.4g}"
         if self.sampling == "fixed_size":
             drawn, of = (
@@ -441,15 +435,10 @@ _WORDS = 2**64
 
 
 def fixed_size_batches(n: int, size: int, n_steps: int, stream: SecretStream) -> Iterator[_Indices]:
-    """Yield uniform subsets of a fixed size, without replacement within a batch.
+    """Yield uniform subsets of a fixed size; the account is that of ``sampling="fixed_size"``.
 
-    Independent uniform indices whose repetitions are dropped are exactly a uniform ordered
-    sample without replacement. A small batch costs a few words more than its size, not n.
-
-    Privacy
-    -------
-    Indices are secret: they must reach no callback, attribute or log. The account is
-    `SampledGaussianEvent` with ``sampling="fixed_size"``.
+    Independent uniform indices whose repetitions are dropped are exactly a uniform ordered sample
+    without replacement. The indices are secret: they must reach no callback, attribute or log.
     """
     check_counts(n=n, size=size, n_steps=n_steps)
     if size > n:
@@ -458,15 +447,11 @@ def fixed_size_batches(n: int, size: int, n_steps: int, stream: SecretStream) ->
 
 
 def poisson_batches(n: int, rate: float, n_steps: int, stream: SecretStream) -> Iterator[_Indices]:
-    """Yield Poisson samples: every record takes part by a coin of its own.
+    """Yield Poisson samples; the account is that of ``sampling="poisson"``.
 
-    The coin is a 64-bit word below ``floor(2**64 * rate)``, so that the true probability is at
-    most `rate` and less by no more than 2**-64.
-
-    Privacy
-    -------
-    Indices are secret. Their *number* is as secret as the indices under ``sampling="poisson"``;
-    where a release shows it, the account is that of ``sampling="poisson_rows"``.
+    The coin of a record is a 64-bit word below ``floor(2**64 * rate)``: its probability is at most
+    `rate` and at least ``rate - 2**-64``. The indices are secret, and so is their *number*; where a
+    release shows it, the account is that of ``sampling="poisson_rows"``.
     """
     check_counts(n=n, n_steps=n_steps)
     if isinstance(rate, bool) or not 0.0 < rate <= 1.0:

@@ -378,15 +378,13 @@ def _as_gdp(mu: float, law: TrialLaw) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetedEvent(Event):
-    """Whatever a `PrivacyBudget` of its own admits, or the best of several such trials.
+    """Whatever a separate `PrivacyBudget` admits, or the best of several such trials.
 
-    A budget is a filter: however many fits draw on it, and however later ones depend on earlier
-    ones, all together tell no more than "everything with probability `leak`, otherwise one draw of
-    N(mu b, 1)". So what happens under it can be charged before it is known.
-
-    With `mean_trials` a random, secret number of independent trials is made, each of which, its
-    score included, is such a draw; the one with the best score is released whole, and nothing of
-    the others. `skdpot.privacy.selection` proves what that costs.
+    A budget is a filter: all fits that draw on it, however they depend on each other, reveal no
+    more than "everything with probability `leak`, otherwise one draw of N(mu b, 1)". So they can be
+    charged before they are known. With `mean_trials`, a random, secret number of independent trials
+    is made, each of which (with its score) is such a draw; only the one with the best score is
+    released. The theorem above proves the cost.
     """
 
     mu: float
@@ -498,12 +496,11 @@ class ThresholdedCountsEvent(Event):
     def group_leak(self, group_size: int) -> float:
         """Bound the probability that categories are shown which only the records of a group have.
 
-        The k records of a group may have up to k such categories in a column, with counts that sum
-        to at most k. Of all ways to divide them the likeliest to be shown counts, by the sum of the
-        probabilities. As in case 3, what is shown under one neighbour and under the other are
-        disjoint, so that the larger one of the two probabilities is a leak; and other counts move
-        by at most k times what one record moves them. It is 1 where a count of k lies too near to
-        the threshold for the bound of the tail.
+        The k records of a group have up to k such categories per column, with counts that sum to at
+        most k; the division with the largest sum of probabilities counts. What is shown under one
+        neighbour and under the other is disjoint (case 3 of `skdpot.release.categories`), so the
+        larger probability is a leak. Other counts move by at most k times what one record moves
+        them. The bound is 1 where a count of k is too near the threshold for the bound of the tail.
         """
         if self.threshold < group_size + self.sigma + (self.lattice or 0.0):
             return 1.0

@@ -1,10 +1,9 @@
 """What a fit spends: its statement, its charge, and warnings of other steps on the same rows.
 
-A private estimator cannot see what came before it. A pipeline can be checked (`check_pipeline`),
-and two things are seen during a fit. A pipeline, union or column transformer that calls it is among
-the callers, and all its steps are checked then. And a private step remembers the very object that
-it returned, so that a fit on this object knows of it. A step of another library in between, a
-cached transformer, worker processes, or ``transform`` in a call of its own break the chain.
+Two things are visible during a fit. A pipeline, union or column transformer that calls it is on the
+stack, and all its steps are checked. And a private step remembers the object that it returned, so a
+fit on this object knows of it. Steps of other libraries in between, cached transformers, worker
+processes, and separate calls of ``transform`` break the chain.
 """
 
 import math
@@ -44,24 +43,24 @@ Scale: TypeAlias = float | tuple[float, ...] | None
 
 @dataclass(frozen=True)
 class PrivacySpent:
-    """The privacy statement of one fit: public facts only.
+    """The privacy statement of one fit. It holds public facts only.
 
     Parameters
     ----------
     epsilon, delta : float
         The whole fit is (epsilon, delta)-differentially private.
     relation : Relation
-        What two neighbouring data sets are.
+        Definition of neighbouring data sets.
     event : Event
         Everything that touched private data.
     sigma : float, tuple of float or None
-        Standard deviation of the noise, for each phase where there are several.
+        Standard deviation of the noise, or one per phase.
     sensitivity : float, tuple of float or None
-        L2 sensitivity that `sigma` was calibrated to.
+        L2 sensitivity to which `sigma` was calibrated.
     assumptions : tuple of str
-        What is taken to be public; the statement holds only if it is.
+        Facts assumed to be public; the statement holds only if they are.
     mechanism : str, default=""
-        How the release was made.
+        Description of the mechanism.
     """
 
     epsilon: float
@@ -74,33 +73,33 @@ class PrivacySpent:
     mechanism: str = ""
 
     def for_group(self, group_size: SupportsIndex) -> float:
-        """Return the epsilon at the same delta when several records change together.
+        """Return the epsilon, at the same delta, for groups of records.
 
         Parameters
         ----------
         group_size : int
-            Number k of records that change, for example all rows of one person. Under
-            replace-one their values are replaced, and what the assumptions call public stays.
+            Number k of records that change together, for example all rows of one person. Under
+            replace-one, their values change and what the assumptions call public does not.
 
         Returns
         -------
         float
-            Rounded up; infinity where nothing is proved at this delta. For Gaussian releases that
-            touch all records it is the epsilon of k times their mu, which is attained. In general
-            it is k x for the smallest x at which delta(x) (e^(k x) - 1) / (e^x - 1) is at most
-            `delta`, delta(x) being the profile for one record.
+            Rounded up; infinity if no bound is known at this delta. For Gaussian releases of all
+            records this is the epsilon of k times their mu, which is attained. In general it is
+            k x for the smallest x at which delta(x) (e^(k x) - 1) / (e^x - 1) is at most `delta`,
+            where delta(x) is the profile for one record.
 
         Raises
         ------
         UnknownEventError
-            If the account of the event is not known.
+            If no accountant is known for the event.
         ValueError
-            If `group_size` is not an integer of at least one.
+            If `group_size` is not an integer of at least 1.
 
         Notes
         -----
-        Dividing epsilon by k is *not* enough: it leaves a larger epsilon at the same delta.
-        Whoever wants epsilon = 3 for people with five rows spends 0.5, not 0.6:
+        Dividing epsilon by k is *not* enough: the group gets a larger epsilon at the same delta.
+        For epsilon = 3 with five rows per person, spend 0.5, not 0.6:
 
         >>> from skdpot.privacy.accounting import SingleFitTarget, calibrate
         >>> from skdpot.privacy.events import GaussianEvent
@@ -120,12 +119,12 @@ class PrivacySpent:
         return compose(self.event).group_epsilon(size, delta, self.event.group_leak(size))
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row with a column a field, ready to be stacked with those of other fits.
+        """Return the statement as one row of a table, with one column per field.
 
         Returns
         -------
         DataFrame
-            `event` is given as text, the assumptions are joined by semicolons.
+            The event is text; the assumptions are joined by semicolons.
         """
         row = {item.name: getattr(self, item.name) for item in fields(self)}
         row |= {"relation": str(self.relation), "event": str(self.event)}
@@ -142,7 +141,7 @@ class PrivacySpent:
         )
 
     def __str__(self) -> str:
-        """Return the whole statement, a fact a line."""
+        """Return the whole statement, one fact per line."""
         guarantee = f"{epsilon_text(self.epsilon)}, δ = {self.delta:g}"
         rows = [("guarantee", guarantee), *self._facts()]
         width = max(len(name) for name, _ in rows)
@@ -192,28 +191,27 @@ def charge(
     noise_given: bool = False,
     label: str | None = None,
 ) -> PrivacySpent:
-    """Charge a fit before it draws its noise or looks at its data.
+    """Charge a fit. Call it before the fit draws noise or looks at its data.
 
     Parameters
     ----------
     owner : estimator or FitContext
-        Has the promise, `epsilon` and `delta`, and the `budget` to charge; None if the fit stands
-        alone.
+        Has the attributes `epsilon`, `delta` and `budget`, which is None without a budget.
     event : Event
-        The whole fit; it must not cost more than is promised.
+        The whole fit. It must not cost more than (epsilon, delta).
     n_samples : int or None
-        Number of records, which must be public; None if there is no private record.
+        Number of records, which must be public; None if there are no private records.
     assumptions : iterable of str
-        What the fit takes to be public.
+        Facts that the fit takes to be public.
     mechanism : str, default=""
-        For the statement.
+        Description of the mechanism for the statement.
     scales : tuple, optional
-        Noise and sensitivity for the statement, by default those of each phase of the event.
+        Noise and sensitivity for the statement. By default those of each phase of the event.
     noise_given : bool, default=False
-        State what the event costs at `delta`, whatever `epsilon` is, for noise that was given
-        rather than calibrated.
+        If True, the noise was given rather than calibrated: `epsilon` is ignored and the statement
+        says what the event costs at `delta`.
     label : str, optional
-        Name in the budget's history, by default that of the estimator.
+        Name in the budget's history. By default that of the estimator.
 
     Returns
     -------
@@ -223,19 +221,19 @@ def charge(
     Raises
     ------
     BudgetExceededError
-        If the budget has too little left; nothing is charged then.
+        If too little of the budget is left. Nothing is charged.
     CalibrationError
-        If the event costs more than (epsilon, delta); nothing is charged then.
+        If the event costs more than (epsilon, delta). Nothing is charged.
     LedgerError
-        If the budget's ledger cannot be used.
+        If the ledger of the budget cannot be used.
     ValueError
-        If `epsilon` or `delta` is out of range, or event and budget are of different relations.
+        If `epsilon` or `delta` is out of range, or event and budget have different relations.
 
     Warns
     -----
     PrivacyWarning
-        Before the charge, if `delta`, or that of the budget, is not below ``1 / n_samples``: a
-        mechanism that publishes one record, picked at random, is (0, 1/n)-private.
+        If `delta`, or that of the budget, is not below ``1 / n_samples``: a mechanism that
+        publishes one random record is (0, 1/n)-private. The warning comes before the charge.
     """
     budget, delta = owner.budget, owner.delta
     name = label or str(getattr(owner, "caller", type(owner).__name__))
@@ -305,10 +303,7 @@ _ORIGINS: dict[int, Steps] = {}
 
 
 def made_by(X: Any, output: Any, spent: PrivacySpent | None, budget: PrivacyBudget | None) -> Any:
-    """Remember that a private fit returned `output` for the rows that it was fitted on.
-
-    A fit that released nothing, and has no `spent`, adds nothing to what is known of the rows.
-    """
+    """Remember that a private fit on X returned `output`; without `spent` it released nothing."""
     steps = _ORIGINS.get(id(X), ()) + (() if spent is None else ((spent, budget),))
     with suppress(TypeError):  # an object without weak references cannot be remembered
         if steps:
@@ -358,7 +353,7 @@ def _warn_of_sum(before: Sequence[PrivacySpent], spent: PrivacySpent, caller: st
     if any(math.isinf(step.epsilon) for step in before):
         warn_of_privacy(
             f"{caller}: the rows come from a step that was fitted on the same rows without "
-            "privacy (epsilon=inf), so that nothing protects them. Fit that step on public rows "
+            "privacy (epsilon=inf), so nothing protects them. Fit that step on public rows "
             "first (and pass sklearn.frozen.FrozenEstimator of it), or privately."
         )
         return
@@ -374,39 +369,38 @@ def _warn_of_sum(before: Sequence[PrivacySpent], spent: PrivacySpent, caller: st
 
 
 def total_spent(*fitted: Any, delta: float | None = None) -> PrivacySpent:
-    """Add up what several fitted estimators have spent on the same records.
+    """Compute what several fitted estimators have spent together on the same records.
 
-    Use it after the fact; a shared `PrivacyBudget` adds up while the fits are made, and also
-    counts refits and fits that were thrown away, which nobody can find here.
+    A shared `PrivacyBudget` adds up while the fits are made, and also counts refits and discarded
+    fits, which this function cannot see.
 
     Parameters
     ----------
     *fitted : estimator or PrivacySpent
-        Fitted estimators with a ``privacy_spent_``, or pipelines and other composites of them.
-        The same object counts once, however often it is passed.
+        Fitted estimators with a ``privacy_spent_``, or pipelines and other composites of them. An
+        object that is passed several times counts once.
     delta : float, default=None
-        The delta of the total, by default the largest delta of the parts.
+        The delta of the total. If None, the largest delta of the parts.
 
     Returns
     -------
     PrivacySpent
-        The composition of all events. `epsilon` is infinite if a part has no noise. Parts
-        without an event are named in the assumptions: they must not have learned anything from
-        the private records. Parts that released nothing, whose ``privacy_spent_`` is None, need
-        no such assumption.
+        The composition of all events. `epsilon` is infinite if a part has no noise. The assumptions
+        name parts without an event, which must not have learned from the private records. Parts
+        whose ``privacy_spent_`` is None released nothing and are not named.
 
     Raises
     ------
     TypeError
         If an estimator has no ``privacy_spent_``, if none has spent anything, or if one is a
-        search, whose fits are not all kept.
+        search, which does not keep all its fits.
     ValueError
         If nothing is passed, the relations differ, or `delta` is out of range.
 
     Notes
     -----
-    If a later estimator was chosen, or its epsilon set, after looking at earlier results, the
-    total is only a running figure; the cap of a shared budget covers that case too.
+    If a later estimator, or its epsilon, was chosen after looking at earlier results, the total is
+    only a running figure. The cap of a shared budget also covers that case.
     """
     parts = [part for estimator in fitted for part in _private_parts(estimator)]
     if not fitted:
@@ -466,10 +460,7 @@ def _parts(estimator: object) -> Iterator[tuple[str, PrivacySpent | None]]:
 
 
 def _epsilon(loss: PrivacyLoss, delta: float) -> float:
-    """Return an epsilon that bounds what any machine computes at `delta`.
-
-    Twice the accountant's own rounding is taken from delta first, and the noise sampler's error.
-    """
+    """Return an epsilon for any machine: rounding and the sampler's error are taken from delta."""
     rest = float(Fraction(delta) - exact_leak(loss.n_steps)) * (1.0 - 2.0 * ROUNDING)
     return loss.epsilon(rest) if rest > 0.0 else math.inf
 
@@ -485,9 +476,8 @@ _ROUNDING = 1e-6  # of delta, between machines
 def check_statement(spent: PrivacySpent, noun: str) -> tuple[tuple[Any, ...], float | None]:
     """Refuse a statement that promises more than its own events give.
 
-    Returned are the events, none if nothing is private, and the mu that was charged for what is
-    stated, if it is the best of a private search. The release itself is then a part of one trial,
-    or of the refit, and tells no more than these. A search charges nothing else.
+    Returns the events (none if nothing is private), and the mu that was charged if the release is
+    the best of a private search: it is then a part of one trial or of the refit.
     """
     check_epsilon_delta(spent.epsilon, spent.delta, noun)
     for scale in (spent.sigma, spent.sensitivity):

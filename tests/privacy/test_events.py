@@ -75,7 +75,7 @@ class TestFixedSizeGaussianEvent(SampledSuite):
 
     def test_needs_one_size_of_a_batch_for_each_group(self) -> None:
         for value in ((10,), (10, 30, 1)):
-            with pytest.raises(ValueError, match="one entry a group"):
+            with pytest.raises(ValueError, match="one entry per group"):
                 self.make(batch_sizes=value)
         assert self.make(batch_sizes=(50, 40)).rate == 0.5  # the largest share
 
