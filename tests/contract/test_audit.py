@@ -16,17 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from skdpot import (
     ClientContribution,
-    DPSlicedFlowSampler,
-    DPSlicedGenerator,
     DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
     PrivateSWAutoencoder,
-    PrivateTrajectorySampler,
-    PrivateWassersteinDistance,
     SlicedSketch,
 )
 from skdpot.audit.attacks import default_score
@@ -50,43 +47,19 @@ pytestmark = [
 ]
 BOX = (-1.0, 1.0)
 
+
 Data = tuple[np.ndarray, np.ndarray | None, Mapping[str, np.ndarray]]
 
 
 class Case(NamedTuple):
-    """One mechanism under attack.
+    """One mechanism under attack: an estimator of an epsilon, and the rows beside the canaries."""
 
-    Parameters
-    ----------
-    id : str
-        Estimator, mechanism and variant.
-    estimator : callable
-        Returns the estimator (or function) for an ε.
-    data : callable
-        Returns the public rows beside the canaries, their labels or None, and further facts of
-        rows that `fit` takes by keyword.
-    options : mapping
-        Further keyword arguments of `one_run_audit`: canaries, score, n_guesses.
-    slow : bool
-        Whether one of the audits takes more than ten seconds.
-    refuted_with_a_tenth : bool
-        Whether the audit can tell that the noise is ten times too small for ε = 1.
-    epsilons : tuple of float
-        With which ε the case is audited.
-    """
-
-    id: str
-    estimator: Callable[[float], Any]
+    estimator: Callable[..., Any]
     data: Callable[[], Data]
-    options: Mapping[str, Any] = {}
+    options: Mapping[str, Any] = {}  # of the audit
     slow: bool = False
-    refuted_with_a_tenth: bool = True
+    refuted_with_a_tenth: bool = True  # of the noise
     epsilons: tuple[float, ...] = (1.0, math.inf)
-
-
-def no_rows(n_features: int) -> Data:
-    """Return no rows beside the canaries."""
-    return np.empty((0, n_features)), None, {}
 
 
 def uniform_rows(n_rows: int, n_features: int, n_labels: int = 0) -> Data:
@@ -95,317 +68,198 @@ def uniform_rows(n_rows: int, n_features: int, n_labels: int = 0) -> Data:
     return X, np.arange(n_rows) % n_labels if n_labels else None, {}
 
 
+def grouped_rows(n_rows: int, n_features: int, n_labels: int | None = None) -> Data:
+    """Return rows of two groups, with classes that both have, or for 0 classes with targets."""
+    X, _, _ = uniform_rows(n_rows, n_features)
+    places = np.arange(n_rows)
+    targets = places // 2 % n_labels if n_labels else np.linspace(*BOX, n_rows)
+    return X, None if n_labels is None else targets, {"sensitive_features": places % 2}
+
+
+def chained_rows(n_rows: int, n_values: int = 8) -> Data:
+    """Return numbered categories; each column is a noisy copy of the one before."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(n_values, size=(n_rows, 8)).astype(float)
+    for column in range(1, 8):
+        copied = rng.random(n_rows) < 0.6
+        X[copied, column] = X[copied, column - 1]
+    return X, None, {}
+
+
 def histogram_score(audited: AuditedFit) -> np.ndarray:
     """Score pairs by the histograms of private bounds alone."""
     only = tuple(release for release in audited.releases if release.kind == "histogram")
     return default_score(audited.fitted)(replace(audited, releases=only))
 
 
-def _pairs(make: Callable[[], Any], n_pairs: int, n_features: int) -> Any:
-    """Make canaries for a function, which does not say for itself what its records are."""
-    rng = np.random.default_rng(0)
-    return default_canaries(make(), n_pairs, np.empty((0, n_features)), rng=rng)
-
-
+_BOUNDED = {"bounds": BOX}
 _TABLES = {"projections": "orthogonal", "n_projections": 128, "n_bins": 16}
-_FEW = {"n_particles": 16}
-_PATHS = {"bounds": BOX, "n_particles": 10}
+# One step of batches of all rows: what a step shows is hidden by the noise alone.
+_WHOLE = {"n_steps": 1, "learning_rate": 1e-4}
 
 
-def _sketch(epsilon: float, **parameters: Any) -> SlicedSketch:
-    return SlicedSketch(epsilon, DELTA, **({"bounds": BOX} | _TABLES | parameters))
+def _made(make: Any, epsilon: float, **parameters: Any) -> Any:
+    return make(epsilon=epsilon, delta=DELTA, **parameters)
+
+
+_sketch = partial(_made, SlicedSketch, **_BOUNDED, **_TABLES)
+_flow = partial(_made, flow_sampler, n_particles=16, **_BOUNDED)
+_generator = partial(_made, sliced_generator, n_steps=8, latent_dim=2, **_BOUNDED)
+_distance = partial(_made, private_distance, n_bins=32, n_projections=64, **_BOUNDED)
+_paths = partial(_made, trajectory_sampler, n_particles=10, **_BOUNDED)
+_mfld = partial(_paths, mechanism="mfld", schedule=[(1e-4, None, 5)])
+_autoencoder = partial(
+    _made,
+    partial(made, PrivateSWAutoencoder),
+    latent_dim=8,
+    batch_size=10_000,
+    **_WHOLE,
+    **_BOUNDED,
+)
+_classifier = partial(_made, partial(made, FairPrivateClassifier), batch_fraction=1.0, **_WHOLE)
+_regressor = partial(
+    _made, partial(made, FairPrivateRegressor), batch_fraction=1.0, target_bounds=BOX, **_WHOLE
+)
+_NUMBERED = TableSchema([CategoricalColumn(f"x{j}", categories=range(8)) for j in range(8)])
+_table = partial(_made, DPTableSynthesizer, schema=_NUMBERED, n_particles=1000)
 
 
 def _merged(epsilon: float) -> Callable[..., SlicedSketch]:
     blocks = np.linalg.qr(np.random.default_rng(1).normal(size=(2, 64, 64)))[0]
-    directions = np.concatenate(blocks)
+    sketch = _sketch(epsilon, projections=np.concatenate(blocks))
 
     def fit(X: np.ndarray, y: None) -> SlicedSketch:
-        halves = (_sketch(epsilon, projections=directions).fit(half) for half in (X[::2], X[1::2]))
-        first, second = halves
-        return first.merge(second)
+        return clone(sketch).fit(X[::2]).merge(clone(sketch).fit(X[1::2]))
 
     return fit
 
 
-def _flow(epsilon: float, mechanism: str, **parameters: Any) -> DPSlicedFlowSampler:
-    return flow_sampler(mechanism, epsilon, DELTA, bounds=BOX, **(_FEW | parameters))
-
-
-def _generator(epsilon: float, mechanism: str, **parameters: Any) -> DPSlicedGenerator:
-    settings = {"n_steps": 8, "latent_dim": 2} | parameters
-    return sliced_generator(mechanism, epsilon, DELTA, bounds=BOX, **settings)
-
-
-def _distance(epsilon: float) -> PrivateWassersteinDistance:
-    return private_distance(epsilon=epsilon, delta=DELTA, bounds=BOX, n_bins=32, n_projections=64)
-
-
-def _trajectories(epsilon: float, mechanism: str, **parameters: Any) -> PrivateTrajectorySampler:
-    return trajectory_sampler(mechanism, epsilon, DELTA, **(_PATHS | parameters))
-
-
-_LANGEVIN = {"mechanism": "mfld", "schedule": [(1e-4, None, 5)]}
-_FLOW_OF_TIMES = (
-    {"mechanism": "sketch", "schedule": [(1.0, None, 2)]} | _TABLES | {"n_projections": 64}
-)
+_NONE = partial(uniform_rows, 0, 64)
+_LABELLED = partial(uniform_rows, 20, 64, 4)
 _TIMED = partial(uniform_rows, 20, 64, 10)
-_ONE_ROW = {"mechanism": "resample", "batch_size": 1, "n_projections": 64, "n_steps": 500}
-
-
-def grouped_rows(n_rows: int, n_features: int, n_labels: int | None = None) -> Data:
-    """Return rows of two groups, with classes that both have, or for 0 classes with targets."""
-    X, _, _ = uniform_rows(n_rows, n_features)
-    places = np.arange(n_rows)
-    targets = places // 2 % n_labels if n_labels else np.linspace(*BOX, n_rows)
-    groups = {"sensitive_features": places % 2}
-    return X, None if n_labels is None else targets, groups
-
-
-# One step of batches of all rows: what a step shows is hidden by the noise alone.
-_WHOLE = {"n_steps": 1, "learning_rate": 1e-4}
-_FAIR = {"batch_fraction": 1.0} | _WHOLE
 _GROUPED = partial(grouped_rows, 8, 512, 2)
 _TARGETS = partial(grouped_rows, 8, 512, 0)
 FEWER = {"canaries": 400}
+# A function does not say for itself what its records are.
+_PAIRS = default_canaries(_sketch(1.0), 1000, _NONE()[0], rng=np.random.default_rng(0))
+_ONE_ROW = {"mechanism": "resample", "batch_size": 1, "n_projections": 64, "n_steps": 500}
+_FEW_STEPS = {"mechanism": "resample", "n_steps": 8, "n_projections": 8}
 
-
-def _autoencoder(epsilon: float, **parameters: Any) -> PrivateSWAutoencoder:
-    settings = {"bounds": BOX, "batch_size": 10_000} | _WHOLE | parameters
-    return made(PrivateSWAutoencoder, 8, epsilon, DELTA, **settings)
-
-
-def _classifier(epsilon: float, **parameters: Any) -> FairPrivateClassifier:
-    return made(FairPrivateClassifier, epsilon=epsilon, delta=DELTA, **(_FAIR | parameters))
-
-
-def _regressor(epsilon: float, **parameters: Any) -> FairPrivateRegressor:
-    settings = {"target_bounds": BOX} | _FAIR | parameters
-    return made(FairPrivateRegressor, epsilon=epsilon, delta=DELTA, **settings)
-
-
-def chained_rows(n_rows: int, n_features: int, n_values: int) -> Data:
-    """Return numbered categories; each column is a noisy copy of the one before."""
-    rng = np.random.default_rng(0)
-    X = rng.integers(n_values, size=(n_rows, n_features)).astype(float)
-    for column in range(1, n_features):
-        copied = rng.random(n_rows) < 0.6
-        X[copied, column] = X[copied, column - 1]
-    return X, None, {}
-
-
-_CHAINED = partial(chained_rows, 20_000, 8)
-_NUMBERED = TableSchema([CategoricalColumn(f"x{j}", categories=range(8)) for j in range(8)])
-
-
-def _table(epsilon: float, **parameters: Any) -> DPTableSynthesizer:
-    settings = {"schema": _NUMBERED, "n_particles": 1000} | parameters
-    return DPTableSynthesizer(epsilon=epsilon, delta=DELTA, **settings)
-
-
-CASES = [
-    Case("SlicedSketch", _sketch, partial(no_rows, 64)),
-    Case(
-        "SlicedSketch, private labels",
-        partial(_sketch, conditional=True),
-        partial(uniform_rows, 20, 64, 4),
+CASES = {
+    "SlicedSketch": Case(_sketch, _NONE),
+    "SlicedSketch, private labels": Case(partial(_sketch, conditional=True), _LABELLED),
+    "SlicedSketch, public labels": Case(
+        partial(_sketch, conditional=True, public_labels=True), _LABELLED,
     ),
-    Case(
-        "SlicedSketch, public labels",
-        partial(_sketch, conditional=True, public_labels=True),
-        partial(uniform_rows, 20, 64, 4),
+    "SlicedSketch, 2 rows per person": Case(
+        partial(_sketch, conditional=True, public_labels=True, group_size=2), _LABELLED,
     ),
-    Case(
-        "SlicedSketch, 2 rows a person",
-        partial(_sketch, conditional=True, public_labels=True, group_size=2),
-        partial(uniform_rows, 20, 64, 4),
+    "SlicedSketch, private bounds": Case(
+        partial(_sketch, bounds="private", n_bins=32), partial(uniform_rows, 1000, 32),
     ),
-    Case(
-        "SlicedSketch, private bounds",
-        partial(_sketch, bounds="private", n_bins=32),
-        partial(uniform_rows, 1000, 32),
-    ),
-    Case(
-        "private bounds alone",
+    "private bounds alone": Case(
         partial(_sketch, bounds="private"),
         partial(uniform_rows, 1000, 16),
         {"score": histogram_score},
         refuted_with_a_tenth=False,  # a score of one's own: only the guesses are counted
         epsilons=(1.0,),  # without noise there is no histogram
     ),
-    Case(
-        "SlicedSketch, merged from two parties",
-        _merged,
-        partial(no_rows, 64),
-        {"canaries": _pairs(partial(_sketch, 1.0), 1000, 64)},
+    "SlicedSketch, merged from two parties": Case(_merged, _NONE, {"canaries": _PAIRS}),
+    "DPSlicedFlowSampler, sketch": Case(partial(_flow, n_steps=2, **_TABLES), _NONE),
+    "DPSlicedFlowSampler, resample": Case(partial(_flow, **_FEW_STEPS), _NONE),
+    "DPSlicedFlowSampler, resample a Poisson sample": Case(
+        partial(_flow, sampling="poisson", **_FEW_STEPS), _NONE,
     ),
-    Case(
-        "DPSlicedFlowSampler, sketch",
-        partial(_flow, mechanism="sketch", n_steps=2, **_TABLES),
-        partial(no_rows, 64),
+    "DPSlicedFlowSampler, resample one row": Case(
+        partial(_flow, **_ONE_ROW), _NONE, FEWER, slow=True,
     ),
-    Case(
-        "DPSlicedFlowSampler, resample",
-        partial(_flow, mechanism="resample", n_steps=8, n_projections=8),
-        partial(no_rows, 64),
+    "DPSlicedFlowSampler, presample": Case(
+        partial(_flow, mechanism="presample", n_steps=2, n_projections=16), _NONE,
     ),
-    Case(
-        "DPSlicedFlowSampler, resample a Poisson sample",
-        partial(_flow, mechanism="resample", n_steps=8, n_projections=8, sampling="poisson"),
-        partial(no_rows, 64),
+    "DPSlicedGenerator, sketch": Case(partial(_generator, **_TABLES), _NONE),
+    "DPSlicedGenerator, smoothing": Case(
+        partial(_generator, mechanism="smoothing", n_projections=8), _NONE,
     ),
-    Case(
-        "DPSlicedFlowSampler, resample one row",
-        lambda epsilon: _flow(epsilon, **_ONE_ROW),
-        partial(no_rows, 64),
-        FEWER,
-        slow=True,
-    ),
-    Case(
-        "DPSlicedFlowSampler, presample",
-        partial(_flow, mechanism="presample", n_steps=2, n_projections=16),
-        partial(no_rows, 64),
-    ),
-    Case(
-        "DPSlicedGenerator, sketch",
-        partial(_generator, mechanism="sketch", **_TABLES),
-        partial(no_rows, 64),
-    ),
-    Case(
-        "DPSlicedGenerator, smoothing",
-        partial(_generator, mechanism="smoothing", n_projections=8),
-        partial(no_rows, 64),
-    ),
-    Case("PrivateWassersteinDistance, sliced", _distance, partial(no_rows, 64)),
-    Case(
-        "ClientContribution",
-        lambda epsilon: ClientContribution(_distance(epsilon)),
-        partial(no_rows, 64),
-    ),
-    Case("DPTableSynthesizer", _table, partial(_CHAINED, 8), FEWER),
-    Case("DPTableSynthesizer, target", partial(_table, target="x0"), partial(_CHAINED, 8), FEWER),
-    Case(
-        "DPTableSynthesizer, private bounds",
-        partial(_table, schema=None),
-        partial(_CHAINED, 64),
+    "DPSlicedGenerator, gradient": Case(
+        partial(_generator, mechanism="gradient", n_latents=64, batch_size=10_000, n_steps=3),
+        partial(uniform_rows, 0, 32),
         FEWER,
     ),
-    Case("PrivateTrajectorySampler, sketch", partial(_trajectories, **_FLOW_OF_TIMES), _TIMED),
-    Case("PrivateTrajectorySampler, mfld", partial(_trajectories, **_LANGEVIN), _TIMED),
-    Case(
-        "PrivateTrajectorySampler, mfld from means",
-        partial(_trajectories, **_LANGEVIN, warm_start="mean"),
-        _TIMED,
+    "PrivateWassersteinDistance, sliced": Case(_distance, _NONE),
+    "ClientContribution": Case(lambda epsilon: ClientContribution(_distance(epsilon)), _NONE),
+    "DPTableSynthesizer": Case(_table, partial(chained_rows, 20_000), FEWER),
+    "DPTableSynthesizer, target": Case(
+        partial(_table, target="x0"), partial(chained_rows, 20_000), FEWER,
     ),
-    Case(
-        "PrivateTrajectorySampler, mfld from k-means",
-        partial(_trajectories, **_LANGEVIN, warm_start="kmeans"),
-        _TIMED,
+    "DPTableSynthesizer, private bounds": Case(
+        partial(_table, schema=None), partial(chained_rows, 20_000, 64), FEWER,
     ),
-    Case(
-        "PrivateTrajectorySampler, mfld of samples",
-        partial(_trajectories, **_LANGEVIN, sampling_rate=0.5),
-        _TIMED,
+    "PrivateTrajectorySampler, sketch": Case(
+        partial(_paths, schedule=[(1.0, None, 2)], **_TABLES | {"n_projections": 64}), _TIMED,
     ),
-    Case(
-        "PrivateScaler",
-        lambda epsilon: PrivateScaler(epsilon, DELTA),
+    "PrivateTrajectorySampler, mfld": Case(_mfld, _TIMED),
+    "PrivateTrajectorySampler, mfld from means": Case(partial(_mfld, warm_start="mean"), _TIMED),
+    "PrivateTrajectorySampler, mfld from k-means": Case(
+        partial(_mfld, warm_start="kmeans"), _TIMED,
+    ),
+    "PrivateTrajectorySampler, mfld of samples": Case(partial(_mfld, sampling_rate=0.5), _TIMED),
+    "PrivateScaler": Case(
+        partial(_made, PrivateScaler),
         partial(uniform_rows, 3000, 32),
         epsilons=(1.0,),  # without noise it gives 32 exact medians
     ),
-    Case(
-        "PrivateScaler, many features",
-        lambda epsilon: PrivateScaler(epsilon, DELTA),
-        partial(no_rows, 2000),
+    "PrivateScaler, many features": Case(
+        partial(_made, PrivateScaler),
+        partial(uniform_rows, 0, 2000),
         FEWER,
         refuted_with_a_tenth=False,  # the case above shows what histograms tell
         epsilons=(math.inf,),
     ),
-    Case("PrivateSWAutoencoder", _autoencoder, partial(no_rows, 512), FEWER),
-    Case(
-        "PrivateSWAutoencoder, Poisson batches",
-        partial(_autoencoder, batch_size=200, n_steps=4),
-        partial(no_rows, 64),
-        FEWER,
+    "PrivateSWAutoencoder": Case(_autoencoder, partial(uniform_rows, 0, 512), FEWER),
+    "PrivateSWAutoencoder, Poisson batches": Case(
+        partial(_autoencoder, batch_size=200, n_steps=4), _NONE, FEWER,
     ),
-    Case(
-        "PrivateSWAutoencoder, prior",
-        partial(_autoencoder, penalty="prior", alpha=0.02),
-        partial(no_rows, 512),
-        FEWER,
+    "PrivateSWAutoencoder, prior": Case(
+        partial(_autoencoder, penalty="prior", alpha=0.02), partial(uniform_rows, 0, 512), FEWER,
     ),
-    Case(
-        "PrivateSWAutoencoder, parity",
-        partial(_autoencoder, penalty="parity"),
-        partial(grouped_rows, 4, 64),
-        FEWER,
+    "PrivateSWAutoencoder, parity": Case(
+        partial(_autoencoder, penalty="parity"), partial(grouped_rows, 4, 64), FEWER,
     ),
-    Case(
-        "PrivateSWAutoencoder, convolutions",
-        partial(_autoencoder, architecture="conv", image_shape=(8, 8)),
-        partial(no_rows, 64),
-        FEWER,
+    "PrivateSWAutoencoder, convolutions": Case(
+        partial(_autoencoder, architecture="conv", image_shape=(8, 8)), _NONE, FEWER,
     ),
-    Case(
-        "DPSlicedGenerator, gradient",
-        partial(_generator, mechanism="gradient", n_latents=64, batch_size=10_000, n_steps=3),
-        partial(no_rows, 32),
-        FEWER,
+    "FairPrivateClassifier, sketch": Case(partial(_classifier, n_steps=2), _GROUPED, FEWER),
+    "FairPrivateClassifier, sketch of Poisson batches": Case(
+        partial(_classifier, n_steps=6, batch_fraction=0.3), _GROUPED, FEWER,
     ),
-    Case("FairPrivateClassifier, sketch", partial(_classifier, n_steps=2), _GROUPED, FEWER),
-    Case(
-        "FairPrivateClassifier, sketch of Poisson batches",
-        partial(_classifier, n_steps=6, batch_fraction=0.3),
-        _GROUPED,
-        FEWER,
+    "FairPrivateClassifier, tuned threshold": Case(
+        partial(_classifier, n_steps=2, tune_threshold=True), _GROUPED, FEWER,
     ),
-    Case(
-        "FairPrivateClassifier, tuned threshold",
-        partial(_classifier, n_steps=2, tune_threshold=True),
-        _GROUPED,
-        FEWER,
+    "FairPrivateClassifier, equalised odds": Case(
+        partial(_classifier, n_steps=2, fairness="equalized_odds"), _GROUPED, FEWER,
     ),
-    Case(
-        "FairPrivateClassifier, equalised odds",
-        partial(_classifier, n_steps=2, fairness="equalized_odds"),
-        _GROUPED,
-        FEWER,
+    "FairPrivateClassifier, three classes": Case(
+        _classifier, partial(grouped_rows, 8, 512, 3), FEWER,
     ),
-    Case(
-        "FairPrivateClassifier, three classes", _classifier, partial(grouped_rows, 8, 512, 3), FEWER
+    "FairPrivateClassifier, ranks": Case(
+        partial(_classifier, mechanism="ranks", alpha=0.2), _GROUPED, FEWER,
     ),
-    Case(
-        "FairPrivateClassifier, ranks",
-        partial(_classifier, mechanism="ranks", alpha=0.2),
-        _GROUPED,
-        FEWER,
+    "FairPrivateClassifier, ranks of smaller batches": Case(
+        partial(_classifier, mechanism="ranks", n_steps=6, batch_fraction=0.3), _GROUPED, FEWER,
     ),
-    Case(
-        "FairPrivateClassifier, ranks of smaller batches",
-        partial(_classifier, mechanism="ranks", n_steps=6, batch_fraction=0.3),
-        _GROUPED,
-        FEWER,
-    ),
-    Case(
-        "FairPrivateClassifier, ranks and equalised odds",
+    "FairPrivateClassifier, ranks and equalised odds": Case(
         partial(_classifier, mechanism="ranks", alpha=0.2, fairness="equalized_odds"),
         _GROUPED,
         FEWER,
     ),
-    Case("FairPrivateRegressor, sketch", partial(_regressor, n_steps=2), _TARGETS, FEWER),
-    Case(
-        "FairPrivateRegressor, ranks",
-        partial(_regressor, mechanism="ranks", alpha=0.2),
-        _TARGETS,
-        FEWER,
+    "FairPrivateRegressor, sketch": Case(partial(_regressor, n_steps=2), _TARGETS, FEWER),
+    "FairPrivateRegressor, ranks": Case(
+        partial(_regressor, mechanism="ranks", alpha=0.2), _TARGETS, FEWER,
     ),
-    Case(
-        "FairPrivateRegressor, private bounds",
-        partial(_regressor, n_steps=2, target_bounds="private"),
-        _TARGETS,
-        FEWER,
+    "FairPrivateRegressor, private bounds": Case(
+        partial(_regressor, n_steps=2, target_bounds="private"), _TARGETS, FEWER,
     ),
-]
+}  # fmt: skip
 
 
 def audited(case: Case, epsilon: float, **options: Any) -> Any:
@@ -423,8 +277,8 @@ def audited(case: Case, epsilon: float, **options: Any) -> Any:
 
 def _parameters(chosen: Callable[[Case], bool]) -> list[Any]:
     return [
-        pytest.param(case, id=case.id, marks=[pytest.mark.slow] if case.slow else [])
-        for case in CASES
+        pytest.param(case, id=name, marks=[pytest.mark.slow] if case.slow else [])
+        for name, case in CASES.items()
         if chosen(case)
     ]
 
@@ -450,9 +304,8 @@ def a_tenth_of_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     def less(draw: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
         def drawn(*args: Any, **options: Any) -> np.ndarray:
             noise = draw(*args, **options)
-            return (
-                np.rint(noise / 10).astype(noise.dtype) if noise.dtype.kind == "i" else noise / 10
-            )
+            tenth = noise / 10
+            return np.rint(tenth).astype(noise.dtype) if noise.dtype.kind == "i" else tenth
 
         return drawn
 

@@ -48,7 +48,6 @@ CONFIDENCE = 1 - 1e-7
 N_BINS = 16
 LINE = {"epsilon": EPSILON, "bounds": (-1, 1), "projections": np.ones((1, 1)), "n_bins": N_BINS}
 KNOWN = np.zeros((3, 1))
-STRATEGY = square_root_strategy(N_BINS).matrix
 CENTRES = (2 * np.arange(N_BINS) + 1) / N_BINS - 1
 
 
@@ -66,13 +65,13 @@ def pair(first, second, *labels):
     return CanaryPairs(first=np.array([[first]]), second=np.array([[second]]), **given)
 
 
-def farthest_bins():
+def farthest_bins(matrix):
     """The two bins between which a count moves the statistic furthest."""
-    apart = np.linalg.norm(STRATEGY.T[:, None] - STRATEGY.T[None], axis=2)
+    apart = np.linalg.norm(matrix.T[:, None] - matrix.T[None], axis=2)
     return np.unravel_index(apart.argmax(), apart.shape)
 
 
-A, B = farthest_bins()
+A, B = farthest_bins(square_root_strategy(N_BINS).matrix)
 
 
 def along(direction):
@@ -80,17 +79,20 @@ def along(direction):
     return lambda audited: np.array([float(np.sum(audited.fitted * direction))])
 
 
+def attacked(fit, score=None, *, known=KNOWN, y=None, canaries=None):
+    """What is fitted to which known rows and labels, the two records, and the score."""
+    score = along(1.0) if score is None else score
+    return fit, known, y, pair(1.0, -1.0) if canaries is None else canaries, score
+
+
 def sketch():
-    return LINE_SKETCH, KNOWN, None, pair(CENTRES[A], CENTRES[B]), "auto"
-
-
-LINE_SKETCH = SlicedSketch(**LINE)
+    return attacked(SlicedSketch(**LINE), "auto", canaries=pair(CENTRES[A], CENTRES[B]))
 
 
 def sketch_with_classes():
     """The record stays where it is and changes its class; with two bins that counts by √2."""
     fit = SlicedSketch(**LINE | {"n_bins": 2}, conditional=True, classes=[0, 1])
-    return fit, KNOWN, np.zeros(3, int), pair(-1.0, -1.0, 0, 1), "auto"
+    return attacked(fit, "auto", y=np.zeros(3, int), canaries=pair(-1.0, -1.0, 0, 1))
 
 
 def sketch_of_persons():
@@ -110,7 +112,7 @@ def sketch_of_persons():
         )
         return np.array([np.sum(released.statistic_ * (first - second))])
 
-    return fit, KNOWN, None, pair(CENTRES[A], CENTRES[B]), score
+    return attacked(fit, score, canaries=pair(CENTRES[A], CENTRES[B]))
 
 
 def projected_rows(n_steps):
@@ -127,18 +129,11 @@ def projected_rows(n_steps):
 
     def fit(X, _):
         streams = Streams(SecretStream(), np.random.default_rng(), np.random.default_rng())
-        context = FitContext(
-            caller="rows",
-            epsilon=EPSILON,
-            delta=DELTA,
-            budget=None,
-            bounds=(-1, 1),
-            streams=streams,
-            source=X,
-        )
+        promise = {"epsilon": EPSILON, "delta": DELTA, "budget": None, "bounds": (-1, 1)}
+        context = FitContext(caller="rows", streams=streams, source=X, **promise)
         return mechanism.release(context, X, None, conditional=False, n_steps=n_steps)
 
-    return fit, KNOWN[:1], None, pair(1.0, -1.0), score
+    return attacked(fit, score, known=KNOWN[:1])
 
 
 def mean_start():
@@ -148,7 +143,7 @@ def mean_start():
         return release_mean_start([X], plan, SecretStream())
 
     # The mean is shortened to the ball afterwards: many known rows keep it inside.
-    return fit, np.zeros((60, 1)), None, pair(1.0, -1.0), along(1.0)
+    return attacked(fit, known=np.zeros((60, 1)))
 
 
 def histogram():
@@ -159,7 +154,7 @@ def histogram():
         return noisy_histogram(X[:, 0], counting, noise, SecretStream(), NonPrivateEvent())
 
     grid = SignedGrid(n_uniform=1, octaves=2)
-    return fit, KNOWN, None, pair(1.0, -1.0), along(np.array([0.0, -1.0, 0.0, 1.0, 0.0]))
+    return attacked(fit, along(np.array([0.0, -1.0, 0.0, 1.0, 0.0])))
 
 
 def category_counts():
@@ -171,7 +166,7 @@ def category_counts():
         _, counts = select_categories(np.where(X[:, 0] > 0, "b", "a"), plan, SecretStream())
         return counts
 
-    return fit, known, None, pair(1.0, -1.0), along(np.array([-1.0, 1.0]))
+    return attacked(fit, along(np.array([-1.0, 1.0])), known=known)
 
 
 COLUMNS = 4
@@ -199,7 +194,7 @@ def table_counts():
         (table.counts(ends[0]) - table.counts(ends[1])) / sigma
         for table, sigma in zip(TABLES, sigmas, strict=True)
     ]
-    return fit, KNOWN, None, pair(1.0, -1.0), along(np.concatenate(steps))
+    return attacked(fit, along(np.concatenate(steps)))
 
 
 def table_misfits():
@@ -214,91 +209,69 @@ def table_misfits():
             all_codes(X), TABLES, predictions, sigma, SecretStream(), NonPrivateEvent()
         )
 
-    return fit, KNOWN, None, pair(1.0, -1.0), along(1.0)
+    return attacked(fit)
 
 
 def output_table():
     noise = plan_tables(MU, 1, 1, 100)
     matrix = noise.strategy.matrix
-    apart = np.linalg.norm(matrix.T[:, None] - matrix.T[None], axis=2)
-    a, b = np.unravel_index(apart.argmax(), apart.shape)
+    a, b = farthest_bins(matrix)
     centres = (2 * np.arange(len(matrix)) + 1) / len(matrix) - 1
 
     def fit(X, _):
         codes, line = np.zeros(len(X), int), np.ones((1, 1))
         return noisy_counts(X, codes, 1, line, np.ones(1), noise, SecretStream())
 
-    return fit, KNOWN, None, pair(centres[a], centres[b]), along(matrix[:, a] - matrix[:, b])
+    return attacked(fit, along(matrix[:, a] - matrix[:, b]), canaries=pair(centres[a], centres[b]))
 
 
 def langevin():
     """One step of a particle that stands alone, and a record on either side of it."""
+    options = {"clip": 0.5, "dim": 12, "sampling_rate": 1.0}
     plan = plan_langevin(
-        TARGET,
-        [LangevinPhase(0.01, 0.3, 1)],
-        clip=0.5,
-        dim=12,
-        sampling_rate=1.0,
-        bounds=DataBounds.from_box(-1, 1, 1),
+        TARGET, [LangevinPhase(0.01, 0.3, 1)], bounds=DataBounds.from_box(-1, 1, 1), **options
     )
+    options = {"bandwidth": 0.2, "regularization": 1e-3, "coupling": None}
 
     def fit(X, _):
-        return mean_field_langevin(
-            [X],
-            np.zeros((1, 1, 1)),
-            [],
-            plan,
-            bandwidth=0.2,
-            regularization=1e-3,
-            secret=SecretStream(),
-            coupling=None,
-        ).particles
+        start = np.zeros((1, 1, 1))
+        steps = mean_field_langevin([X], start, [], plan, secret=SecretStream(), **options)
+        return steps.particles
 
-    return fit, KNOWN, None, pair(1.0, -1.0), along(1.0)
+    return attacked(fit)
 
 
-def steps_of(make_step, network, n_steps):
-    """Sum of the noisy gradients of some steps, at the parameters of the first."""
-    step, total = make_step(), 0.0
-    for number in range(n_steps):
+def noisy_steps(step):
+    """Sum of the noisy gradients of three steps of a network that is an offset.
+
+    Opposite records have opposite gradients of any length.
+    """
+    network, total = nn.Sequential(nn.Identity(), nn.Linear(1, 1)), 0.0
+    for parameter in network.parameters():
+        nn.init.zeros_(parameter)
+    network[1].weight.requires_grad_(False)
+    for number in range(3):
         step(network, number)
         total = total + float(network[-1].bias.grad.double())
     return total
 
 
-def offset():
-    """A network that is an offset: opposite records have opposite gradients of any length."""
-    network = nn.Sequential(nn.Identity(), nn.Linear(1, 1))
-    for parameter in network.parameters():
-        nn.init.zeros_(parameter)
-    network[1].weight.requires_grad_(False)
-    return network
-
-
-def training(n_samples):
-    return plan_training(
-        TARGET, n_samples=n_samples, batch_size=n_samples, n_steps=3, sampling="poisson",
-        sensitivity=0.2,
-        n_parameters=100,
-    )  # fmt: skip
+TRAINING = plan_training(
+    TARGET, n_samples=4, batch_size=4, n_steps=3, sampling="poisson", sensitivity=0.2,
+    n_parameters=100,
+)  # fmt: skip
 
 
 def autoencoder():
-    plan, loss = training(4), AutoencoderLoss(clip=0.1)
-
     def fit(X, _):
-        rows = torch.from_numpy(X).float()
-        return steps_of(
-            lambda: private_steps(loss, rows, plan, SecretStream(), np.random.default_rng()),
-            offset(),
-            3,
-        )
+        rows, rng = torch.from_numpy(X).float(), np.random.default_rng()
+        loss = AutoencoderLoss(clip=0.1)
+        return noisy_steps(private_steps(loss, rows, TRAINING, SecretStream(), rng))
 
-    return fit, KNOWN, None, pair(-1.0, 1.0), along(1.0)
+    return attacked(fit, canaries=pair(-1.0, 1.0))
 
 
 def fair_sums():
-    plan, cells = training(4), Cells(np.zeros(4, int), (4,), ())
     loss = FairLoss(
         gradient=lambda outputs, targets: outputs - targets[:, None],
         compared=ClippedOutputs(1, 1.0),
@@ -306,26 +279,15 @@ def fair_sums():
         clip=0.1,
         clip_jacobian=1.0,
     )
+    options = {"loss": loss, "cells": Cells(np.zeros(4, int), (4,), ()), "plan": TRAINING}
+    options |= {"noise": None, "release_at": (), "n_projections": 1}
 
     def fit(X, _):
         records = Records(torch.from_numpy(X).float(), torch.from_numpy(X[:, 0]).double())
-        return steps_of(
-            lambda: tabled_steps(
-                records,
-                loss=loss,
-                cells=cells,
-                plan=plan,
-                noise=None,
-                release_at=(),
-                n_projections=1,
-                secret=SecretStream(),
-                public=np.random.default_rng(),
-            ),
-            offset(),
-            3,
-        )
+        streams = {"secret": SecretStream(), "public": np.random.default_rng()}
+        return noisy_steps(tabled_steps(records, **options, **streams))
 
-    return fit, KNOWN, None, pair(-1.0, 1.0), along(1.0)
+    return attacked(fit, canaries=pair(-1.0, 1.0))
 
 
 # What is audited; the share of the claimed distance that the attack can see; by how much the
