@@ -74,6 +74,22 @@ class NotPrivateWarning(UserWarning):
 _PASSED_OVER = ("skdpot", "sklearn", "joblib")
 
 
+def publishable(error: BaseException, caller: str) -> BaseException:
+    """Return an error that quotes nothing of what it happened on.
+
+    A network of the caller's own may raise anything, with values of private rows in the text, and
+    the error itself then tells that such a row is there. An interrupt, and an error of a replay,
+    stay as they are; everything else becomes a `RuntimeError` of fixed text, to be raised where
+    `error` is no longer handled, so that it is not attached.
+    """
+    if not isinstance(error, Exception) or isinstance(error, ReplayError):
+        return error
+    return RuntimeError(
+        f"{caller}: training failed with a {type(error).__name__}, of which the text is hidden: it "
+        "may quote private values. What was charged stays charged. Try the network on made-up rows."
+    )
+
+
 def _warn_caller(message: str, category: type[Warning]) -> None:
     """Warn at the first line outside of skdpot and scikit-learn."""
     level, frame = 1, sys._getframe()

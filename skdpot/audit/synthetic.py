@@ -1,14 +1,9 @@
 """Membership inference on synthetic rows, by an attacker who holds nothing else.
 
-Three attacks on what a sampler publishes: `distance_to_closest_record` and
-`nearest_neighbour_distance_ratio` look for copies, `density_ratio_membership` (DOMIAS) for places
-where the generator overfits; `closest_record_share` counts how often members are the closest. All
-of them know the synthetic rows alone, and judge the average person.
-`synthetic_membership` runs them all.
-
-They find a generator that repeats its rows. They cannot show that another one is private: an
-outlier may be exposed while nobody else is, and an attacker may know more. The test with teeth is
-`skdpot.audit.one_run_audit`, and what guarantees privacy is the ε of the release.
+These attacks find a generator that repeats its rows. They cannot show that another one is private:
+an outlier may be exposed while nobody else is, and an attacker may know more, such as the
+generator, its noise or the other members. `skdpot.audit.one_run_audit` knows all of that and sees
+far more; what guarantees privacy is the epsilon of the release.
 """
 
 import math
@@ -19,31 +14,28 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.special import logit
 from scipy.stats import norm
-from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import KernelDensity, NearestNeighbors
 
 from skdpot._utils.validation import as_points, check_count, solver_generator
-from skdpot.audit.membership import (
-    MembershipResult,
-    Share,
-    binomial_limits,
-)
+from skdpot.audit.membership import MembershipResult, Share, binomial_limits
 from skdpot.metrics._panels import COLORS
+
+_FEWEST_SAMPLED = 1000
+_MOST_COMPONENTS = 8
+_MOST_ROWS = 5000  # of each sample that a kernel density is made of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SyntheticMembershipResult(MembershipResult):
-    """Scores of members and of others in an attack on one set of synthetic rows.
+    """Scores of members and of others in one attack on one set of synthetic rows.
 
-    Notes
-    -----
-    One release, many persons: confidence limits here are over the choice of persons, the
-    release being what it is. If members are a random part of the population, a claim bounds the
-    rates in the mean over releases. That refutes a claim less strictly than
-    `skdpot.audit.one_run_audit` does, and `epsilon_lower_bound` is only indicative.
+    Confidence limits are over the choice of persons, for the given release. If members are a
+    random part of the population, a claim bounds the rates in the mean over releases: this refutes
+    a claim less strictly than `one_run_audit`, and `epsilon_lower_bound` is only indicative.
     """
 
     attack: str = ""
@@ -63,79 +55,6 @@ class SyntheticMembershipResult(MembershipResult):
             f"{len(self.other_scores)} others, auc={self.auc:.3f}, "
             f"tpr_at(0.01)={self.tpr_at(0.01).value:.3f})"
         )
-
-
-def distance_to_closest_record(
-    synthetic: ArrayLike,
-    members: ArrayLike,
-    others: ArrayLike,
-    *,
-    reference: ArrayLike | None = None,
-    scale: ArrayLike | str | None = "synthetic",
-    metric: str = "euclidean",
-    epsilon: float = math.inf,
-    delta: float = 0.0,
-) -> SyntheticMembershipResult:
-    """Take those for members who have a synthetic row near by.
-
-    The score of a row is minus its distance to the closest synthetic row (DCR). With
-    `reference` it is ``log(distance to the closest reference row / distance to the closest
-    synthetic row)``: a row in a crowd is near to synthetic rows whoever it belongs to, and the
-    reference tells how near.
-
-    Privacy
-    -------
-    A test for those who may see `members`: the result is computed from them without noise.
-
-    Notes
-    -----
-    This is what most tools report, and it is weak: it sees copies, and misses most other
-    leaks [1]_. An attack that fails proves nothing.
-
-    References
-    ----------
-    .. [1] Z. Yao, N. Krčo, G. Ganev, Y.-A. de Montjoye, "The DCR delusion: measuring the privacy
-       risk of synthetic data", 2025 (arXiv:2505.01524).
-    """
-    made, own, foreign, *crowd = _read(synthetic, members, others, reference, scale=scale)
-    near = [_distances(made, rows, metric)[:, 0] for rows in (own, foreign)]
-    if crowd:
-        usual = (_distances(crowd[0], rows, metric)[:, 0] for rows in (own, foreign))
-        scores = [_log_ratio(far, close) for far, close in zip(usual, near, strict=True)]
-    else:
-        scores = [-distances for distances in near]
-    name = f"distance to closest record{', calibrated' if crowd else ''}"
-    return SyntheticMembershipResult(scores[0], scores[1], epsilon, delta, name)
-
-
-def nearest_neighbour_distance_ratio(
-    synthetic: ArrayLike,
-    members: ArrayLike,
-    others: ArrayLike,
-    *,
-    scale: ArrayLike | str | None = "synthetic",
-    metric: str = "euclidean",
-    epsilon: float = math.inf,
-    delta: float = 0.0,
-) -> SyntheticMembershipResult:
-    """Take those for members who have one synthetic row near by and the next one far off.
-
-    The score is ``log(distance to the second closest synthetic row / distance to the closest)``
-    (NNDR): 0 in a crowd, large beside a copy.
-
-    Privacy
-    -------
-    A test for those who may see `members`: the result is computed from them without noise.
-    """
-    made, own, foreign = _read(synthetic, members, others, scale=scale)
-    places = np.unique(made, axis=0)
-    if len(places) < 2:
-        raise ValueError("synthetic must hold at least two different rows for a ratio.")
-    near = (_distances(places, rows, metric, 2) for rows in (own, foreign))
-    scores = [_log_ratio(distances[:, 1], distances[:, 0]) for distances in near]
-    return SyntheticMembershipResult(
-        scores[0], scores[1], epsilon, delta, "nearest-neighbour distance ratio"
-    )
 
 
 class ClosestRecordShare(NamedTuple):
@@ -167,22 +86,31 @@ def closest_record_share(
 
     Parameters
     ----------
-    synthetic, members, others, scale, metric
-        As for `distance_to_closest_record`. Members and others need not be equally many, but only
-        if they are, is 0.5 the share to compare with.
+    synthetic : array-like of shape (n_synthetic, n_features)
+        Synthetic rows.
+    members, others : array-like of shape (n, n_features)
+        Rows that the synthetic ones were made from, and rows that they were not made from.
+    scale : "synthetic", None or array-like of shape (n_features,), default="synthetic"
+        What features are divided by: the standard deviations of the synthetic rows, nothing, or
+        the given numbers.
+    metric : str, default="euclidean"
+        Distance, as for `sklearn.neighbors.NearestNeighbors`.
     confidence : float, default=0.95
-        Of the binomial limits, in (0, 1).
+        Confidence of the binomial limits, in (0, 1).
 
     Returns
     -------
     ClosestRecordShare
-        A row that occurs more than once among the real ones belongs to each of its owners in
-        equal parts.
+        With the attributes ``share`` (value and confidence limits), ``expected`` (the share of
+        members among the real rows; 0.5 if there are as many others), ``deviation`` (the standard
+        deviation of the share by chance) and ``p_value`` (of so large a share, by normal
+        approximation). A row that several real records have counts for each of them in equal parts.
 
     Raises
     ------
     ValueError
-        If rows are not finite numbers, have different features, or a parameter is out of range.
+        If rows are not finite numbers or have different numbers of features, or if a parameter is
+        out of range. The message contains no value of the rows.
 
     Privacy
     -------
@@ -197,7 +125,9 @@ def closest_record_share(
     >>> result.share.value, result.expected
     (1.0, 0.5)
     """
-    made, own, foreign = _read(synthetic, members, others, scale=scale)
+    names = {"members": members, "others": others}
+    groups = {name: as_points(rows, name) for name, rows in names.items()}
+    made, own, foreign = _groups(as_points(synthetic, "synthetic"), scale, **groups)
     real = np.concatenate([own, foreign])
     n_members, n_real = len(own), len(real)
     # Sorted places: of two at the same distance the first is found, whoever it belongs to.
@@ -212,152 +142,6 @@ def closest_record_share(
     chance = n_members * (n_real - n_members) / (n_real * (n_real - 1))
     deviation = math.sqrt(chance * float(np.sum((weights - 1 / n_real) ** 2)))
     return ClosestRecordShare(limits._replace(value=share), n_members / n_real, deviation)
-
-
-def _read(
-    synthetic: ArrayLike, members: ArrayLike, others: ArrayLike, reference: ArrayLike | None = None,
-    *, scale: ArrayLike | str | None = None,
-) -> list[np.ndarray]:  # fmt: skip
-    """Return the groups of rows that are given, with their features divided."""
-    made = as_points(synthetic, "synthetic")
-    given = {"members": members, "others": others}
-    given |= {} if reference is None else {"reference": reference}
-    groups = [made, *(as_points(X, name) for name, X in given.items())]
-    for name, rows in zip(given, groups[1:], strict=True):
-        if rows.shape[1] != made.shape[1]:
-            found = f"{name} has {rows.shape[1]} features"
-            raise ValueError(f"{found} and synthetic has {made.shape[1]}.")
-    if not isinstance(scale, str):
-        divisors = np.ones(made.shape[1]) if scale is None else np.asarray(scale, dtype=float)
-    elif scale == "synthetic":
-        divisors = _deviations(made)
-    else:
-        raise ValueError(f"scale={scale!r} must be 'synthetic', None or an array.")
-    if divisors.shape != (made.shape[1],) or not (np.isfinite(divisors) & (divisors > 0)).all():
-        raise ValueError(f"scale must hold {made.shape[1]} positive finite numbers, one a feature.")
-    return [rows / divisors for rows in groups]
-
-
-def _deviations(rows: np.ndarray) -> np.ndarray:
-    """Return the standard deviation of each feature, 1 of a constant one."""
-    deviations = rows.std(axis=0)
-    return np.where(deviations > 0, deviations, 1.0)
-
-
-def _distances(places: np.ndarray, rows: np.ndarray, metric: str, n: int = 1) -> np.ndarray:
-    """Return the distances from each row to the `n` closest places."""
-    search = NearestNeighbors(n_neighbors=n, metric=metric).fit(places)
-    return search.kneighbors(rows)[0]
-
-
-def _log_ratio(far: np.ndarray, close: np.ndarray) -> np.ndarray:
-    """Return the logarithm of a ratio of distances; of zero they keep their order."""
-    return np.log(np.maximum(far, 1e-300)) - np.log(np.maximum(close, 1e-300))
-
-
-_MOST_COMPONENTS = 8
-
-_MOST_ROWS = 5000  # of each sample that a kernel density is made of
-
-
-def density_ratio_membership(
-    synthetic: ArrayLike,
-    members: ArrayLike,
-    others: ArrayLike,
-    reference: ArrayLike,
-    *,
-    density: Any = "kernel",
-    n_components: int | None = None,
-    bandwidth: float | str = "scott",
-    epsilon: float = math.inf,
-    delta: float = 0.0,
-    random_state: int | np.random.RandomState | None = None,
-) -> SyntheticMembershipResult:
-    """Take those for members who lie where synthetic rows are denser than the population (DOMIAS).
-
-    The score of a row x is ``log p_synthetic(x) - log p_reference(x)``: where a generator
-    overfits, it puts more mass than the population does [1]_.
-
-    Privacy
-    -------
-    A test for those who may see `members`: the result is computed from them without noise.
-
-    Notes
-    -----
-    As the distances, this attack looks at synthetic rows alone, and at the average person. It does
-    not know the generator, its noise or the other members; `skdpot.audit.one_run_audit` does, and
-    sees far more. An attack that fails proves nothing.
-
-    References
-    ----------
-    .. [1] B. van Breugel, H. Sun, Z. Qian, M. van der Schaar, "Membership inference attacks
-       against synthetic data through overfitting detection", AISTATS 2023.
-    """
-    made, own, foreign, crowd = _read(synthetic, members, others, reference)
-    rng = solver_generator(random_state)
-    asked = np.concatenate([own, foreign])
-    if isinstance(density, str) and density == "kernel":
-        most = min(made.shape[1], len(made) + len(crowd))
-        wanted = min(most, _MOST_COMPONENTS) if n_components is None else n_components
-        if not 1 <= wanted <= most:
-            raise ValueError(f"n_components={n_components!r} must be from 1 to {most}.")
-        scores = _kernel_scores(made, crowd, asked, wanted, bandwidth, rng)
-    else:
-        scores = _classifier_scores(made, crowd, asked, density, rng)
-    kind = density if isinstance(density, str) else type(density).__name__
-    name = f"density ratio, {kind}"
-    own, foreign = np.split(scores, [len(own)])
-    return SyntheticMembershipResult(own, foreign, epsilon, delta, name)
-
-
-def _kernel_scores(
-    made: np.ndarray,
-    crowd: np.ndarray,
-    asked: np.ndarray,
-    n_components: int,
-    bandwidth: float | str,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Return log density ratios by kernels, in coordinates that the attacker can compute."""
-    made, crowd = (
-        rows if len(rows) <= _MOST_ROWS else rng.choice(rows, _MOST_ROWS, replace=False)
-        for rows in (made, crowd)
-    )
-    both = np.concatenate([made, crowd])
-    divisors = _deviations(both)
-    seed = int(rng.integers(2**31))
-    axes = PCA(n_components, whiten=True, random_state=seed).fit(both / divisors)
-    # Directions without spread have no density; the others have spread one.
-    kept = axes.explained_variance_ > 1e-12 * max(float(axes.explained_variance_[0]), 1e-300)
-    points = axes.transform(asked / divisors)[:, kept]
-    logs = [
-        KernelDensity(bandwidth=bandwidth, rtol=1e-4)
-        .fit(axes.transform(rows / divisors)[:, kept])
-        .score_samples(points)
-        for rows in (made, crowd)
-    ]
-    # Far from both samples both densities vanish, and say nothing.
-    return np.nan_to_num(logs[0] - logs[1], nan=0.0)
-
-
-def _classifier_scores(
-    made: np.ndarray, crowd: np.ndarray, asked: np.ndarray, density: Any, rng: np.random.Generator
-) -> np.ndarray:
-    """Return the log odds that a row is synthetic."""
-    if isinstance(density, str) and density == "classifier":
-        seed = int(rng.integers(2**31))
-        model: Any = RandomForestClassifier(200, min_samples_leaf=3, random_state=seed)
-    elif hasattr(density, "predict_proba"):
-        model = clone(density)
-    else:
-        raise ValueError("density must be 'kernel', 'classifier' or have predict_proba.")
-    is_made = np.repeat([0, 1], [len(crowd), len(made)])
-    odds = model.fit(np.concatenate([crowd, made]), is_made).predict_proba(asked)[:, 1]
-    inside = np.clip(odds, 1e-9, 1 - 1e-9)
-    return np.log(inside) - np.log1p(-inside)
-
-
-_FEWEST_SAMPLED = 1000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -407,7 +191,13 @@ def synthetic_membership(
     n_samples: int | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> SyntheticMembership:
-    """Attack synthetic rows in every way that is here.
+    """Run membership attacks on synthetic rows.
+
+    Five attacks score each row; a high score speaks for a member. The distance to the closest
+    synthetic row, plain or compared with the distance to the attacker's reference rows, and the
+    ratio of the distances to the two closest ones find copies. They are what most tools report,
+    and they miss most other leaks [1]_. The logarithm of the density of the synthetic rows over
+    that of the population, by kernels and by a classifier, finds a generator that overfits [2]_.
 
     Parameters
     ----------
@@ -418,24 +208,29 @@ def synthetic_membership(
     X_holdout : array-like of shape (n_holdout, n_features)
         Rows of the same population that it was not fitted on.
     X_reference : array-like of shape (n_reference, n_features), optional
-        Rows of the population that the attacker holds. By default a random half of `X_holdout`
-        is taken from it for that.
+        Rows of the population that the attacker holds. By default, a random half of `X_holdout`
+        is used as the reference.
     n_samples : int, optional
-        Synthetic rows to draw; as many as members by default, at least 1,000. To a sampler
-        that is itself published, more rows are free.
+        Number of synthetic rows to draw. By default as many as there are members, and at least
+        1,000. If the sampler itself is published, drawing more rows costs nothing.
     random_state : int, RandomState or None, default=None
-        For the draws.
+        Seed of the draws.
 
     Returns
     -------
     SyntheticMembership
-        With `to_frame` and `plot`.
+        With the attributes ``results`` (by the name of the attack: scores, with ``auc``,
+        ``auc_interval()``, ``advantage``, ``tpr_at(fpr)`` and ``roc()``), ``best`` (the attack with
+        the largest area under its operating characteristic), ``share`` (the share of synthetic
+        rows whose closest real row is a member: ``share.share`` with confidence limits, the
+        ``expected`` share, its ``deviation`` by chance and ``p_value``) and ``n_synthetic``.
+        ``to_frame()`` returns the figures of all attacks and ``plot()`` draws them.
 
     Raises
     ------
     ValueError
-        If rows do not fit together, the sampler draws no rows of features, or `n_samples` is
-        less than 2. No value is quoted.
+        If the groups have different numbers of features, the sampler does not draw rows of
+        features, or `n_samples` is less than 2. The message contains no value of the rows.
     TypeError
         If the sampler cannot draw rows.
 
@@ -443,6 +238,13 @@ def synthetic_membership(
     -------
     A test for those who may see `X_members`: the result is computed from them without noise. On
     public rows, fit a clone to one part of them and hold out another.
+
+    References
+    ----------
+    .. [1] Z. Yao, N. Krčo, G. Ganev, Y.-A. de Montjoye, "The DCR delusion: measuring the privacy
+       risk of synthetic data", 2025 (arXiv:2505.01524).
+    .. [2] B. van Breugel, H. Sun, Z. Qian, M. van der Schaar, "Membership inference attacks
+       against synthetic data through overfitting detection", AISTATS 2023.
 
     Examples
     --------
@@ -465,33 +267,124 @@ def synthetic_membership(
         holdout, reference = np.array_split(rng.permutation(holdout), 2)
     else:
         raise ValueError(
-            f"X_holdout has {len(holdout)} rows and must have at least 4, half of which are the "
-            "attacker's reference; or give X_reference."
+            f"X_holdout has {len(holdout)} rows and must have at least 4: half of them are the "
+            "attacker's reference. Pass more rows, or X_reference."
         )
     rows, claim = _synthetic(sampler, int(n_samples), rng)
     seed = int(rng.integers(2**31))
-    groups = rows, members, holdout
-    attacks = [
-        distance_to_closest_record(*groups, **claim),
-        distance_to_closest_record(*groups, reference=reference, **claim),
+    given = {"X_members": members, "X_holdout": holdout, "X_reference": reference}
+    made, own, others, crowd = _groups(rows, "synthetic", **given)
+    scores = _distance_scores(made, np.concatenate([own, others]), crowd)
+    asked = np.concatenate([members, holdout])
+    scores["density ratio, kernel"] = _kernel_scores(rows, asked, reference, seed)
+    scores["density ratio, classifier"] = _classifier_scores(rows, asked, reference, seed)
+    results = {
+        name: SyntheticMembershipResult(*np.split(found, [len(own)]), *claim, name)
+        for name, found in scores.items()
+    }
+    return SyntheticMembership(results, closest_record_share(rows, members, holdout), len(rows))
+
+
+def _groups(
+    synthetic: np.ndarray, scale: ArrayLike | str | None, **groups: np.ndarray
+) -> list[np.ndarray]:
+    """Return groups of rows with one number of features, divided by their scale."""
+    d = synthetic.shape[1]
+    for name, rows in groups.items():
+        if rows.shape[1] != d:
+            raise ValueError(
+                f"{name} has {rows.shape[1]} features and the synthetic rows have {d}."
+            )
+    if not isinstance(scale, str):
+        divisors = np.ones(d) if scale is None else np.asarray(scale, dtype=float)
+    elif scale == "synthetic":
+        divisors = _deviations(synthetic)
+    else:
+        raise ValueError(f"scale={scale!r} must be 'synthetic', None or an array.")
+    if divisors.shape != (d,) or not (np.isfinite(divisors) & (divisors > 0)).all():
+        raise ValueError(f"scale must hold {d} positive finite numbers, one per feature.")
+    return [rows / divisors for rows in (synthetic, *groups.values())]
+
+
+def _deviations(rows: np.ndarray) -> np.ndarray:
+    """Return the standard deviation of each feature, 1 of a constant one."""
+    deviations = rows.std(axis=0)
+    return np.where(deviations > 0, deviations, 1.0)
+
+
+def _distance_scores(
+    made: np.ndarray, asked: np.ndarray, crowd: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Score rows by their distances to synthetic ones: near by speaks for a member.
+
+    The calibrated score also looks at the distance to the attacker's own rows, `crowd`: among many
+    people everyone is near to synthetic rows. The ratio compares the two closest synthetic rows:
+    one of them near by and the next one far off.
+    """
+    near, usual = _nearest(made, asked, 1)[:, 0], _nearest(crowd, asked, 1)[:, 0]
+    scores = {
+        "distance to closest record": -near,
+        "distance to closest record, calibrated": _log_ratio(usual, near),
+    }
+    places = np.unique(made, axis=0)
+    if len(places) > 1:
+        closest, second = _nearest(places, asked, 2).T
+        scores["nearest-neighbour distance ratio"] = _log_ratio(second, closest)
+    return scores
+
+
+def _nearest(places: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray:
+    """Return the distances from each row to the `n` closest places."""
+    return NearestNeighbors(n_neighbors=n).fit(places).kneighbors(rows)[0]
+
+
+def _log_ratio(far: np.ndarray, close: np.ndarray) -> np.ndarray:
+    """Return the logarithm of a ratio of distances; of zero they keep their order."""
+    return np.log(np.maximum(far, 1e-300)) - np.log(np.maximum(close, 1e-300))
+
+
+def _kernel_scores(made: np.ndarray, asked: np.ndarray, crowd: np.ndarray, seed: int) -> np.ndarray:
+    """Return log density ratios by kernels, in coordinates that the attacker can compute."""
+    rng = solver_generator(seed)
+    n_components = min(made.shape[1], len(made) + len(crowd), _MOST_COMPONENTS)
+    made, crowd = (
+        rows if len(rows) <= _MOST_ROWS else rng.choice(rows, _MOST_ROWS, replace=False)
+        for rows in (made, crowd)
+    )
+    both = np.concatenate([made, crowd])
+    divisors = _deviations(both)
+    pca_seed = int(rng.integers(2**31))
+    axes = PCA(n_components, whiten=True, random_state=pca_seed).fit(both / divisors)
+    # Directions without spread have no density; the others have spread one.
+    kept = axes.explained_variance_ > 1e-12 * max(float(axes.explained_variance_[0]), 1e-300)
+    points, *samples = (axes.transform(rows / divisors)[:, kept] for rows in (asked, made, crowd))
+    logs = [
+        KernelDensity(bandwidth="scott", rtol=1e-4).fit(sample).score_samples(points)
+        for sample in samples
     ]
-    if (rows != rows[0]).any():
-        attacks.append(nearest_neighbour_distance_ratio(*groups, **claim))
-    for kind in ("kernel", "classifier"):
-        options = {"density": kind, "random_state": seed} | claim
-        attacks.append(density_ratio_membership(*groups, reference, **options))
-    results = {result.attack: result for result in attacks}
-    return SyntheticMembership(results, closest_record_share(*groups), len(rows))
+    # Far from both samples both densities vanish, and say nothing.
+    return np.nan_to_num(logs[0] - logs[1], nan=0.0)
+
+
+def _classifier_scores(
+    made: np.ndarray, asked: np.ndarray, crowd: np.ndarray, seed: int
+) -> np.ndarray:
+    """Return the log odds that a row is synthetic."""
+    forest_seed = int(solver_generator(seed).integers(2**31))
+    model = RandomForestClassifier(200, min_samples_leaf=3, random_state=forest_seed)
+    is_made = np.repeat([0, 1], [len(crowd), len(made)])
+    odds = model.fit(np.concatenate([crowd, made]), is_made).predict_proba(asked)[:, 1]
+    return np.asarray(logit(np.clip(odds, 1e-9, 1 - 1e-9)))
 
 
 def _synthetic(
     sampler: Any, n_samples: int, rng: np.random.Generator
-) -> tuple[np.ndarray, dict[str, Any]]:
+) -> tuple[np.ndarray, tuple[float, float]]:
     """Return synthetic rows, and the ε and δ that their source claims."""
     if not hasattr(sampler, "sample"):
         if hasattr(sampler, "fit"):
             raise TypeError(f"{type(sampler).__name__} has no method sample: pass synthetic rows.")
-        return as_points(sampler, "sampler"), {}
+        return as_points(sampler, "sampler"), (math.inf, 0.0)
     drawn = sampler.sample(n_samples, random_state=int(rng.integers(2**31)))
     if np.ndim(drawn) != 2:
         raise ValueError(
@@ -499,5 +392,5 @@ def _synthetic(
             "pass synthetic rows, for instance those of sample_marginal at one time."
         )
     spent = getattr(sampler, "privacy_spent_", None)
-    claim = {} if spent is None else {"epsilon": spent.epsilon, "delta": spent.delta}
+    claim = (math.inf, 0.0) if spent is None else (spent.epsilon, spent.delta)
     return as_points(drawn, "the synthetic rows"), claim

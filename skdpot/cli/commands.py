@@ -515,8 +515,11 @@ def _check_affordable(
 
 def run_report(args: Namespace, console: Console) -> None:
     """Report on a model that ``skdpot synth --save`` has written."""
-    from skdpot.audit.report import privacy_report  # loads torch, which takes seconds
-    from skdpot.audit.report_page import percent_at_most, protected_in_words
+    from skdpot.audit.report import (
+        percent_at_most,
+        privacy_report,  # loads torch, which takes seconds
+        protected_in_words,
+    )
 
     outputs = OutputFile.of(args, ["output"], [args.model, args.holdout, args.ledger])
     synthesizer = DPTableSynthesizer.load(args.model)

@@ -26,9 +26,8 @@ from sklearn.utils import check_random_state, get_tags
 
 from skdpot._utils.validation import SecretStream, as_finite, safe_indexing
 from skdpot.estimators._search_plan import FitTerms, SearchPlan, Splits
-from skdpot.exceptions import SkdpotError
+from skdpot.exceptions import SkdpotError, publishable
 from skdpot.mechanisms.base import chosen_mechanism
-from skdpot.nets.training import publishable
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.noise import lattice_noise, round_to_lattice
 from skdpot.privacy.pipelines import (

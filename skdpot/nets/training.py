@@ -44,7 +44,7 @@ from torch.nn.parameter import is_lazy
 from tqdm.auto import tqdm
 
 from skdpot._utils.validation import torch_randomness
-from skdpot.exceptions import ReplayError
+from skdpot.exceptions import publishable
 from skdpot.release.per_sample import (
     LatentEncoding,
     chain_of_layers,
@@ -414,22 +414,6 @@ def train_privately(
     except BaseException as error:
         stopped = publishable(error, caller)
     return (n_steps if stopped is None else started), stopped
-
-
-def publishable(error: BaseException, caller: str) -> BaseException:
-    """Return an error that quotes nothing of what it happened on.
-
-    A network of the caller's own may raise anything, with values of private rows in the text, and
-    the error itself then tells that such a row is there. An interrupt, and an error of a replay,
-    stay as they are; everything else becomes a `RuntimeError` of fixed text, to be raised where
-    `error` is no longer handled, so that it is not attached.
-    """
-    if not isinstance(error, Exception) or isinstance(error, ReplayError):
-        return error
-    return RuntimeError(
-        f"{caller}: training failed with a {type(error).__name__}, of which the text is hidden: it "
-        "may quote private values. What was charged stays charged. Try the network on made-up rows."
-    )
 
 
 def check_callbacks(callbacks: Sequence[Any] | None) -> None:

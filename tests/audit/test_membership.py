@@ -10,18 +10,12 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from scipy.stats import binomtest, norm
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from skdpot import SlicedSketch
 from skdpot.audit import synthetic_membership
 from skdpot.audit.membership import MembershipResult, binomial_limits
-from skdpot.audit.synthetic import (
-    closest_record_share,
-    density_ratio_membership,
-    distance_to_closest_record,
-    nearest_neighbour_distance_ratio,
-)
+from skdpot.audit.synthetic import closest_record_share
 from tests.flat_options import flow_sampler, trajectory_sampler
 
 RNG = np.random.default_rng(0)
@@ -182,30 +176,26 @@ def test_pictures():
 # The attacks on synthetic rows, each against its definition.
 
 
-def test_distance_to_the_closest_record():
-    unit = COPIES.std(axis=0)
-    near = cdist(OTHERS / unit, COPIES / unit).min(axis=1)
-    usual = cdist(OTHERS / unit, REFERENCE / unit).min(axis=1)
-    for options, expected in (
-        ({}, -near),
-        ({"scale": unit}, -near),
-        ({"reference": REFERENCE}, np.log(usual) - np.log(near)),
-        ({"scale": None}, -cdist(OTHERS, COPIES).min(axis=1)),
-        ({"scale": None, "metric": "cityblock"}, -cdist(OTHERS, COPIES, "cityblock").min(axis=1)),
+@pytest.fixture(scope="module")
+def found():
+    return synthetic_membership(COPIES, MEMBERS, OTHERS, X_reference=REFERENCE, random_state=0)
+
+
+def test_distances_to_the_closest_records(found):
+    made, others, crowd = (X / COPIES.std(axis=0) for X in (COPIES, OTHERS, REFERENCE))
+    near, usual = cdist(others, made).min(axis=1), cdist(others, crowd).min(axis=1)
+    closest = np.sort(cdist(others, np.unique(made, axis=0)), axis=1)
+    for name, expected in zip(
+        ATTACKS, (-near, np.log(usual / near), np.log(closest[:, 1] / closest[:, 0])), strict=False
     ):
-        found = distance_to_closest_record(COPIES, MEMBERS, OTHERS, **options)
-        np.testing.assert_allclose(found.other_scores, expected)
+        np.testing.assert_allclose(found.results[name].other_scores, expected)
+        assert np.isfinite(found.results[name].member_scores).all()  # at distance zero too
+    single = synthetic_membership(np.ones((3, D)), MEMBERS, OTHERS)
+    assert set(ATTACKS) - set(single.results) == {"nearest-neighbour distance ratio"}
 
 
-def test_ratio_of_the_two_closest():
-    result = nearest_neighbour_distance_ratio(COPIES, MEMBERS, OTHERS, scale=None)
-    near = np.sort(cdist(OTHERS, np.unique(COPIES, axis=0)), axis=1)
-    np.testing.assert_allclose(result.other_scores, np.log(near[:, 1] / near[:, 0]))
-    assert np.isfinite(result.member_scores).all()  # at distance zero too
-
-
-def test_kernel_densities():
-    result = density_ratio_membership(COPIES, MEMBERS, OTHERS, REFERENCE, random_state=0)
+def test_kernel_densities(found):
+    name = "density ratio, kernel"
     # By hand: whiten both samples together, put a normal of variance h² on each row.
     both = np.concatenate([COPIES, REFERENCE])
     _, _, axes = np.linalg.svd((both - both.mean(0)) / both.std(0), full_matrices=False)
@@ -217,27 +207,19 @@ def test_kernel_densities():
         h = len(rows) ** (-1 / (D + 4))
         kernels = -cdist(asked, rows, "sqeuclidean") / (2 * h**2)
         logs.append(logsumexp(kernels, axis=1) - np.log(len(rows)) - D * np.log(h))
-    np.testing.assert_allclose(result.other_scores, logs[0] - logs[1], atol=2e-4)
+    scores = found.results[name].other_scores
+    np.testing.assert_allclose(scores, logs[0] - logs[1], atol=2e-4)
     # Units do not matter, and neither do constant columns.
     units = np.array([1e-3, 1.0, 1e4, 1.0])
-    again = density_ratio_membership(
-        *(np.column_stack([X * units, np.ones(N)]) for X in (COPIES, MEMBERS, OTHERS, REFERENCE)),
-        random_state=0,
+    made, own, others, crowd = (
+        np.column_stack([X * units, np.ones(N)]) for X in (COPIES, MEMBERS, OTHERS, REFERENCE)
     )
-    np.testing.assert_allclose(again.other_scores, result.other_scores, atol=5e-4)
+    again = synthetic_membership(made, own, others, X_reference=crowd, random_state=0)
+    np.testing.assert_allclose(again.results[name].other_scores, scores, atol=5e-4)
+    # Where there is no density, and of more rows than densities are made of.
     many, far = np.random.default_rng(5).normal(size=(5200, 2)), np.full((2, 2), 1e6)
-    result = density_ratio_membership(many, many[:3], far, many[:100], n_components=1)
-    assert np.isfinite(result.other_scores).all()
-
-
-def test_classifier_densities():
-    model = LogisticRegression()
-    result = density_ratio_membership(COPIES, MEMBERS, OTHERS, REFERENCE, density=model)
-    assert not hasattr(model, "coef_")
-    fitted = LogisticRegression().fit(
-        np.concatenate([REFERENCE, COPIES]), np.repeat([0, 1], [N, N])
-    )
-    np.testing.assert_allclose(result.other_scores, fitted.decision_function(OTHERS))
+    wide = synthetic_membership(many, many[:3], far, X_reference=many[:100])
+    assert np.isfinite(wide.results[name].other_scores).all()
 
 
 def test_share_of_the_closest():
@@ -270,8 +252,7 @@ def test_deviation_of_the_share_is_that_of_chance():
 # Generators: one that copies, one that overfits, one that is private.
 
 
-def test_copies_are_found_by_all():
-    found = synthetic_membership(COPIES, MEMBERS, OTHERS, X_reference=REFERENCE, random_state=0)
+def test_copies_are_found_by_all(found):
     assert tuple(found.results) == ATTACKS
     table = found.to_frame()
     assert (table["auc_low"] > 0.55).all()
@@ -316,29 +297,28 @@ def test_unrelated_rows_tell_nothing():
 
 
 @pytest.mark.parametrize(
-    ("attack", "given", "options", "message"),
+    ("call", "message"),
     [
-        (distance_to_closest_record, (COPIES, MEMBERS[:, :2], OTHERS), {}, "members has 2 feat"),
+        (lambda: closest_record_share(COPIES, MEMBERS[:, :2], OTHERS), "members has 2 features"),
+        (lambda: synthetic_membership(COPIES, MEMBERS, OTHERS[:, :2]), "X_holdout has 2"),
         *(
-            (distance_to_closest_record, (COPIES, MEMBERS, OTHERS), {"scale": scale}, "scale")
+            (
+                lambda scale=scale: closest_record_share(COPIES, MEMBERS, OTHERS, scale=scale),
+                "scale",
+            )
             for scale in ("members", [1.0], np.zeros(D), np.full(D, np.nan))
         ),
+        (lambda: synthetic_membership(SlicedSketch(), MEMBERS, OTHERS), "no method sample"),
+        (lambda: synthetic_membership(COPIES, MEMBERS, OTHERS[:3]), "at least 4"),
         *(
-            (density_ratio_membership, (COPIES, MEMBERS, OTHERS, REFERENCE), options, "density|n_c")
-            for options in ({"density": "histogram"}, {"density": object()}, {"n_components": 9})
-        ),
-        (nearest_neighbour_distance_ratio, (np.ones((3, D)), MEMBERS, OTHERS), {}, "two different"),
-        (synthetic_membership, (SlicedSketch(), MEMBERS, OTHERS), {}, "no method sample"),
-        (synthetic_membership, (COPIES, MEMBERS, OTHERS[:3]), {}, "at least 4"),
-        *(
-            (synthetic_membership, (COPIES, MEMBERS, OTHERS), {"n_samples": n}, "n_samples")
+            (lambda n=n: synthetic_membership(COPIES, MEMBERS, OTHERS, n_samples=n), "n_samples")
             for n in (1, 2.5, True)
         ),
     ],
 )
-def test_what_cannot_be_attacked_is_refused(attack, given, options, message):
+def test_what_cannot_be_attacked_is_refused(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        attack(*given, **options)
+        call()
 
 
 def test_paths_are_no_rows():
@@ -366,7 +346,7 @@ def test_no_wrong_shape_or_type_quotes_a_value(role, bad):
     given[role] = bad(given[role])
     shown = np.concatenate([rows.ravel()[:40] for rows in (COPIES, MEMBERS, OTHERS)])
     digits = {f"{value:.3f}".lstrip("-") for value in shown}
-    for attack in (distance_to_closest_record, closest_record_share, synthetic_membership):
+    for attack in (closest_record_share, synthetic_membership):
         with pytest.raises(ValueError, match="must be a table|finite numbers") as caught:
             attack(*given)
         assert not any(value in str(caught.value) for value in digits)

@@ -40,7 +40,7 @@ from skdpot import (
     SlicedSketch,
 )
 from skdpot.audit import privacy_report
-from skdpot.audit.report_page import beside_claim, meaning_of, one_in, percent_at_most
+from skdpot.audit.report import beside_claim, meaning_of, one_in, percent_at_most
 from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, TableSchema
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, Relation, gdp_mu
 from skdpot.privacy.spent import PrivacySpent
