@@ -11,6 +11,7 @@ LIGHT = [
     "DPSlicedFlowSampler",
     "PrivacyBudget",
     "PrivateScaler",
+    "PrivateSearchCV",
     "PrivateTrajectorySampler",
     "PrivateWassersteinDistance",
     "SlicedSketch",
