@@ -279,7 +279,7 @@ def synthetic_membership(
     scores["density ratio, kernel"] = _kernel_scores(rows, asked, reference, seed)
     scores["density ratio, classifier"] = _classifier_scores(rows, asked, reference, seed)
     results = {
-        name: SyntheticMembershipResult(*np.split(found, [len(own)]), *claim, name)
+        name: SyntheticMembershipResult(found[: len(own)], found[len(own) :], *claim, attack=name)
         for name, found in scores.items()
     }
     return SyntheticMembership(results, closest_record_share(rows, members, holdout), len(rows))
