@@ -1,4 +1,4 @@
-"""Made-up data with known unfairness, and trajectories of which each person gives one point."""
+"""Synthetic data sets with known bias, and trajectories with one point per person."""
 
 from skdpot.datasets.biased import make_biased_classification, make_biased_regression
 from skdpot.datasets.trajectories import (

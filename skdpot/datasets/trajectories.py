@@ -27,7 +27,7 @@ def make_branching_trajectories(
     noise_variance: float = 0.005,
     random_state: int | np.random.RandomState | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Make points of people on three branches, each of them seen once.
+    """Make points of people on three branches, each person observed once.
 
     All branches lead from (−1, 0) at time 0 to (1, 0) at time 1, each at constant speed: the
     upper half of the unit circle, the straight line, and the lower half. At every time a third
@@ -36,7 +36,7 @@ def make_branching_trajectories(
     Parameters
     ----------
     n_per_time : int or array-like of shape (n_times,), default=3000
-        Number of people seen at each time.
+        Number of people observed at each time.
     n_times : int, default=10
         Number of time stamps T, equally spaced from 0 to 1.
     noise_variance : float, default=0.005
@@ -51,8 +51,8 @@ def make_branching_trajectories(
     t : ndarray of shape (n,)
         Their time stamps, in increasing order.
     branch : ndarray of shape (n,)
-        Their branches: 0 for the upper, 1 for the straight, 2 for the lower one. At each time
-        the numbers of people on two branches differ by one at most.
+        Their branches: 0 upper, 1 straight, 2 lower. At each time the numbers of people on two
+        branches differ by at most one.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def make_branching_trajectories(
 
     Privacy
     -------
-    Made-up data belong to nobody.
+    The data are synthetic.
 
     References
     ----------
@@ -102,12 +102,8 @@ def branching_paths(
     """Draw whole paths of the people of `make_branching_trajectories`.
 
     A person stays on one branch and keeps the same displacement from it. At any one time these
-    people are distributed like the data; how the points of one person hang together is a choice,
-    for data of one point per person do not tell.
-
-    Privacy
-    -------
-    Made-up data belong to nobody.
+    people are distributed like the data. How the points of one person are related is a choice, since
+    data with one point per person do not determine it.
     """
     n_paths = check_count(n_paths, "n_paths")
     deviation = np.sqrt(check_real(noise_variance, "noise_variance"))
@@ -147,18 +143,18 @@ def one_point_per_person(
     Returns
     -------
     X : ndarray of shape (n, d)
-        A point of each person, in the order of the paths.
+        One point per person, in the order of the paths.
     t : ndarray of shape (n,)
-        Its time: uniform over `times`, and independent of the path and of other people.
+        Their times: uniform over `times`, independent of the paths and of other people.
 
     Raises
     ------
     ValueError
-        If the paths do not have three axes or their number of times differs.
+        If the paths do not have three axes, or their number of times differs from that of `times`.
 
     Privacy
     -------
-    A plain subsample: nothing is noised.
+    The result is a subsample without noise.
 
     Examples
     --------
@@ -253,7 +249,7 @@ class OrnsteinUhlenbeck:
         initial_mean: ArrayLike = 1.0,
         initial_covariance: ArrayLike = 0.05,
     ) -> Self:
-        """Make a law from numbers, rows or matrices, whichever is handy."""
+        """Make a law from numbers, rows or matrices."""
         covariance = as_finite(initial_covariance, "initial_covariance", "must be finite.")
         given = {"mean_reversion": mean_reversion, "mean": mean, "initial_mean": initial_mean}
         vectors = {name: as_finite(row, name, "must be finite.") for name, row in given.items()}
@@ -348,15 +344,15 @@ def make_ornstein_uhlenbeck_trajectories(
     random_state: int | np.random.RandomState | None = None,
     **law: Any,
 ) -> tuple[np.ndarray, np.ndarray, OrnsteinUhlenbeck]:
-    """Make points of independent Ornstein-Uhlenbeck paths, each of them seen once.
+    """Make points of independent Ornstein-Uhlenbeck paths, each path observed once.
 
-    The process is ``dX = −θ(X − c) dt + √τ dB``. The law comes with the data, so that what is
-    recovered can be compared with the truth: marginals and whole paths.
+    The process is ``dX = −θ(X − c) dt + √τ dB``. The law is returned with the data, so that
+    recovered marginals and paths can be compared with the true ones.
 
     Parameters
     ----------
     n_per_time : int or array-like of shape (n_times,), default=1000
-        Number of people seen at each time.
+        Number of people observed at each time.
     n_times : int, default=10
         Number of time stamps T, equally spaced from 0 to `duration`.
     n_features : int, default=2
@@ -385,7 +381,7 @@ def make_ornstein_uhlenbeck_trajectories(
 
     Privacy
     -------
-    Made-up data belong to nobody.
+    The data are synthetic.
 
     Examples
     --------

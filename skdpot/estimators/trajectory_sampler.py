@@ -38,53 +38,52 @@ _MOST_SCORED = 2000  # rows of a time that a score looks at
 class PrivateTrajectorySampler(PrivateSampler):
     """Differentially private trajectories of a population, from one point per person.
 
-    Everybody is seen once, at some time. `fit` releases what the population looks like at each
-    time, and couples neighbouring times as a diffusion would. Sampled paths, marginals between
-    the times and scores are post-processing: free and unlimited.
+    Each person is observed once, at some time. `fit` releases the distribution of the population at
+    each time, and couples neighbouring times as by a diffusion. Sampled paths, marginals at and
+    between the times, and scores are post-processing and cost no privacy.
 
     Parameters
     ----------
     mechanism : {"sketch", "mfld"}, TrajectorySketch or MeanFieldLangevin, default="sketch"
-        How private data are touched. "sketch", short for `TrajectorySketch()`, releases noisy
-        distribution functions along many directions at each time, once. "mfld", short for
-        `MeanFieldLangevin()`, is private mean-field Langevin dynamics (Algorithm 1 of the paper):
-        particles follow noisy gradients, each of which is a release.
+        What is released. "sketch", short for `TrajectorySketch()`, releases noisy distribution
+        functions along many directions at each time, once. "mfld", short for `MeanFieldLangevin()`,
+        is private mean-field Langevin dynamics (Algorithm 1 of the paper): particles follow noisy
+        gradients, each of which is a release.
     epsilon : float, default=1.0
-        Privacy parameter of the whole fit; ``inf`` for no privacy and no noise. When the mechanism
-        is given its noise, it only says how much private bounds and a warm start take.
+        Privacy parameter of the whole fit; ``inf`` for no noise and no privacy. If the mechanism is
+        given its noise, only private bounds and a warm start depend on it.
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
     budget : PrivacyBudget, optional
         Shared budget that every fit is charged to.
     bounds : "private" or (low, high), default="private"
-        What is known about the range of each feature over all times: ``(low, high)``, scalars
-        or arrays of shape (n_features,), is public and costs nothing; "private" spends at most 10 %
-        of the squared mu on estimating location and scale.
+        Range of each feature over all times. ``(low, high)``, scalars or arrays of shape
+        (n_features,), is public and costs nothing; "private" spends at most 10 % of the squared mu
+        on estimating location and scale.
     norm_bound : float, optional
         Public bound of the norm of every row, in place of `bounds`.
     n_times : int, optional
-        Number of bins of equal width that time stamps are put in; empty ones are dropped. By
-        default every different time stamp is a time, and 20 bins where more than 50 are
-        different.
+        Number of bins of equal width for the time stamps; empty bins are dropped. By default each
+        distinct time stamp is a time; with more than 50 of them there are 20 bins.
     n_time_subsample : int, optional
-        Use so many times only: the first, the last, and a random choice of the others. The rows
-        of other times are not touched. It saves time and no privacy.
+        Number of times to use: the first, the last, and a random choice of the others. Rows of
+        other times are not used. This saves computing time, not privacy.
     group_size : int, default=1
-        How many rows one person may have given, at different times: the guarantee is for all of
-        them together. With ``groups=`` in `fit` the limit is enforced. Otherwise it is trusted,
-        and more than 1 is refused where different time stamps share a bin.
+        Maximum number of rows per person, at different times; the guarantee covers all of them
+        together. With ``groups=`` in `fit` the limit is enforced. Otherwise it is trusted, and
+        values above 1 are refused if distinct time stamps share a bin.
     n_particles : int, optional
-        Particles m at each time. By default 500 for a sketch and 300 for "mfld".
+        Number of particles m at each time. By default 500 for a sketch and 300 for "mfld".
     diffusivity : float, default=0.05
-        Variance per unit of time of the Brownian motion that couples times and fills the gaps
-        between them. Unit of time is the span of all times; unit of length half the side of the
-        box of `bounds` (in general the radius of the ball that holds all rows over sqrt(d)).
+        Variance per unit of time of the Brownian motion that couples times and interpolates
+        between them. The unit of time is the span of all times; the unit of length is half the
+        side of the box of `bounds` (in general, the radius of the ball of all rows over sqrt(d)).
     coupling : {"entropic", "exact"}, default="entropic"
-        How paths pass from one time to the next: by the plan of the diffusion, or by an optimal
-        transport plan, which crosses less between clusters.
+        Transport plan between neighbouring times: that of the diffusion, or the optimal transport
+        plan, which mixes clusters less.
     random_state : int, RandomState or None, default=None
-        Makes everything reproducible, the privacy noise included. For tests only: whoever
-        knows it can remove the noise.
+        Seed of all randomness, including the privacy noise. For tests only: whoever knows it can
+        remove the noise.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -102,21 +101,21 @@ class PrivateTrajectorySampler(PrivateSampler):
         Law of the paths: particles, plans between neighbouring times, and bridges, in mapped
         units and on a time axis from 0 to 1.
     sketch_ : SlicedSketch
-        The release; only with "sketch". Its classes are the numbers of the times.
+        The release; only with "sketch". Its classes are the indices of the times.
     centers_ : ndarray of shape (n_times, n_clusters, n_features)
-        Released centres; only with a warm start, one centre a time with "mean".
+        Released centers; only with a warm start, one center per time with "mean".
     cluster_shares_ : ndarray of shape (n_times, n_clusters)
-        Released shares of the centres; only with ``MeanFieldLangevin(warm_start="kmeans")``.
+        Released shares of the centers; only with ``MeanFieldLangevin(warm_start="kmeans")``.
     noise_multiplier_ : tuple of float
         Noise of each phase in units of the clip; only with "mfld".
     displacements_ : ndarray of shape (n_iter,)
-        How far particles moved in each iteration (root mean square, mapped units).
+        Root mean square displacement of the particles in each iteration, in mapped units.
     bounds_ : DataBounds
         Map from the data to the ball that is used.
     n_samples_ : int
         Number of rows that were used.
     privacy_spent_ : PrivacySpent
-        What the fit cost, and under which assumptions.
+        Cost of the fit, and the assumptions behind it.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -124,21 +123,21 @@ class PrivateTrajectorySampler(PrivateSampler):
 
     Privacy
     -------
-    One event under replace-one of a row given its time stamp: time stamps, and with them the
-    number of rows at each time, are public; so is `groups`. All steps together are charged
-    before noise is drawn. One row touches the releases of one time only, so that these are the
-    whole charge. What is released, and with which sensitivity, is said by the mechanism. A person
-    with k rows at different times pays k times the steps of "mfld", or sqrt(k) times the
-    sensitivity of a table, and k times that of private bounds, which see all times together.
+    One event under replace-one of a row given its time stamp: time stamps, and with them the number
+    of rows at each time, are public, and so is `groups`. All steps together are charged before
+    noise is drawn. One row affects the releases of one time only, so these are the whole charge.
+    The mechanism documents its releases and their sensitivities. A person with k rows at different
+    times costs k times the steps of "mfld", or sqrt(k) times the sensitivity of a table, and k
+    times that of private bounds, which use all times together.
 
-    Neither `diffusivity` nor any randomness of the solver is counted. Rows given to `score` are
-    treated as public.
+    Neither `diffusivity` nor the randomness of the solver counts towards privacy. Rows passed to
+    `score` are treated as public.
 
     See Also
     --------
     skdpot.mechanisms.TrajectorySketch, skdpot.mechanisms.MeanFieldLangevin : The mechanisms.
-    DPSlicedFlowSampler : Rows without time.
-    skdpot.metrics.TrajectoryDisplay : Pictures of paths.
+    DPSlicedFlowSampler : Samples rows without times.
+    skdpot.metrics.TrajectoryDisplay : Draws paths.
 
     References
     ----------
@@ -186,11 +185,11 @@ class PrivateTrajectorySampler(PrivateSampler):
     def fit(
         self, X: Any, y: ArrayLike | None = None, *, t: ArrayLike | None = None, groups: Any = None
     ) -> Self:
-        """Publish a release of X at each time and couple the times.
+        """Release the distribution of X at each time and couple the times.
 
-        The release of a sketch survives an interrupt: the first `sample` or `score` then runs
-        what is left. The steps of "mfld" are all releases; if they are interrupted, or their
-        parameters let the particles overflow, what was charged stays charged and nothing is kept.
+        If a fit with "sketch" is interrupted after the release, the first `sample` or `score`
+        completes it. With "mfld" each step is a release: a fit that is interrupted, or whose
+        particles overflow, stays charged, and nothing is kept.
 
         Parameters
         ----------
@@ -199,10 +198,10 @@ class PrivateTrajectorySampler(PrivateSampler):
         y : array-like of shape (n_samples,)
             Public time stamps: numbers or dates.
         t : array-like of shape (n_samples,), optional
-            The same by a better name, in place of `y`.
+            Alias of `y`.
         groups : array-like of shape (n_samples,), optional
-            Public number of the person that each row belongs to. Of every person at most one
-            row a time and `group_size` rows in all are used, chosen at random.
+            Public identifier of the person that each row belongs to. At most one row per person
+            and time, and `group_size` rows per person, are used, chosen at random.
 
         Returns
         -------
@@ -212,10 +211,10 @@ class PrivateTrajectorySampler(PrivateSampler):
         Raises
         ------
         ValueError
-            If parameters or data are not usable. Nothing is charged, except where the steps of
-            "mfld" diverge.
+            If parameters or data are not usable. Nothing is charged, unless the steps of "mfld"
+            diverge.
         BudgetExceededError
-            If `budget` cannot pay. Nothing is charged and nothing changes.
+            If `budget` is insufficient. Nothing is charged and nothing changes.
         """
         streams = spawn_streams(self.random_state, type(self).__name__)
         with all_or_nothing(self, forget=True):
@@ -241,14 +240,14 @@ class PrivateTrajectorySampler(PrivateSampler):
         return self
 
     def sample(self, n_samples: int = 1, times: Any = None, random_state: Any = None) -> np.ndarray:
-        """Draw paths; free of any privacy cost.
+        """Draw paths, at no privacy cost.
 
         Parameters
         ----------
         n_samples : int, default=1
             Number of paths.
         times : array-like of shape (n_times,), optional
-            Times in the unit of the time stamps, from the first to the last that was fitted. By
+            Times in the unit of the time stamps, between the first and the last fitted one. By
             default `times_`.
         random_state : int, RandomState or None, default=None
             Seed; does not affect privacy.
@@ -280,7 +279,7 @@ class PrivateTrajectorySampler(PrivateSampler):
         Returns
         -------
         DataFrame
-            One row a path and time, with the columns ``path``, ``time`` and one a feature.
+            One row per path and time, with the columns ``path``, ``time`` and one per feature.
 
         Raises
         ------
@@ -295,7 +294,7 @@ class PrivateTrajectorySampler(PrivateSampler):
             names = [f"x{j}" for j in range(paths.shape[2])]
         if {"path", "time"} & set(names):
             raise ValueError(
-                'A feature is called "path" or "time", like the columns that sample_frame adds. '
+                'A feature is named "path" or "time", like the columns that sample_frame adds. '
                 "Rename it before fit, or use sample."
             )
         table = pd.DataFrame(paths.reshape(-1, paths.shape[2]), columns=names)
@@ -304,12 +303,12 @@ class PrivateTrajectorySampler(PrivateSampler):
         return table
 
     def sample_marginal(self, time: Any, n_samples: int = 1, random_state: Any = None) -> Any:
-        """Draw rows at one time, which need not be one of `times_`; free of any privacy cost.
+        """Draw rows at one time, which need not be in `times_`, at no privacy cost.
 
         Parameters
         ----------
         time : float or date
-            A time from the first to the last that was fitted.
+            A time between the first and the last fitted one.
         n_samples : int, default=1
             Number of rows.
         random_state : int, RandomState or None, default=None
@@ -340,16 +339,16 @@ class PrivateTrajectorySampler(PrivateSampler):
         X : array-like of shape (n_samples, n_features)
             **Public** rows: the score is computed from them without noise.
         y : array-like of shape (n_samples,)
-            Their time stamps, from the first to the last that was fitted; each counts for the
-            time of `times_` that it belongs to.
+            Their time stamps, between the first and the last fitted one; each is assigned to its
+            time in `times_`.
         t : array-like of shape (n_samples,), optional
-            The same by a better name, in place of `y`.
+            Alias of `y`.
 
         Returns
         -------
         float
-            −W₂ in the units of the data, averaged over the times that occur; higher is better. Of
-            more than 2,000 rows a time so many are looked at.
+            −W₂ in the units of the data, averaged over the times that occur; higher is better. At
+            most 2,000 rows per time are used.
         """
         rng = self._ready(0)
         rows = validate_rows(self, X, reset=False)
@@ -414,5 +413,5 @@ class PrivateTrajectorySampler(PrivateSampler):
 def _one_of(y: Any, t: Any) -> Any:
     """Return the time stamps, which have the place of y and may be given by their own name."""
     if y is not None and t is not None:
-        raise TypeError("The time stamps were given twice, as y and as t; pass them once.")
+        raise TypeError("The time stamps were given twice, as y and t; pass them once.")
     return t if y is None else y

@@ -1,4 +1,4 @@
-"""How differently a model treats groups of people."""
+"""Metrics of fairness between groups."""
 
 import warnings
 from collections.abc import Callable
@@ -21,14 +21,13 @@ from skdpot.ot.transport import sliced_wasserstein_distance
 def as_labels(values: Any, name: str) -> np.ndarray:
     """Return one column of labels: booleans, integers or strings, none of them missing.
 
-    Lists, numpy arrays and the columns of pandas and polars are welcome, and so is a table of
-    one column.
+    Lists, numpy arrays, columns of pandas and polars, and tables of one column are accepted.
     """
     labels, fault = label_column(values, name)
     if fault:
         raise ValueError(
-            f"{name} holds what is no label ({fault}). Labels are integers, strings or booleans; "
-            "drop rows without one, or give them a label of their own."
+            f"{name} holds values that are not labels ({fault}). Labels are integers, strings or "
+            "booleans; drop rows without a label, or give them a separate one."
         )
     if labels.dtype.kind == "f":
         doubles = labels.astype(np.float64)
@@ -41,7 +40,7 @@ def group_codes(sensitive_features: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     groups, codes = np.unique(sensitive_features, return_inverse=True)
     if len(groups) < 2:
         raise ValueError(
-            f"sensitive_features must hold two or more groups to compare, and holds {len(groups)}."
+            f"sensitive_features must hold two or more groups to compare; it holds {len(groups)}."
         )
     return groups, codes
 
@@ -57,8 +56,8 @@ def find_positive(pos_label: Any, **columns: np.ndarray) -> Any:
         if set(known) <= {0, 1} or set(known) <= {-1, 1}:
             return 1
         raise ValueError(
-            f"Without pos_label, {name} must hold 0 and 1, or -1 and 1. Name the label that "
-            "stands for the favourable decision, such as pos_label='yes'."
+            f"Without pos_label, {name} must hold 0 and 1, or -1 and 1. Pass the label of the "
+            "favorable decision, such as pos_label='yes'."
         )
     # One label alone may be a model that decides alike for all; two others are a slip.
     missing = pos_label not in known and len(known) > 1
@@ -70,15 +69,10 @@ def find_positive(pos_label: Any, **columns: np.ndarray) -> Any:
 def selection_rates(
     y_pred: Any, *, sensitive_features: Any, y_true: Any = None, pos_label: Any = None
 ) -> pd.Series | pd.DataFrame:
-    """Share of each group that gets the favourable decision.
+    """Share of each group that receives the favorable decision.
 
     ``P(G = positive | A = a)`` for every group a or, when `y_true` is given,
-    ``P(G = positive | A = a, Y = y)`` for every group and true class. All other functions here
-    but `wasserstein_parity` compare these rates.
-
-    Privacy
-    -------
-    All rows are treated as public: the rates are computed from them without noise.
+    ``P(G = positive | A = a, Y = y)`` for every group and true class. Rows are treated as public.
     """
     rates = _rates(y_pred, sensitive_features, pos_label, y_true)
     return rates.iloc[:, 0].rename(None) if y_true is None else rates
@@ -121,30 +115,28 @@ def wasserstein_parity(
 ) -> float:
     """Mean Wasserstein-2 distance between the score distributions of two groups.
 
-    The mean runs over all pairs of groups. 0 is demographic parity at every threshold. With
-    `y_true` the distances are taken within each true class, and averaged over the classes: 0
-    is then equalized odds at every threshold.
+    The mean is over all pairs of groups; 0 is demographic parity at every threshold. With `y_true`
+    the distances are averaged over the true classes; 0 is then equalized odds at every threshold.
 
     Parameters
     ----------
     scores : array-like of shape (n,) or (n, d)
-        Scores, such as the probability of the positive class; predictions of a regressor; or
-        codes of an encoder. With several columns the distance is the sliced one.
+        Scores, such as the probability of the positive class, predictions of a regressor, or codes
+        of an encoder. With several columns the distance is sliced.
     sensitive_features : array-like of shape (n,)
         Group of each row: booleans, integers or strings. Two or more groups must occur.
     y_true : array-like of shape (n,), optional
         True class of each row: booleans, integers or strings.
     n_projections : int, default=256
-        Number of directions for several columns, rounded up to a multiple of d. All pairs
-        share them.
+        Number of directions for several columns, rounded up to a multiple of d.
     random_state : int, RandomState or None, default=0
-        Draws the directions; the same integer makes results comparable.
+        Seed of the directions, shared by all pairs.
 
     Returns
     -------
     float
-        The mean of the distances W_2 (not their squares), in the unit of the scores: at most 1
-        for probabilities. NaN, with a warning, if some group has no row of a class.
+        Mean of the distances W_2 (not squared), in the unit of the scores: at most 1 for
+        probabilities. NaN, with a warning, if some group has no row of a class.
 
     Raises
     ------
@@ -164,8 +156,8 @@ def wasserstein_parity(
 
     Notes
     -----
-    Between groups of the same law the distance is above 0, by a number of the order of
-    ``1/√n`` for n rows per group.
+    The distance between two groups with the same distribution is of the order of ``1/√n`` for n
+    rows per group, not 0.
 
     Privacy
     -------
@@ -202,9 +194,9 @@ def disparate_impact(
 ) -> float:
     """Ratio of the selection rates of the worst and the best treated group.
 
-    1 is parity; the "four-fifths rule" asks for 0.8. With `reference` it is the directed ratio
-    of [1]_, which exceeds 1 when the reference group is the one that is treated
-    worse: ``P(G = positive | A = other) / P(G = positive | A = reference)``.
+    1 is parity; the "four-fifths rule" requires 0.8. With `reference` it is the directed ratio of
+    [1]_, which exceeds 1 when the reference group is treated worse:
+    ``P(G = positive | A = other) / P(G = positive | A = reference)``.
 
     Parameters
     ----------
@@ -213,11 +205,10 @@ def disparate_impact(
     sensitive_features : array-like of shape (n,)
         Group A of each row. Two or more groups must occur.
     pos_label : label, optional
-        The favourable decision; 1 when the labels are 0 and 1 or −1 and 1.
+        The favorable decision; 1 when the labels are 0 and 1 or −1 and 1.
     reference : label, optional
-        The group whose rate is the denominator, where there are two groups. Equation (17) of
-        [1]_ is ``reference=1`` with groups 0 and 1. By default the largest rate is, among any
-        number of groups.
+        Group whose rate is the denominator; for two groups only. Equation (17) of [1]_ is
+        ``reference=1`` with groups 0 and 1. By default the denominator is the largest rate.
 
     Returns
     -------
@@ -239,7 +230,7 @@ def disparate_impact(
 
     See Also
     --------
-    wasserstein_parity : The distance between score distributions, for no threshold at all.
+    wasserstein_parity : Distance between score distributions, for all thresholds.
 
     Privacy
     -------
@@ -278,14 +269,13 @@ def demographic_parity_difference(
     sensitive_features : array-like of shape (n,)
         Group of each row. Two or more groups must occur.
     pos_label : label, optional
-        The favourable decision; 1 when the labels are 0 and 1 or −1 and 1.
+        The favorable decision; 1 when the labels are 0 and 1 or −1 and 1.
 
     Returns
     -------
     float
         The difference, in [0, 1]; 0 is parity. Equals
-        ``fairlearn.metrics.demographic_parity_difference``, which takes `y_true` as well and
-        does not use it.
+        ``fairlearn.metrics.demographic_parity_difference``.
 
     Raises
     ------
@@ -315,17 +305,8 @@ def equalized_odds_ratios(
 ) -> pd.Series:
     """Disparate impact among the rows of each true class.
 
-    For class y, ``P(G = positive | A = a, Y = y)`` of the worst treated group over the best
-    treated one or, with `reference`, of the other group over the reference.
-
-    Privacy
-    -------
-    All rows are treated as public: the ratios are computed from them without noise.
-
-    References
-    ----------
-    .. [1] D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private
-       (sliced) Wasserstein gradients", Appendix B.
+    For class y, ``P(G = positive | A = a, Y = y)`` of the worst treated group over that
+    of the best or, with `reference`, of the other group over the reference. Rows count as public.
     """
     ratios = _ratios(_rates(y_pred, sensitive_features, pos_label, y_true), reference)
     undefined = ratios.index[ratios.isna()].tolist()
@@ -348,7 +329,7 @@ def equalized_odds_difference(
     sensitive_features : array-like of shape (n,)
         Group of each row. Two or more groups must occur.
     pos_label : label, optional
-        The favourable decision; 1 when the labels are 0 and 1 or −1 and 1.
+        The favorable decision; 1 when the labels are 0 and 1 or −1 and 1.
 
     Returns
     -------
@@ -395,7 +376,7 @@ def _ratios(rates: pd.DataFrame, reference: Any) -> pd.Series:
         raise ValueError(f"reference={reference!r} is not among the groups {groups}.")
     if len(groups) > 2:
         raise ValueError(
-            f"reference= is for two groups and {len(groups)} occur; leave it out to compare the "
+            f"reference= is for two groups, and {len(groups)} occur; omit it to compare the "
             "smallest rate with the largest."
         )
     at = groups.index(reference)  # by position: to pandas True is no label of 1
@@ -409,7 +390,7 @@ def make_parity_scorer(
     response_method: str = "predict",
     **options: Any,
 ) -> Any:
-    """Make a scorer of a measure of parity, which looks at predictions and groups alone.
+    """Make a scorer from a metric of parity, which depends on predictions and groups only.
 
     Parameters
     ----------
@@ -417,21 +398,21 @@ def make_parity_scorer(
         ``metric(predictions, *, sensitive_features, **options)``: `disparate_impact`,
         `demographic_parity_difference` or `wasserstein_parity`.
     greater_is_better : bool
-        True for `disparate_impact`, False for the others, whose sign is then changed.
+        True for `disparate_impact`; False for the others, whose sign is then flipped.
     response_method : str, default="predict"
-        What predictions are; "predict_proba" or "decision_function" for `wasserstein_parity`.
+        Method that predicts; "predict_proba" or "decision_function" for `wasserstein_parity`.
     **options : dict
-        For the metric, such as `pos_label`.
+        Further arguments of the metric, such as `pos_label`.
 
     Returns
     -------
     scorer
-        Asks for `sensitive_features` where metadata routing is enabled:
+        Requests `sensitive_features` if metadata routing is enabled:
         ``sklearn.set_config(enable_metadata_routing=True)``.
 
     Privacy
     -------
-    Rows that are scored count as public, and so do the choice and the scores of a search.
+    Scored rows are treated as public, and so are the scores and the choice of a search.
 
     Examples
     --------

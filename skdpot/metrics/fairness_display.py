@@ -1,4 +1,4 @@
-"""Picture of how a classifier scores the groups."""
+"""Displays of fairness: scores of the groups, and accuracy against parity."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,53 +22,51 @@ from skdpot.metrics.fairness import (
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FairnessDisplay:
-    """Histograms of a binary classifier's scores, one a group.
+    """Histograms of the scores of a binary classifier, one per group.
 
-    Make one with `from_estimator` or `from_predictions`. Parameters are stored as attributes.
+    Create one with `from_estimator` or `from_predictions`. Parameters are stored as attributes.
 
     Parameters
     ----------
-    scores : ndarray of shape (n,)
-        Scores of the favourable class.
-    groups : ndarray of shape (n,)
-        Group of each row; seven groups at most, for more colours cannot be told apart.
+    scores, groups : ndarray of shape (n,)
+        Score of the favorable class and group of each row; at most seven groups, since more colors
+        cannot be told apart.
     classes : ndarray of shape (n,), optional
-        True class of each row; when given, each group has a histogram a class.
+        True class of each row; if given, there is one histogram per group and class.
     threshold : float, default=0.5
-        Score above which the decision is favourable.
+        Score above which the decision is favorable.
     metrics : dict of str to float, optional
-        Figures for the title.
+        Metrics for the title.
     name : str, optional
         Name of the classifier, for the title.
     group_name : str, optional
-        What the groups are, for the legend.
+        Title of the legend.
     score_name : str, default="score"
         Label of the horizontal axis.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Axes with the histograms: filled, and when classes are told apart hollow and dashed
-        for the first one.
+        Axes with the histograms. With classes, those of the first class are hollow and dashed.
     figure_ : matplotlib Figure
-        Figure that holds them.
+        Figure that contains them.
     histograms_ : dict
-        The artists of each group's histogram or, with classes, of each (group, class).
+        Artists of the histogram of each group or, with classes, of each (group, class).
     line_ : matplotlib Line2D
         The threshold.
 
     Raises
     ------
     ValueError
-        When drawn, if there is one group alone or more than seven.
+        When drawn, if there is a single group or more than seven.
 
     See Also
     --------
-    FairnessFrontierDisplay : Many models in one picture.
+    FairnessFrontierDisplay : Accuracy against parity of many models.
 
     Privacy
     -------
-    All rows are treated as public: the histograms have no noise. Show public rows.
+    All rows are treated as public: the histograms have no noise.
 
     Examples
     --------
@@ -105,26 +103,26 @@ class FairnessDisplay:
         threshold: float | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw a fitted classifier's scores of rows.
+        """Draw the scores that a fitted classifier gives to rows.
 
         Parameters
         ----------
         estimator : estimator
             Fitted binary classifier, or pipeline that ends in one.
         X : array-like of shape (n, d)
-            Rows to score; public ones.
+            **Public** rows to score.
         y : array-like of shape (n,)
             Their true classes.
         response_method : {"auto", "predict_proba", "decision_function"}, default="auto"
             Where the scores come from; "auto" prefers probabilities.
         pos_label : label, optional
-            The favourable class; ``estimator.classes_[1]`` by default.
+            The favorable class; ``estimator.classes_[1]`` by default.
         threshold : float, optional
-            Score above which the decision is favourable: 0.5 for probabilities and 0 for a
+            Score above which the decision is favorable: 0.5 for probabilities and 0 for a
             decision function by default.
         **kwargs : dict
             For `from_predictions`, such as `fairness` and `ax`; `sensitive_features` is required.
-            By default the title is the name of the class.
+            The default title is the name of the class.
 
         Returns
         -------
@@ -136,11 +134,7 @@ class FairnessDisplay:
         AttributeError
             If the estimator lacks the method.
         ValueError
-            If the estimator is no binary classifier, or the columns are not usable.
-
-        Privacy
-        -------
-        All rows are treated as public.
+            If the estimator is not a binary classifier, or the columns are not usable.
         """
         if response_method not in ("auto", "predict_proba", "decision_function"):
             raise ValueError(
@@ -180,20 +174,20 @@ class FairnessDisplay:
         Parameters
         ----------
         y_true : array-like of shape (n,)
-            True classes, of two kinds.
+            True classes: two different labels.
         y_score : array-like of shape (n,)
-            Scores of the favourable class: probabilities, or any numbers with a `threshold`.
+            Scores of the favorable class: probabilities, or any numbers with a `threshold`.
         sensitive_features : array-like of shape (n,)
             Groups. The name of a pandas or polars column is shown in the legend.
         fairness : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
-            One histogram a group, with the disparate impact in the title, or one a group and
+            One histogram per group, with the disparate impact in the title, or one per group and
             true class, with the equalized odds ratios.
         pos_label : label, optional
-            The favourable class; 1 when the labels are 0 and 1 or −1 and 1.
+            The favorable class; 1 when the labels are 0 and 1 or −1 and 1.
         reference : label, optional
             The group in the denominator of the ratios; see `disparate_impact`.
         threshold : float, default=0.5
-            Score above which the decision is favourable.
+            Score above which the decision is favorable.
         name : str, optional
             Name for the title.
         score_name : str, default="score"
@@ -210,10 +204,6 @@ class FairnessDisplay:
         ------
         ValueError
             If the columns are not usable.
-
-        Privacy
-        -------
-        All rows are treated as public.
         """
         if fairness not in ("demographic_parity", "equalized_odds"):
             raise ValueError(
@@ -224,7 +214,7 @@ class FairnessDisplay:
         scores = as_finite(column_or_1d(y_score), "y_score")
         check_consistent_length(classes, scores, groups)
         if len(np.unique(classes)) > 2:
-            raise ValueError("y_true holds three or more classes; draw a binary classifier.")
+            raise ValueError("y_true holds three or more classes; only two can be drawn.")
         positive = find_positive(pos_label, y_true=classes)
         selected, truth = scores > threshold, classes == positive
         metrics = {"accuracy": float(np.mean(selected == truth))}
@@ -265,10 +255,9 @@ class FairnessDisplay:
         name : str, optional
             Name for the title; the stored one by default.
         bins : int or array-like, default=40
-            Number of bins, shared by all histograms, or their edges. Each histogram has area
-            one.
+            Number of bins, shared by all histograms, or their edges. Each histogram has area one.
         legend : bool, default=True
-            Whether to draw the legend, for which room is made above the histograms.
+            Whether to draw the legend, above the histograms.
         **kwargs : dict
             For ``Axes.hist``.
 
@@ -298,8 +287,8 @@ class FairnessDisplay:
         names, codes = group_codes(self.groups)
         if len(names) > len(COLORS):
             raise ValueError(
-                f"{len(names)} groups occur and {len(COLORS)} colours can be told apart; join "
-                "small groups first."
+                f"{len(names)} groups occur, and only {len(COLORS)} colors can be told apart; "
+                "merge small groups."
             )
         for code, (group, color) in enumerate(zip(names.tolist(), COLORS, strict=False)):
             filled = {"facecolor": (color, 0.35), "edgecolor": color}
@@ -343,16 +332,16 @@ def _add_legend_above(ax: Any, title: str | None) -> None:
 class FairnessFrontierDisplay:
     """Accuracy against parity of many models, with the Pareto front.
 
-    Make one with `from_results`. Parameters are stored as attributes.
+    Create one with `from_results`. Parameters are stored as attributes.
 
     Parameters
     ----------
     points : DataFrame
-        One row a point: its ``method``, the means ``parity`` and ``accuracy``, the standard
+        One row per point: its ``method``, the means ``parity`` and ``accuracy``, the standard
         deviations ``parity_std`` and ``accuracy_std`` (NaN for a single run), and whether it is
         ``on_front``.
     higher_is_fairer : bool, default=True
-        Which way parity points.
+        Whether higher values of parity are fairer.
     parity_name, accuracy_name : str
         Labels of the axes.
 
@@ -361,7 +350,7 @@ class FairnessFrontierDisplay:
     ax_ : matplotlib Axes
         Axes with the points.
     figure_ : matplotlib Figure
-        Figure that holds them.
+        Figure that contains them.
     errorbars_ : dict of str to ErrorbarContainer
         The points of each method.
     front_ : matplotlib Line2D
@@ -369,12 +358,12 @@ class FairnessFrontierDisplay:
 
     See Also
     --------
-    FairnessDisplay : One model, with the distribution of its scores.
+    FairnessDisplay : Distribution of the scores of one model.
 
     Privacy
     -------
-    Results are treated as public. Figures measured on private rows are not, however private
-    the models are.
+    Results are treated as public. Metrics of private rows are not public, even if the models are
+    private.
 
     Examples
     --------
@@ -416,19 +405,19 @@ class FairnessFrontierDisplay:
         Parameters
         ----------
         results : DataFrame
-            One row a run.
+            One row per run.
         method : str, default="method"
-            Column with the name of the method, which has a colour and a marker.
+            Column with the name of the method, shown by color and marker.
         settings : str or list of str, optional
-            Columns, such as the weight of the penalty or ε, that tell a method's points apart.
-            Runs that agree in method and settings are repeats: they become one point at their
-            mean, with bars of one standard deviation either way.
+            Columns that distinguish the points of a method, such as the weight of a penalty or ε.
+            Runs with the same method and settings become one point at their mean, with error bars
+            of one standard deviation.
         parity : str, default="disparate_impact"
             Column of the horizontal axis.
         accuracy : str, default="accuracy"
             Column of the vertical axis; higher must be better.
         higher_is_fairer : bool, default=True
-            False for differences and distances, where 0 is parity.
+            False for differences and distances, for which 0 is parity.
         **kwargs : dict
             For `plot`, such as `ax`.
 
@@ -440,14 +429,14 @@ class FairnessFrontierDisplay:
         Raises
         ------
         ValueError
-            If a column does not exist, there are no rows, or a figure is missing.
+            If a column does not exist, there are no rows, or a value is missing.
         """
         keys = [method, *([settings] if isinstance(settings, str) else settings or [])]
         check_columns(results, [*keys, parity, accuracy])
         if not len(results) or not np.isfinite(results[[parity, accuracy]].to_numpy(float)).all():
             raise ValueError(
                 f"results must have rows, and finite numbers in {parity!r} and {accuracy!r}; "
-                "drop runs whose parity is not defined."
+                "drop runs with undefined parity."
             )
         grouped = results.groupby(keys, sort=False, dropna=False)
         points = grouped.agg(
@@ -472,9 +461,9 @@ class FairnessFrontierDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Axes to draw on; new ones by default, with the legend beside them.
+            Axes to draw on; by default new ones, with the legend beside them.
         connect : bool, default=True
-            Whether a thin line joins the points of a method, in the order of the results.
+            Whether to join the points of a method by a line, in the order of the results.
         legend : bool, default=True
             Whether to draw the legend.
 

@@ -1,4 +1,4 @@
-"""Pictures of a sketch, and of a flow: particles on their way from noise to what was released."""
+"""Displays of a sketch, and of a particle flow towards it."""
 
 from dataclasses import dataclass
 from textwrap import fill
@@ -35,21 +35,18 @@ _SMALL_WIDTH = 40  # characters of a label, of the small font
 class SketchDisplay:
     """Distribution functions of a sketch along some directions, with bands of its noise.
 
-    Make one with `from_estimator`. Parameters are stored as attributes.
+    Create one with `from_estimator`. Parameters are stored as attributes.
 
     Parameters
     ----------
     positions : ndarray of shape (n_panels, n_bins + 1)
         Bin edges: in the units of the data along an axis, and of the mapped features along
         other directions.
-    cdf : ndarray of shape (n_panels, n_bins + 1)
-        Values that the sketch answers with, smoothed and monotone.
-    measured : ndarray of shape (n_panels, n_bins + 1)
-        Values before that: the true ones plus noise.
-    deviations : ndarray of shape (n_panels, n_bins + 1)
-        Standard deviations of this noise.
+    cdf, measured, deviations : ndarray of shape (n_panels, n_bins + 1)
+        Distribution functions of the sketch, smoothed and monotone; the noisy measurements that
+        they were estimated from; and the standard deviations of their noise.
     names : sequence of str
-        What each panel is drawn against.
+        Labels of the horizontal axes.
     projections : ndarray of shape (n_panels,), optional
         Numbers of the directions.
     public : ndarray of shape (n_panels, n_rows), optional
@@ -62,11 +59,9 @@ class SketchDisplay:
     axes_ : ndarray of matplotlib Axes
         The panels.
     figure_ : matplotlib Figure
-        Figure that holds them.
-    lines_ : list of matplotlib Line2D
-        The distribution functions.
-    bands_ : list of matplotlib FillBetweenPolyCollection
-        The bands.
+        Figure that contains them.
+    lines_, bands_ : list of matplotlib Line2D, list of FillBetweenPolyCollection
+        The distribution functions and the bands of their noise.
     public_lines_ : list of matplotlib Line2D
         The distribution functions of the public rows; empty without.
 
@@ -76,14 +71,13 @@ class SketchDisplay:
 
     Privacy
     -------
-    The sketch is post-processed, which is free. Public rows are drawn without noise.
+    The sketch is post-processed, at no privacy cost. Public rows are drawn without noise.
 
     Notes
     -----
-    At each bin edge the band holds the true share of rows with probability 95 % (for the default
-    of two standard deviations). It is centred at what was measured, which the noise makes
-    ragged, and cut at 0 and 1. The line is the estimate that the sketch makes of it from all
-    directions together, and is nearer to the truth.
+    At each bin edge the band contains the true share of rows with probability 95 % (for the default
+    of two standard deviations). It is centered at the noisy measurement and clipped to [0, 1]. The
+    line is the estimate of the sketch from all directions together, which is closer to the truth.
 
     Examples
     --------
@@ -117,7 +111,7 @@ class SketchDisplay:
         name: str | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw a sketch, or the one that a fitted estimator has released.
+        """Draw a sketch, or the sketch that a fitted estimator released.
 
         Parameters
         ----------
@@ -128,7 +122,7 @@ class SketchDisplay:
         label : optional
             A class; by default all together.
         X : array-like of shape (n_rows, n_features), optional
-            **Public** rows to compare with, mapped and clipped like the private ones were.
+            **Public** rows to compare with; they are mapped and clipped as the private ones were.
         name : str, optional
             Name for the title; that of the class by default.
         **kwargs : dict
@@ -144,12 +138,8 @@ class SketchDisplay:
         OpenSketchError
             If the sketch is open.
         ValueError
-            If there is no sketch, direction or class of this name, or the rows have other
+            If the sketch, the direction or the class does not exist, or the rows have other
             features.
-
-        Privacy
-        -------
-        The sketch is post-processed, which is free. `X` is treated as public.
         """
         sketch = _sketch_of(estimator)
         table = sketch.table(label)
@@ -191,7 +181,7 @@ class SketchDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or sequence of them, optional
-            One Axes a direction; new ones by default.
+            One Axes per direction; new ones by default.
         n_deviations : float, default=2
             Half height of the bands, in standard deviations of the noise.
         name : str, optional
@@ -209,7 +199,7 @@ class SketchDisplay:
         Raises
         ------
         ValueError
-            If the number of Axes is another one.
+            If the number of Axes differs from that of panels.
         """
         self.axes_ = panel_grid(ax, len(self.cdf), _N_COLUMNS, _CDF_SIZE, sharey=True)
         self.figure_ = self.axes_[0].figure
@@ -247,8 +237,8 @@ def _sketch_of(estimator: Any) -> SlicedSketch:
     sketch = getattr(estimator, "sketch_", None)
     if not isinstance(sketch, SlicedSketch):
         raise ValueError(
-            f"This {type(estimator).__name__} has no sketch_: it releases none, or was fitted with "
-            'another mechanism than "sketch".'
+            f"This {type(estimator).__name__} has no sketch_: it releases no sketch, or was fitted "
+            'with a mechanism other than "sketch".'
         )
     return sketch
 
@@ -286,28 +276,28 @@ _DOTS = {"s": 5, "linewidths": 0}
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FlowDisplay:
-    """Particles of a flow at several steps, and how near they are to the sketch.
+    """Particles of a flow at several steps, and their distances to the sketch.
 
-    Make one with `from_estimator` or `from_trace`. Parameters are stored as attributes.
+    Create one with `from_estimator` or `from_trace`. Parameters are stored as attributes.
 
     Parameters
     ----------
     particles : ndarray of shape (n_states, n_particles, n_features)
-        Positions; a row is the same particle in all states.
+        Positions; each row is the same particle in all states.
     steps : ndarray of shape (n_states,)
         Number of steps before each state, increasing.
     labels : ndarray of shape (n_particles,), optional
         Class of each particle.
     distances : ndarray of shape (n_classes, n_states), optional
-        Sliced Wasserstein-2 distance to the sketch, by class.
+        Sliced Wasserstein-2 distance to the sketch, per class.
     classes : ndarray of shape (n_classes,), optional
         Names of the rows of `distances`.
     plane : ndarray of shape (1 or 2, n_features), optional
-        The directions that are drawn; the first two axes by default.
+        Directions to draw; the first two axes by default.
     names : sequence of str, optional
-        What the directions are, for the axes.
+        Names of the directions, for the axes.
     public : ndarray of shape (n_rows, n_features), optional
-        Public rows to draw in a panel of their own.
+        Public rows, drawn in a separate panel.
     name : str, optional
         Name of the sampler, for the title.
 
@@ -316,25 +306,25 @@ class FlowDisplay:
     axes_ : ndarray of matplotlib Axes
         The panels: the states, the public rows, the distances.
     figure_ : matplotlib Figure
-        Figure that holds them.
+        Figure that contains them.
     points_ : dict of int to list of PathCollection
-        What was drawn for each step: one collection a class.
+        The particles after each step: one collection per class.
     public_points_ : PathCollection or None
         The public rows.
     paths_ : LineCollection or None
         The paths, with ``kind="paths"``.
     curves_ : list of matplotlib Line2D
-        The distances, a curve a class; empty without.
+        The distances, one curve per class; empty without.
 
     See Also
     --------
-    skdpot.DPSlicedFlowSampler.trace : Where the states come from.
-    SketchDisplay : What the flow goes to.
+    skdpot.DPSlicedFlowSampler.trace : The states.
+    SketchDisplay : The target of the flow.
 
     Privacy
     -------
-    A flow is post-processing of a release, and so are its states and their distances to it.
-    Public rows are drawn as they are.
+    A flow, its states and their distances are post-processing of a release. Public rows are drawn
+    without noise.
 
     Examples
     --------
@@ -376,7 +366,7 @@ class FlowDisplay:
         n_particles : int, default=1000
             Number of particles, of all classes together.
         random_state : int, RandomState or None, default=None
-            Randomness of this flow, and of random directions; it protects nothing.
+            Seed of the flow and of random directions; does not affect privacy.
         **kwargs : dict
             For `from_trace`, such as `plane`, `X`, `name` and `ax`. By default the title is the
             name of the class.
@@ -392,13 +382,9 @@ class FlowDisplay:
             If the estimator has no flow.
         ValueError
             If features or steps do not exist.
-
-        Privacy
-        -------
-        The sampler's release is post-processed, which is free. `X` is treated as public.
         """
         if not hasattr(sampler, "trace"):
-            raise TypeError(f"{type(sampler).__name__} has no method trace; draw a flow sampler.")
+            raise TypeError(f"{type(sampler).__name__} has no method trace; pass a flow sampler.")
         check_is_fitted(sampler)
         names = getattr(sampler, "feature_names_in_", None)
         trace = sampler.trace(n_particles=n_particles, random_state=random_state)
@@ -423,17 +409,17 @@ class FlowDisplay:
         Parameters
         ----------
         trace : FlowTrace
-            What ``sampler.trace()`` returns.
+            Result of ``sampler.trace()``.
         plane : "random", (int or str, int or str), or array of shape (2, n_features), optional
-            Two features, by number or by name; two random directions at a right angle; or two
-            directions. They must be public. By default the first two features, or the only one,
-            which is then drawn against the share of particles below.
+            Two features, by number or name; two random orthogonal directions; or two public
+            directions. By default the first two features, or the only one, which is then drawn
+            against the share of particles below.
         feature_names : sequence of str, optional
             Names of all features.
         X : array-like of shape (n_rows, n_features), optional
-            **Public** rows to draw in a panel of their own.
+            **Public** rows to draw in a separate panel.
         random_state : int, RandomState or None, default=None
-            For random directions.
+            Seed of random directions.
         name : str, optional
             Name for the title.
         **kwargs : dict
@@ -448,10 +434,6 @@ class FlowDisplay:
         ------
         ValueError
             If features or steps do not exist.
-
-        Privacy
-        -------
-        The trace is post-processing of a release. `X` is treated as public.
         """
         n_features = trace.particles.shape[2]
         labels = feature_labels(feature_names, n_features)
@@ -486,16 +468,16 @@ class FlowDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or sequence of them, optional
-            One Axes a panel; new ones by default.
+            One Axes per panel; new ones by default.
         kind : {"panels", "paths"}, default="panels"
-            A panel a step, or one panel with the paths of particles, dark where they end.
+            One panel per step, or one panel with the paths of particles, dark where they end.
         steps : sequence of int, optional
-            Steps of the panels, among those of the trace; by default the start, the end, and two
-            in between.
+            Steps to draw, among those of the trace; by default the start, the end, and two in
+            between.
         distances : bool, default=True
-            Whether to draw the panel of the distances, where there are any.
+            Whether to draw the panel of the distances, if there are any.
         max_paths : int, default=60
-            At most so many paths are drawn.
+            Number of paths to draw, at most.
         name : str, optional
             Name for the title; the stored one by default.
         legend : bool, default=True
@@ -511,7 +493,7 @@ class FlowDisplay:
         Raises
         ------
         ValueError
-            If `kind` is unknown, a step is not in the trace, or the number of Axes is another one.
+            If `kind` is unknown, a step is not in the trace, or the number of Axes is wrong.
         """
         if kind not in ("panels", "paths"):
             raise ValueError(f"kind={kind!r} must be 'panels' or 'paths'.")
@@ -593,7 +575,7 @@ class FlowDisplay:
             label_panel(ax, horizontal, vertical)
 
     def _draw_distances(self, ax: Any, curves: Any) -> list[Any]:
-        """Draw the distance to the sketch by step, a curve a class."""
+        """Draw the distance to the sketch by step, one curve per class."""
         colors = COLORS if len(curves) <= len(COLORS) else COLORS[:1] * len(curves)
         style = {"marker": ".", "markersize": 4, "linewidth": 1}
         drawn = [

@@ -1,4 +1,4 @@
-"""Picture of trajectories: true paths, points seen, private means and recovered paths."""
+"""Display of trajectories: true paths, observed points, private means and recovered paths."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -33,28 +33,20 @@ Content = dict[str, tuple[np.ndarray, np.ndarray]]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TrajectoryDisplay:
-    """Recovered paths beside what they were recovered from, with time as colour.
+    """Recovered paths beside the data they were recovered from, colored by time.
 
-    Make one with `from_estimator` or `from_paths`. Parameters are stored as attributes.
+    Create one with `from_estimator` or `from_paths`. Parameters are stored as attributes.
 
     Parameters
     ----------
-    paths : ndarray of shape (n, k, d)
-        Recovered paths.
-    times : ndarray of shape (k,)
-        Their times, increasing.
-    means : ndarray of shape (T, d), optional
-        Means of the recovered distributions.
-    mean_times : ndarray of shape (T,), optional
-        Their times.
-    points : ndarray of shape (N, d), optional
-        Points that were seen.
-    point_times : ndarray of shape (N,), optional
-        Their times.
-    true_paths : ndarray of shape (n', k', d), optional
-        True paths.
-    true_times : ndarray of shape (k',), optional
-        Their times, increasing.
+    paths, times : ndarray of shape (n, k, d), (k,)
+        Recovered paths and their increasing times.
+    means, mean_times : ndarray of shape (T, d), (T,), optional
+        Means of the recovered distributions and their times.
+    points, point_times : ndarray of shape (N, d), (N,), optional
+        Observed points and their times.
+    true_paths, true_times : ndarray of shape (n', k', d), (k',), optional
+        True paths and their increasing times.
     features : tuple of int, default=(0, 1)
         The two features to draw, or one, which is drawn against time.
     feature_names : sequence of str, optional
@@ -70,13 +62,13 @@ class TrajectoryDisplay:
     ----------
     axes_ : ndarray of matplotlib Axes
         The panels, in the order of `panels_`.
-    panels_ : dict
-        What was drawn in the panels ``"true"``, ``"seen"``, ``"means"`` and ``"recovered"``: a
-        LineCollection of paths or a PathCollection of points.
     figure_ : matplotlib Figure
-        Figure that holds them.
+        Figure that contains them.
+    panels_ : dict
+        LineCollection of paths or PathCollection of points in each of the panels ``"true"``,
+        ``"seen"``, ``"means"`` and ``"recovered"``.
     colorbar_ : matplotlib Colorbar or None
-        The key to the colours; None without one, and when time is an axis.
+        Key to the colors; None when it is not drawn or time is an axis.
 
     See Also
     --------
@@ -84,7 +76,7 @@ class TrajectoryDisplay:
 
     Privacy
     -------
-    Points and true paths are drawn as they are: show public ones. Recovered paths and means of a
+    Points and true paths are drawn without noise: pass public ones. Recovered paths and means of a
     private sampler are post-processing of its release.
 
     Examples
@@ -133,20 +125,18 @@ class TrajectoryDisplay:
         ----------
         sampler : estimator
             Fitted, with ``sample(n, times)``, ``times_`` and ``particles_`` of shape (T, m, d).
-        X : array-like of shape (N, d), optional
-            Points that were seen; public ones.
-        t : array-like of shape (N,), optional
-            Their time stamps; given together with `X`.
+        X, t : array-like of shape (N, d), (N,), optional
+            **Public** points and their time stamps; given together.
         n_paths : int, default=50
             Number of paths to sample, and of true paths to draw.
         times : array-like of shape (k,), optional
-            Times at which to sample, increasing; those of the sampler by default, which are then
-            joined by straight lines.
+            Increasing times at which to sample; by default those of the sampler, joined by
+            straight lines.
         random_state : int, RandomState or None, default=None
-            For ``sampler.sample``.
+            Seed of ``sampler.sample``.
         **kwargs : dict
-            For `from_paths`, such as `true_paths`, `features`, `name` and `ax`. By default the
-            title is the name of the class.
+            For `from_paths`, such as `true_paths`, `features`, `name` and `ax`. The default title
+            is the name of the class.
 
         Returns
         -------
@@ -157,10 +147,6 @@ class TrajectoryDisplay:
         ------
         ValueError
             If points, paths, times or features do not fit together.
-
-        Privacy
-        -------
-        The sampler is post-processed. `X` and `true_paths` are treated as public.
         """
         check_is_fitted(sampler)
         stamps = sampler.times_ if times is None else times
@@ -198,22 +184,15 @@ class TrajectoryDisplay:
 
         Parameters
         ----------
-        paths : array-like of shape (n, k, d)
-            Recovered paths.
-        times : array-like of shape (k,)
-            Their times, increasing: numbers, or dates (then all times must be dates).
-        means : array-like of shape (T, d), optional
-            Means over the paths, at times that may be others; those of `paths` by default.
-        mean_times : array-like of shape (T,), optional
-            Their times, increasing; given together with `means`.
-        points : array-like of shape (N, d), optional
-            Points that were seen; public ones.
-        point_times : array-like of shape (N,), optional
-            Their times; given together with `points`.
-        true_paths : array-like of shape (n', k', d), optional
-            True paths; public ones.
-        true_times : array-like of shape (k',), optional
-            Their times, increasing; given together with `true_paths`.
+        paths, times : array-like of shape (n, k, d), (k,)
+            Recovered paths and their increasing times: numbers, or dates (then all times must be
+            dates).
+        means, mean_times : array-like of shape (T, d), (T,), optional
+            Means over the paths, possibly at other times; those of `paths` by default.
+        points, point_times : array-like of shape (N, d), (N,), optional
+            **Public** observed points and their times; given together.
+        true_paths, true_times : array-like of shape (n', k', d), (k',), optional
+            **Public** true paths and their increasing times; given together.
         features : int, str, or pair of these, optional
             Features to draw, by number or by name: the first two by default, or the only one.
         feature_names : sequence of str, optional
@@ -234,10 +213,6 @@ class TrajectoryDisplay:
         ------
         ValueError
             If points, paths, times or features do not fit together.
-
-        Privacy
-        -------
-        All that is given is treated as public.
         """
         recovered, stamps = timed_paths(paths, times, "paths", "times")
         n_features = recovered.shape[2]
@@ -285,21 +260,20 @@ class TrajectoryDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or sequence of them, optional
-            One Axes a panel; a row of new ones by default. A single Axes gets the recovered paths
-            alone, unless `panels` names another panel.
+            One Axes per panel; a row of new ones by default. A single Axes shows the recovered
+            paths alone, unless `panels` names another panel.
         panels : sequence of {"true", "seen", "means", "recovered"}, optional
-            What to draw, from left to right; by default all that there is data for.
+            Panels to draw, from left to right; by default all that have data.
         name : str, optional
             Name for the title; the stored one by default.
         n_paths : int, default=50
-            At most this many paths are drawn in a panel, the first ones.
+            Number of paths to draw per panel, at most: the first ones.
         max_points : int, default=3000
-            At most this many of the points seen are drawn, a random choice that is always the
-            same.
+            Number of observed points to draw, at most: always the same random choice.
         cmap : str or matplotlib Colormap, optional
-            Colours of time; by default viridis without its palest end.
+            Colors of time; by default viridis without its palest end.
         colorbar : bool, default=True
-            Whether to draw the key to the colours, which takes room from the Axes.
+            Whether to draw the key to the colors, which takes room from the Axes.
 
         Returns
         -------
@@ -309,7 +283,7 @@ class TrajectoryDisplay:
         Raises
         ------
         ValueError
-            If a panel is unknown or has no data, or the number of Axes is another one.
+            If a panel is unknown or has no data, or the number of Axes differs from that of panels.
         """
         there = self._content(n_paths, max_points)
         if panels is None:
@@ -343,7 +317,7 @@ class TrajectoryDisplay:
         return self
 
     def _content(self, n_paths: int, max_points: int) -> Content:
-        """Return what is drawn in the panels that have data, from left to right."""
+        """Return the content of the panels that have data, from left to right."""
         parts = {
             "true": (self.true_paths, self.true_times),
             "seen": (self.points, self.point_times),

@@ -185,7 +185,7 @@ METRICS = [
 ]
 NO_LABELS = r"sensitive_features holds .* \("
 BAD_GROUPS = [
-    (["a", "a", "a", "a"], "two or more groups to compare, and holds 1"),
+    (["a", "a", "a", "a"], "two or more groups to compare"),
     (["a", "b", "a"], "inconsistent numbers of samples"),
     (["a", None, "a", "b"], NO_LABELS + "(mixed or missing|NaN)"),
     (pl.Series(["a", None, "a", "b"]), NO_LABELS + "(mixed or missing|NaN)"),
@@ -226,7 +226,7 @@ OTHER_REFUSALS = [
     (disparate_impact, ([0, 1, 0, 1],), {"reference": "c"}, "reference='c' is not among the gr"),
     (
         *(equalized_odds_ratios, ([1, 1, 1, 1], [0, 1, 1, 1])),
-        *({"sensitive_features": list("abcc"), "reference": "a"}, "is for two groups and 3 occur"),
+        *({"sensitive_features": list("abcc"), "reference": "a"}, "is for two groups"),
     ),
     (wasserstein_parity, (range(4),), {"y_true": [0.1, 0.2, 0.3, 0.4]}, r"y_true .*continuous"),
     (wasserstein_parity, ([0, 1, 0, np.nan],), {}, "scores must hold finite numbers, without NaN"),
