@@ -102,7 +102,7 @@ def branching_paths(
     """Draw whole paths of the people of `make_branching_trajectories`.
 
     A person stays on one branch and keeps the same displacement from it. At any one time these
-    people are distributed like the data. How the points of one person are related is a choice, since
+    people are distributed like the data. How the points of one person are related is a choice:
     data with one point per person do not determine it.
     """
     n_paths = check_count(n_paths, "n_paths")
