@@ -35,34 +35,34 @@ _ASSUMPTIONS = (
 class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Centre and scale features by differentially private, robust statistics.
 
-    The counterpart of `~sklearn.preprocessing.RobustScaler`: the centre of a feature is its
-    median, its scale the median distance between two rows that differ, divided by what that
-    is for a normal distribution of standard deviation 1 (so it is near the standard deviation
-    for bell-shaped features, and outliers do not move it). The data may have any range.
+    The private counterpart of `~sklearn.preprocessing.RobustScaler`. The centre of a feature is
+    its median. Its scale is the median distance between two rows that differ, divided by the same
+    quantity of the standard normal distribution: near the standard deviation for bell-shaped
+    features, and robust to outliers. The data may have any range.
 
     Parameters
     ----------
     epsilon : float, default=1.0
-        Privacy parameter of one fit; ``float("inf")`` adds no noise and protects nothing.
+        Privacy parameter of one fit; ``float("inf")`` adds no noise and protects no one.
     delta : float, default=1e-5
         Privacy parameter of one fit, in (0, 1); choose it well below one over the number of
         rows.
     budget : PrivacyBudget or None, default=None
-        Shared budget that each fit is charged to. ``None``: the fit stands alone.
+        Shared budget that each fit is charged to. If None, the fit is charged to no budget.
     with_centering : bool, default=True
         Whether to subtract centres.
     with_scaling : bool, default=True
         Whether to divide by scales.
     random_state : int, RandomState instance or None, default=None
-        For tests only: whoever knows it can remove the noise. ``None`` uses the operating
-        system's entropy.
+        Seed of the privacy noise. For tests only: anyone who knows it can remove the noise.
 
     Attributes
     ----------
     center_ : ndarray of shape (n_features_in_,) or None
-        Private medians; None without centring.
+        Private medians; None if `with_centering` is False.
     scale_ : ndarray of shape (n_features_in_,) or None
-        Private scales, positive: 1 for a feature that looks constant; None without scaling.
+        Private positive scales, 1 for features that look constant; None if `with_scaling` is
+        False.
     privacy_spent_ : PrivacySpent
         The privacy statement of the fit.
     n_features_in_ : int
@@ -72,14 +72,13 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
 
     Privacy
     -------
-    A fit releases, for each feature, a noisy histogram of the distances between
-    randomly paired rows on a public grid of powers of two, and then one of the values on a grid
-    as fine as the first histogram allows. Under replace-one each has L2 sensitivity
-    ``sqrt(2 * n_features)``; the noise is discrete Gaussian. The whole fit is one event, charged
-    before the data are touched. Taken as public: the number of rows, and the number, names and
-    types of the features. `y` is ignored. `transform` and `inverse_transform` treat what they
-    are given as public: transformed private rows are still private rows, nothing is clipped or
-    noised.
+    A fit releases two noisy histograms per feature: of the distances between randomly paired rows
+    on a public grid of powers of two, and of the values on a grid as fine as the first histogram
+    allows. Under replace-one each has L2 sensitivity ``sqrt(2 * n_features)``; the noise is
+    discrete Gaussian. The fit is one event, charged before the data are touched. The number of
+    rows and the number, names and types of the features are treated as public. `transform` and
+    `inverse_transform` treat their input as public, and neither clip nor add noise: transformed
+    private rows are still private rows.
 
     See Also
     --------
@@ -87,11 +86,11 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
 
     Notes
     -----
-    For bell-shaped features, 30,000 rows of 8 at ``epsilon=0.2`` give scales that
-    are right to 3 % and centres to 0.02 scales; 1,000 rows at ``epsilon=1``, to 14 % and 0.08.
-    Skewed and two-valued features have their centres right to a third of a scale. A feature of
-    which nothing can be seen through the noise gets centre 0 and scale 1, with a
-    `PrivacyWarning`; whether that happens depends on the noisy histograms only.
+    For 8 bell-shaped features, 30,000 rows at ``epsilon=0.2`` give scales accurate to 3 % and
+    centres accurate to 0.02 scales; 1,000 rows at ``epsilon=1``, to 14 % and 0.08 scales. For
+    skewed and two-valued features the centres are accurate to a third of a scale. A feature that
+    the noise hides gets centre 0 and scale 1, with a `PrivacyWarning`, which depends on the noisy
+    histograms only.
 
     Examples
     --------
@@ -138,13 +137,9 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
         Raises
         ------
         BudgetExceededError
-            If `budget` has too little left; then nothing is charged or changed.
+            If `budget` has too little left. Nothing is charged or changed.
         ValueError
-            If a parameter or X is not valid; then nothing is charged or changed.
-
-        Privacy
-        -------
-        The class documentation says what is released; ``privacy_spent_`` states the event.
+            If a parameter or X is invalid. Nothing is charged or changed.
         """
         with all_or_nothing(self):
             rows = validate_rows(self, X, reset=True, min_samples=2)
@@ -206,8 +201,8 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
         Returns
         -------
         ndarray or DataFrame of shape (n_samples, n_features)
-            The scaled rows. They are as private as X; a private estimator that is fitted on
-            them without sharing `budget` warns of what both cost together.
+            The scaled rows, as private as X. A private estimator fitted on them warns of the total
+            cost, unless it shares `budget`.
         """
         scaled = self.fit(X, y, **fit_params).transform(X)
         return made_by(X, scaled, self.privacy_spent_, self.budget)

@@ -44,29 +44,29 @@ _INSIDE = 1 - 1e-12
 
 @dataclass(eq=False, repr=False)
 class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
-    """Encode the rows of a table in the unit ball, and decode points of the ball to rows.
+    """Encode the rows of a table as points of the unit ball, and decode points to rows.
 
-    Numbers between bounds, dates, categories, truth values and missing values become coordinates,
-    with the same room for each column; `inverse_transform` gives back a table with the same
-    columns, data types and categories. What the schema says costs no privacy; bounds and
+    Bounded numbers, dates, categories, booleans and missing values become coordinates; every
+    column gets the same share of the ball. `inverse_transform` returns a table with the same
+    columns, data types and categories. What the schema states costs no privacy; bounds and
     categories that it leaves open are estimated privately in `fit`.
 
     Parameters
     ----------
     schema : TableSchema or None, default=None
-        What is public about the columns. None: `TableSchema.from_dtypes`, so that all bounds and
+        What is public about the columns. If None, `TableSchema.from_dtypes`: all bounds and
         categories are estimated privately, those that a data type lists too.
     epsilon : float, default=1.0
-        Privacy parameter of one fit; ``float("inf")`` adds no noise and protects nothing. Not
-        used when the schema leaves nothing open.
+        Privacy parameter of one fit; ``float("inf")`` adds no noise and protects no one. Not used
+        if the schema leaves nothing open.
     delta : float, default=1e-5
         Privacy parameter of one fit, in (0, 1).
     budget : PrivacyBudget or None, default=None
-        Shared budget that each fit is charged to, unless it is free. ``None``: the fit stands
-        alone.
+        Shared budget that each fit is charged to, unless it is free. If None, the fit is charged
+        to no budget.
     random_state : int, RandomState instance or None, default=None
-        For tests only: whoever knows it can remove the noise. ``None`` uses the operating
-        system's entropy. Not used when the schema leaves nothing open.
+        Seed of the privacy noise. For tests only: anyone who knows it can remove the noise. Not
+        used if the schema leaves nothing open.
 
     Attributes
     ----------
@@ -76,24 +76,22 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         Coordinates of each column.
     privacy_spent_ : PrivacySpent or None
         The privacy statement of the fit. None if the schema left nothing open: then no private
-        value has any influence on the encoder, and nothing was charged.
+        value influences the encoder, and nothing was charged.
     n_features_in_ : int
-        Number of columns seen in `fit`, those that the schema excludes included.
+        Number of columns seen in `fit`, excluded ones included.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, when X has any.
+        Names of the columns, when X has names.
 
     Privacy
     -------
-    With a resolved schema `fit` releases nothing and charges nothing: what it keeps is the same
-    for all tables with the same columns, data types and number of rows. Otherwise it releases,
-    under replace-one and as one event that is charged before the noise is drawn, two noisy
-    histograms for each column without bounds and the categories whose noisy counts pass a
-    threshold for each column without a list; see `skdpot.tables.schema`. Taken as
-    public: the number of rows, the names and data types of the columns, and all that the schema
-    says; also that each value is of the kind that the schema says (missing only where it may, a
-    category of the list where there is no other choice), because a fit that is refused shows it.
-    `transform` and `inverse_transform` treat what they are given as public: encoded private rows
-    are still private rows.
+    With a resolved schema `fit` releases nothing and charges nothing: its result is the same for
+    all tables with the same columns, data types and number of rows. Otherwise it releases two
+    noisy histograms per column without bounds, and the categories whose noisy counts pass a
+    threshold per column without a list (`skdpot.tables.schema`), as one event under replace-one
+    that is charged before the noise is drawn. The number of rows, the names and data types of the
+    columns and all that the schema states are treated as public; so is that each value is of the
+    kind that the schema states, because a refused fit shows it. `transform` and
+    `inverse_transform` treat their input as public: encoded private rows are still private rows.
 
     See Also
     --------
@@ -101,12 +99,12 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Values outside of their bounds are clipped to them, and categories that are not in the list
-    become `other` where the column has one, else missing where it may. All other rows come back
-    as they were: integers, categories, truth values and times on the ticks of their column
-    exactly, other numbers to 1e-12 of the range of their column. Missing values come back as the
-    data type misses them (None among objects), NaN and null are one thing, and the index of a
-    table of pandas is not kept.
+    Values outside the bounds are clipped to them. Categories that are not in the list become
+    `other` if the column has one, else missing if it may miss values. All other values survive
+    the round trip: integers, categories, booleans and times on the ticks of their column exactly,
+    other numbers to 1e-12 of the range of their column. Missing values come back as the data type
+    represents them (None among objects); NaN and null are not distinguished, and the index of a
+    pandas DataFrame is not kept.
 
     Examples
     --------
@@ -162,14 +160,10 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         Raises
         ------
         BudgetExceededError
-            If `budget` has too little left; then nothing is charged or changed.
+            If `budget` has too little left. Nothing is charged or changed.
         ValueError
-            If a parameter, the schema or the table is not valid; then nothing is charged or
-            changed. The message names columns and quotes no value.
-
-        Privacy
-        -------
-        The class documentation says what is released; ``privacy_spent_`` states the event.
+            If a parameter, the schema or the table is invalid. Nothing is charged or changed. The
+            message names columns and quotes no value.
         """
         with all_or_nothing(self):
             names = None if self.schema is None else self.schema.names
@@ -257,9 +251,8 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray or DataFrame of shape (n_samples, n_coordinates)
-            Points of the unit ball, as private as X. A private estimator that is fitted on them
-            without sharing the budget of this fit, and of those that made X, warns of what all
-            cost together.
+            Points of the unit ball, as private as X. A private estimator fitted on them warns of
+            the total cost, unless it shares the budget of this fit and of those that made X.
         """
         encoded = self.fit(X, y, **fit_params).transform(X)
         return made_by(X, encoded, self.privacy_spent_, self.budget)
@@ -270,17 +263,17 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_coordinates)
-            Any finite points, in the ball or not; each column becomes the value that is nearest.
+            Any finite points, in the ball or not; each column gets the nearest value.
 
         Returns
         -------
         DataFrame of pandas or polars, or ndarray of shape (n_samples, n_columns)
-            Of the kind that the encoder was fitted on.
+            A table of the same library as the table of the fit.
 
         Raises
         ------
         ValueError
-            If the number of coordinates is another.
+            If the number of coordinates differs from that of the fit.
         """
         check_is_fitted(self)
         places = read_rows(X, dtype=(np.float64,))
@@ -301,13 +294,13 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         input_features : array-like of str or None, default=None
-            Names of the columns; only those of the fit are accepted.
+            Names of the columns; they must be those of the fit.
 
         Returns
         -------
         ndarray of str
-            Name of the column, followed for categories by ``=`` and the category, and for the
-            coordinate of missing values by ``is missing``.
+            Name of the column, followed by ``=`` and the category for categories, and by
+            ``is missing`` for the coordinate of missing values.
         """
         check_is_fitted(self)
         if input_features is not None:

@@ -41,8 +41,8 @@ from skdpot.tables.schema import GUESSED, TableSchema, bound_schema, release_sch
 
 _ASSUMPTIONS = (
     "the number of rows",
-    "the names, the data types and the order of the columns; a data type that a reader of files "
-    "has chosen by the values is taken for public too, though one row can change it",
+    "the names, the data types and the order of the columns; a data type that a file reader "
+    "inferred from the values is treated as public too, though one row can change it",
     "everything that the schema states: which columns there are, kinds, bounds, categories, whole "
     "numbers, scales, resolutions of dates, whether values may be missing",
     "every value is of the kind that the schema states; others are refused",
@@ -56,36 +56,36 @@ _SCORED_ROWS = 20_000
 
 @dataclass(eq=False, repr=False)
 class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
-    """Synthetic tables with numbers, categories, dates and missing values.
+    """Differentially private synthesizer of tables with mixed column types.
 
-    Counts rows in the cells of a few small contingency tables, with noise; joins them to a
-    distribution over whole rows; and draws as many rows as wanted. First each column alone is
-    counted. Then a tree of columns is chosen by how far pairs are from independent, its pairs are
-    counted, and the pairs that the tree gets worst. Particles drawn from the tree are reweighted
-    by unbalanced Sinkhorn scaling until they agree with all counts as well as the noise allows.
+    The synthesizer releases noisy contingency tables, fits a distribution over whole rows to
+    them, and draws any number of synthetic rows. It counts single columns first, then the pairs
+    of a tree of columns, chosen by their distance from independence, and then the pairs that the
+    tree describes worst. Particles drawn from the tree are reweighted by unbalanced Sinkhorn
+    scaling until they agree with all counts as well as the noise allows.
 
     Parameters
     ----------
     schema : TableSchema, path of a JSON file or None, default=None
-        What is public about the table. Bounds and categories that it leaves
-        open are estimated privately, for at most a fifth of the squared mu. None knows the names
-        and data types only.
+        What is public about the table. Bounds and categories that it leaves open are estimated
+        privately, for at most a fifth of the squared mu. If None, only the names and data types
+        of the columns are public.
     epsilon : float, default=1.0
-        Privacy parameter of one fit; ``float("inf")`` adds no noise and protects nothing.
+        Privacy parameter of one fit; ``float("inf")`` adds no noise and protects no one.
     delta : float, default=1e-5
         Privacy parameter of one fit, in (0, 1); choose it well below one over the number of
         rows.
     target : str or None, default=None
-        Name of a column that others are to be predicted from or that groups are told by. Every
-        column's relation to it is counted, and with more care than other relations.
+        Name of the column that matters most, such as the label or the sensitive attribute. Pairs
+        with the target get a larger share of the budget.
     budget : PrivacyBudget or None, default=None
-        Shared budget that each fit is charged to. ``None``: the fit stands alone.
+        Shared budget that each fit is charged to. If None, the fit is charged to no budget.
     n_particles : int or None, default=None
-        Particles that the distribution is fitted with. None: four for each row, at least 20,000
-        and at most 100,000.
+        Number of particles that represent the distribution. If None, four per row, but at least
+        20,000 and at most 100,000.
     random_state : int, RandomState instance or None, default=None
-        Makes everything reproducible, the privacy noise included. For tests only: whoever knows
-        it can remove the noise.
+        Seed of everything, the privacy noise included. For tests only: anyone who knows it can
+        remove the noise.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -94,17 +94,16 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     schema_ : TableSchema
         The schema with everything resolved.
     releases_ : tuple of Release
-        The contingency tables as they were released, with their noise and event: of each column,
-        of the pairs of a tree, and of the pairs that it gets worst.
+        The noisy contingency tables as released, with their noise and event: of single columns,
+        of the pairs of the tree, and of the pairs that the tree describes worst.
     marginals_ : tuple of NoisyMarginal
-        The noisy counts of each column, then of pairs; those of a pair that was released twice are
-        put together.
+        The noisy counts of each column, then of each pair; two releases of one pair are averaged.
     model_ : TableModel
-        The distribution that rows are drawn from.
+        The fitted distribution.
     n_samples_ : int
         Number of rows.
     privacy_spent_ : PrivacySpent
-        What the fit cost, and under which assumptions.
+        The privacy statement of the fit.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -112,18 +111,18 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
     Privacy
     -------
-    One event under replace-one, charged before the data are touched: what the schema leaves open,
-    and five Gaussian releases with fixed shares of the squared mu (`skdpot.tables.fitting`). Later
-    releases are chosen by earlier ones. Sensitivities are proved in
-    `skdpot.release.contingency`; the noise is discrete Gaussian on a lattice that holds the
-    counts exactly. Taken as public: the number of rows and what is listed in
-    ``privacy_spent_.assumptions``. Drawing rows costs nothing. Rows given to `score` are treated
-    as public; a score on private rows is not private.
+    A fit is one event under replace-one, charged before the data are touched. It covers what the
+    schema leaves open and five Gaussian releases with fixed shares of the squared mu
+    (`skdpot.tables.fitting`); later releases are chosen by earlier ones. The sensitivities are
+    proved in `skdpot.release.contingency`. The noise is discrete Gaussian, on a lattice that holds
+    the counts exactly. The number of rows and what ``privacy_spent_.assumptions`` lists are
+    treated as public. Sampling costs no privacy. `score` treats its rows as public: a score on
+    private rows is not private.
 
     See Also
     --------
     TableSchema : What is public about a table.
-    DPSlicedFlowSampler : For numbers, images and codes.
+    DPSlicedFlowSampler : Synthetic numbers, images and codes.
 
     References
     ----------
@@ -180,14 +179,14 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: object = None) -> Self:
-        """Release noisy counts and fit the distribution.
+        """Release noisy counts and fit a distribution to them.
 
         Parameters
         ----------
         X : DataFrame of pandas or polars, or array-like of shape (n_samples, n_columns)
             Private rows, at least two.
         y : object, optional
-            Ignored; a column to predict belongs into X, see `target`.
+            Ignored; a column to predict belongs in X, see `target`.
 
         Returns
         -------
@@ -197,18 +196,14 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If parameters, schema or data are not usable. Nothing is charged.
+            If a parameter, the schema or the data are invalid. Nothing is charged.
         BudgetExceededError
-            If `budget` cannot pay. Nothing is charged and nothing changes.
+            If `budget` has too little left. Nothing is charged and nothing changes.
 
         Warns
         -----
         PrivacyWarning
             If the noise on the counts of a column exceeds a tenth of the number of rows.
-
-        Privacy
-        -------
-        The class documentation says what is released; ``privacy_spent_`` states the event.
         """
         name = type(self).__name__
         streams = spawn_streams(self.random_state, name)
@@ -262,7 +257,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         schema = bound_schema(given, table, type(self).__name__)
         if self.target is not None and self.target not in schema.names:
             raise ValueError(
-                f"target={self.target!r} is no column of the table; they are "
+                f"target={self.target!r} is not a column of the table; its columns are "
                 f"{', '.join(map(repr, schema.names))}."
             )
         return table, schema
@@ -301,30 +296,29 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         conditions: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> Any:
-        """Draw synthetic rows; free of any privacy cost.
+        """Draw synthetic rows, at no privacy cost.
 
         Parameters
         ----------
         n_samples : int, default=1
             Number of rows.
         conditions : mapping of str to object, optional
-            What the rows must satisfy: for some columns a value or a list of values; for numbers,
-            dates and categories with an order also a tuple ``(smallest, largest)`` in which None
-            is no limit. Lists of numbers and dates are for columns with at most 512 possible
-            values. None, alone or in a list, asks for missing values. Every row satisfies all
-            conditions.
+            Conditions that every row satisfies: for each named column a value or a list of
+            values; for numbers, dates and ordered categories also a tuple ``(smallest, largest)``,
+            in which None means no limit. Numbers and dates can be listed if the column has at most
+            512 possible values. None, alone or in a list, stands for missing values.
         random_state : int, RandomState or None, default=None
             Seed; does not affect privacy.
 
         Returns
         -------
         DataFrame or ndarray of shape (n_samples, n_columns)
-            Of the kind that the estimator was fitted on, with the same columns and data types.
+            A table of the same library, columns and data types as the table of the fit.
 
         Raises
         ------
         TypeError, ValueError
-            If `n_samples` is not a positive integer, or no value satisfies a condition.
+            If `n_samples` is not a positive integer or a condition cannot be satisfied.
         """
         check_is_fitted(self)
         n_samples = check_count(n_samples, "n_samples")
@@ -347,21 +341,21 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return build_table(self._kind, columns, self.schema_)
 
     def score(self, X: Any, y: object = None) -> float:
-        """Return minus the mean total variation distance over all pairs of columns.
+        """Return the negative mean total variation distance over all pairs of columns.
 
         Parameters
         ----------
         X : DataFrame of pandas or polars, or array-like of shape (n_samples, n_columns)
-            **Public** rows: the score is computed from them without noise.
+            **Public** rows; the score is computed from them without noise.
         y : object, optional
             Ignored.
 
         Returns
         -------
         float
-            Between -1 and 0; higher is better. `skdpot.metrics.marginal_total_variation` of X and
-            of synthetic rows, as many as those of X or 20,000 if that is more. A table of one
-            column has the distance of that column.
+            Between -1 and 0; higher is better. It is minus the
+            `skdpot.metrics.marginal_total_variation` of X and max(20,000, len(X)) synthetic rows;
+            for a table of one column, of that column.
         """
         check_is_fitted(self)
         table = read_table(self, X, reset=False, names=self.schema_.names)
@@ -380,7 +374,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return pd.DataFrame({name: times.get(name, given[name]) for name in self.schema_.names})
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted synthesizer as a ``.safetensors`` file; nothing in it is a pickle.
+        """Save the fitted synthesizer as a ``.safetensors`` file, without pickle.
 
         Parameters
         ----------
@@ -390,19 +384,19 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If its schema is longer than a file may hold: the header of a file has at most 4 MB.
+            If the schema does not fit into the header of the file, which has at most 4 MB.
 
         Privacy
         -------
-        The file holds what was released, the privacy statement and parameters, and can be passed
-        on like synthetic rows. Neither `budget` nor `random_state` is in it.
+        The file holds the releases, the privacy statement and the parameters, without `budget`
+        and `random_state`. It can be shared like synthetic rows.
         """
         check_is_fitted(self)
         TableRecord.of(self).save(path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a synthesizer that `save` wrote; the file is validated and runs no code.
+        """Load a saved synthesizer; the file is validated and runs no code.
 
         Parameters
         ----------
@@ -412,13 +406,13 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Returns
         -------
         DPTableSynthesizer
-            Fitted. It draws, scores and reports like the one that was saved. A `schema` that was
-            the path of a file has become the schema itself.
+            Fitted synthesizer that samples, scores and reports like the saved one. A `schema`
+            given as a path is replaced by the schema itself.
 
         Raises
         ------
         ValueError
-            If the file is not a synthesizer of a known version, or contradicts itself.
+            If the file is not a synthesizer of a known version or contradicts itself.
         """
         parameters, fitted = TableRecord.load(path).restore()
         synthesizer = cls(**parameters)
@@ -433,34 +427,35 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         n_samples: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> TableQualityReport:
-        """Say how well synthetic rows agree with the noisy counts, or with public rows.
+        """Report how well synthetic rows agree with the noisy counts, or with public rows.
 
         Parameters
         ----------
         X : DataFrame of pandas or polars, or array-like of shape (n_rows, n_columns), optional
-            **Public** rows to compare with. By default synthetic rows are compared with the noisy
-            counts that the synthesizer released itself.
+            **Public** rows to compare with. By default, synthetic rows are compared with the noisy
+            counts that the synthesizer released.
         n_samples : int, optional
-            Number of synthetic rows; by default as many as the synthesizer was fitted to (or as X
-            has), but at least 20,000 and at most 100,000.
+            Number of synthetic rows; by default the number of private rows (or of rows in X), but
+            at least 20,000 and at most 100,000.
         random_state : int, RandomState or None, default=None
             Seed; does not affect privacy.
 
         Returns
         -------
         TableQualityReport
-            With an HTML repr, `to_html`, `plot`, and data frames of all columns and pairs.
+            Report with an HTML representation, the methods `to_html` and `plot`, and the data
+            frames `columns` and `pairs`: total variation distance, its expected value, its limit
+            and whether it exceeds that, per column and per pair.
 
         Raises
         ------
         ValueError
-            If X does not fit the schema, or `n_samples` is not a positive integer.
+            If X does not fit the schema or `n_samples` is not a positive integer.
 
         Privacy
         -------
-        Without X free, and as private as the synthetic rows themselves: the report can be passed
-        on. With X the report is computed from these rows without noise; if they are private, so is
-        the report, and it says so.
+        Without X the report costs nothing and can be shared like the synthetic rows. With X it is
+        computed from these rows without noise, so it is as confidential as they are, and says so.
         """
         check_is_fitted(self)
         return make_report(self, X, n_samples, random_state)
@@ -489,6 +484,6 @@ def _warn_of_small_table(plan: TablePlan) -> None:
     if sigma > _MOST_NOISE * plan.n_samples:
         warn_of_privacy(
             f"The table is too small for this epsilon: it has {plan.n_samples:,} rows, and the "
-            f"noise on each count of a column has a standard deviation of {sigma:,.3g} rows. Use "
+            f"noise on the counts of a column has a standard deviation of {sigma:,.3g} rows. Use "
             "more rows, fewer columns or a larger epsilon."
         )

@@ -59,25 +59,26 @@ class TableSchema:
 
     Parameters
     ----------
-    columns : iterable of NumericColumn, DatetimeColumn, CategoricalColumn, BooleanColumn
-        The columns that are encoded.
+    columns : iterable of columns
+        Descriptions of the columns: `NumericColumn`, `DatetimeColumn`, `TimedeltaColumn`,
+        `CategoricalColumn` or `BooleanColumn`.
     excluded : iterable of str, default=()
-        Names of columns that a table may have and that are left out: identifiers, free text.
+        Names of columns that a table may have and that are ignored: identifiers, free text.
     guessed : bool, default=False
         Whether the schema was guessed from values that may be private, see `guess`.
     notes : iterable of str, default=()
-        What whoever confirms a guess should know.
+        Remarks for whoever confirms a guess.
 
     Raises
     ------
     ValueError
-        If there is no column, or two have the same name.
+        If there is no column, or two columns have the same name.
 
     Privacy
     -------
     Everything in a schema is treated as public and costs no privacy. Bounds and categories that
-    are None are estimated privately when a `TableEncoder` is fitted. Do not copy them from the
-    private table, as `guess` does, unless everybody may know them.
+    are None are estimated privately when an estimator is fitted. Do not copy them from the private
+    table, as `guess` does, unless everyone may know them.
 
     Examples
     --------
@@ -142,12 +143,12 @@ class TableSchema:
         return len(self.columns)
 
     def replace(self, *columns: TableColumn) -> "TableSchema":
-        """Return the schema with some columns replaced by those of the same name.
+        """Return the schema with some columns replaced by columns of the same name.
 
         Parameters
         ----------
-        *columns : NumericColumn, DatetimeColumn, CategoricalColumn or BooleanColumn
-            New columns; of an excluded column too, which then comes last.
+        *columns : columns
+            New columns. A column with the name of an excluded one is appended.
 
         Returns
         -------
@@ -162,7 +163,7 @@ class TableSchema:
         return TableSchema((*kept, *new.values()), excluded, self.guessed, self.notes)
 
     def exclude(self, *names: str) -> "TableSchema":
-        """Return the schema with some columns left out.
+        """Return the schema with some columns excluded.
 
         Parameters
         ----------
@@ -179,12 +180,12 @@ class TableSchema:
         return TableSchema(kept, (*self.excluded, *names), self.guessed, self.notes)
 
     def confirm(self) -> "TableSchema":
-        """Return the schema as one that somebody has declared to be public.
+        """Declare a guessed schema public.
 
         Returns
         -------
         TableSchema
-            With ``guessed=False``, and without the notes, which count private values.
+            The schema with ``guessed=False`` and without the notes, which count private values.
         """
         return TableSchema(self.columns, self.excluded)
 
@@ -200,31 +201,28 @@ class TableSchema:
         Returns
         -------
         TableSchema
-            Bounds and categories are None; only truth values are known. `missing` is True
-            wherever the data type allows for it. Columns whose names say that they tell who
-            somebody is, such as "name", "patient_id" or "email", are excluded; `replace` takes
-            them back.
+            Bounds and categories are None, except for booleans. `missing` is True wherever the
+            data type allows missing values. Columns named like identifiers, such as "name",
+            "patient_id" or "email", are excluded; `replace` includes them again.
 
         Raises
         ------
         ValueError
-            If a column has a data type that is not supported; the message names it. If no
-            column is left.
+            If a column has an unsupported data type, or no column is left.
 
         Privacy
         -------
-        A ``category`` of pandas and an ``Enum`` or ``Categorical`` of polars list categories, and
-        ``astype("category")`` makes that list from the values: a category that one person alone
-        has is on it. So the list is not read, nor its order. Declare categories that are public
-        in a `CategoricalColumn`, with ``ordered=True`` if their order means something.
+        The categories that a data type lists are not read: ``astype("category")`` makes that list
+        from the values, including a category that only one person has. Declare public categories
+        in a `CategoricalColumn`, with ``ordered=True`` if their order matters.
         """
         table = Table.of(X)
         excluded = tuple(filter(tells_who, table.names))
         kept = [name for name in table.names if name not in excluded]
         if not kept:
             raise ValueError(
-                f"By their names all columns tell who somebody is: {table.names}. Pass a "
-                "schema that states what they hold, if it is something else, or other columns."
+                f"All columns are named like identifiers of people: {table.names}. Pass a schema "
+                "that states what they hold if they are not, or add other columns."
             )
         return cls(tuple(_column_from_dtype(table, name) for name in kept), excluded)
 
@@ -232,22 +230,22 @@ class TableSchema:
     def guess(
         cls, X: Any, *, exclude: Iterable[str] = (), include: Iterable[str] = ()
     ) -> "TableSchema":
-        """Propose a schema from the VALUES of a table; whatever you confirm becomes public.
+        """Propose a schema from the VALUES of a table; what you confirm becomes public.
 
         Parameters
         ----------
         X : DataFrame of pandas or polars
-            The table. Its values are read, without any privacy.
+            The table. Its values are read without any privacy protection.
         exclude : iterable of str, default=()
-            Columns to leave out.
+            Columns to exclude.
         include : iterable of str, default=()
-            Columns to keep although their names or their values look like identifiers; the
-            categories of texts are then left to private selection.
+            Columns to keep although their names or values look like identifiers; the categories of
+            text columns are then left to private selection.
 
         Returns
         -------
         TableSchema
-            With ``guessed=True`` until `confirm` is called, and `notes` on what to look at.
+            Schema with ``guessed=True`` until `confirm` is called, and `notes` on what to check.
 
         Raises
         ------
@@ -256,27 +254,28 @@ class TableSchema:
 
         Privacy
         -------
-        None: the smallest and largest value of each number and date are read and rounded
-        outwards, all categories and whether values are missing are copied. A category that one
-        person alone has, or the age of the oldest, is then in the schema. Go through it, replace
-        what is nobody's business by what everybody knows, or by None to have it estimated
-        privately, and only then `confirm`.
+        A guess protects no one. It contains the smallest and largest value of each number and
+        date, rounded outwards, all categories, and whether values are missing; hence a category
+        that only one person has, or the age of the oldest person. Before you call `confirm`,
+        replace what must not be public by public knowledge, or by None to estimate it privately.
 
         Notes
         -----
-        Integers keep their number line however few they are. Amounts from zero up of which the
-        largest is far above the 99 % quantile get a logarithmic scale. Text with few distinct
-        values is categorical; with many, its categories are left to private selection. Excluded,
-        with a note that says so, are columns with a name that tells who somebody is ("name",
-        "patient_id", "email"), texts of which more than half are distinct, texts that look like
-        dates or numbers and are not written as such, and what cannot be read.
+        Integers are numeric, however few values they have. Non-negative amounts whose maximum is
+        far above the 99 % quantile get a logarithmic scale. Text with few distinct values is
+        categorical; with many, its categories are left to private selection. Excluded with a note
+        are columns named like identifiers ("name", "patient_id", "email"), text of which more than
+        half of the values are distinct, text that resembles dates or numbers but cannot be parsed
+        as such, and unsupported values.
         """
         table = Table.of(X)
         given = {"exclude": tuple(exclude), "include": tuple(include)}
         for argument, names in given.items():
             for name in names:
                 if name not in table.names:
-                    raise ValueError(f"{argument} names {name!r}, which is no column of the table.")
+                    raise ValueError(
+                        f"{argument} names {name!r}, which is not a column of the table."
+                    )
         columns, notes, excluded = [], [], list(given["exclude"])
         for name in [name for name in table.names if name not in excluded]:
             column, note = _guess(table, name, name in given["include"])
@@ -287,36 +286,37 @@ class TableSchema:
             if note:
                 notes.append(f"{name!r}: {note}")
         if not columns:
-            raise ValueError("No column is left to describe: " + " ".join(notes))
+            raise ValueError("No column is left: " + " ".join(notes))
         return cls(tuple(columns), tuple(excluded), True, tuple(notes))
 
     def bind(self, X: Any) -> "TableSchema":
-        """Return the schema in the order of the columns of a table, with its data types.
+        """Return the schema with the column order and the data types of a table.
 
         Parameters
         ----------
         X : DataFrame of pandas or polars, or ndarray of shape (n_rows, n_columns)
-            No value is read. The columns of an array are those of the schema, in their order.
+            No value is read. The columns of an array are taken in the order of the schema.
 
         Returns
         -------
         TableSchema
-            Columns that had no data type have that of the table.
+            Columns without a data type get that of the table.
 
         Raises
         ------
         ValueError
-            If the table and the schema have different columns, or a data type does not fit.
+            If the table and the schema have different columns, or data types are incompatible.
         """
         table = Table.of(X, self.names)
         if table.kind == "array" and len(table.names) != table.data.shape[1]:
             raise ValueError(
-                f"The array has {table.data.shape[1]} columns, the schema {len(self.columns)}."
+                f"The array has {table.data.shape[1]} columns, but the schema describes "
+                f"{len(self.columns)}."
             )
         lacking = [repr(name) for name in self.names if name not in table.names]
         if lacking:
             raise ValueError(
-                f"The schema describes {', '.join(lacking)}, and the table has no such column."
+                f"The schema describes {', '.join(lacking)}, which the table does not contain."
             )
         known = {*self.names, *self.excluded}
         unknown = [repr(name) for name in table.names if name not in known]
@@ -334,17 +334,17 @@ class TableSchema:
         return {column.name: table.read(column) for column in self.columns}
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Write the schema as JSON.
+        """Serialize the schema as JSON.
 
         Parameters
         ----------
         path : str or Path, optional
-            File to write; an existing one is replaced.
+            File to write; an existing file is replaced.
 
         Returns
         -------
         str
-            The text, whether it was written or not.
+            The JSON text.
         """
         content = {
             "format": _FORMAT,
@@ -361,12 +361,12 @@ class TableSchema:
 
     @classmethod
     def from_json(cls, source: str | Path) -> "TableSchema":
-        """Read a schema.
+        """Read a schema from JSON.
 
         Parameters
         ----------
         source : str or Path
-            What `to_json` wrote, or the path of a file that holds it; nothing in it is executed.
+            JSON text as returned by `to_json`, or the path of a JSON file. No code is executed.
 
         Returns
         -------
@@ -375,16 +375,16 @@ class TableSchema:
         Raises
         ------
         ValueError
-            If it is not a schema, or of an unknown version.
+            If it is not a schema or has an unknown version.
         """
         is_text = isinstance(source, str) and source.lstrip().startswith("{")
         text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
         try:
             content = json.loads(text, object_pairs_hook=_said_once)
         except (json.JSONDecodeError, RecursionError) as error:
-            raise ValueError(f"This is no schema: it is not valid JSON ({error}).") from None
+            raise ValueError(f"This is not a schema: it is not valid JSON ({error}).") from None
         if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:
-            raise ValueError(f'This is no schema: it does not say "format": "{_FORMAT}".')
+            raise ValueError(f'This is not a schema: it lacks "format": "{_FORMAT}".')
         version = content.pop("version", None)
         if type(version) is not int or version != _VERSION:
             reads = f"this release reads version {_VERSION}"
@@ -397,13 +397,12 @@ class TableSchema:
         return cls(tuple(map(_column, columns)), **content)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a column, to be read.
+        """Return a readable summary with one row per column.
 
         Returns
         -------
         DataFrame
-            Indexed by name, with the kind, the values, whether some may be missing, and the data
-            type.
+            Kind, possible values, whether values may be missing, and data type of each column.
         """
         rows = [
             {
@@ -443,8 +442,8 @@ def bound_schema(given: TableSchema | None, X: Any, caller: str) -> TableSchema:
     if given is None and schema.excluded:
         names = ", ".join(map(repr, schema.excluded))
         warn_of_privacy(
-            f"{caller}: {names} left out: by their names, such columns tell who "
-            "somebody is. Drop them before; or declare what they hold in a schema, if it does not."
+            f"{caller}: {names} left out, because columns with such names identify people. Drop "
+            "them first, or declare them in a schema if they do not."
         )
     return schema.bind(X)
 
@@ -464,7 +463,7 @@ def _column_with_categories(table: Table, name: str) -> TableColumn:
 def _guess(table: Table, name: str, keep: bool) -> tuple[TableColumn | None, str]:
     """Return a column and a note about it, which may be empty; None for what is left out."""
     if tells_who(name) and not keep:
-        return None, "left out: by its name it tells who somebody is."
+        return None, "left out: columns with such names identify people."
     try:
         values = table.column(name)
         column = _column_with_categories(table, name).replace(missing=bool(values.missing.any()))
@@ -474,7 +473,7 @@ def _guess(table: Table, name: str, keep: bool) -> tuple[TableColumn | None, str
             found = (kind.from_texts(values, column) for kind in KINDS if None not in values.keys)
             if (times := next(filter(None, found), None)) is not None:
                 what = "dates" if times.figure == "date" else "durations"
-                return times, f"text that reads as {what}; they are decoded as {what}."
+                return times, f"text that reads as {what}; it is decoded as {what}."
         return column.guessed(values, keep)
     except ValueError as error:
         return None, f"{str(error).removeprefix(f'Column {name!r}').lstrip(': ')}"
@@ -483,7 +482,7 @@ def _guess(table: Table, name: str, keep: bool) -> tuple[TableColumn | None, str
 def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     entries = dict(pairs)
     if len(entries) < len(pairs):
-        raise ValueError("This is no schema: an entry is said twice.")
+        raise ValueError("This is not a schema: an entry occurs twice.")
     return entries
 
 
@@ -572,16 +571,16 @@ def release_schema(
                 hidden.append(f"{column.name!r} (about {shown:.0%})")
     if unseen:
         warn_of_privacy(
-            f"Private bounds: {', '.join(unseen)} did not stand out from the privacy noise, and "
-            "got public bounds that may have nothing to do with the data (-4 and 4, or 1900 and "
-            "2100). State bounds in the schema, or use more rows or a larger epsilon."
+            f"Private bounds: {', '.join(unseen)} did not stand out from the privacy noise. "
+            "Default bounds were used, which may not fit the data (-4 and 4, or 1900 and 2100). "
+            "State bounds in the schema, or use more rows or a larger epsilon."
         )
     if hidden:
         warn_of_privacy(
             f"Private categories: only some rows keep their values in {', '.join(hidden)}; rare "
-            "ones are missing or become 'other'. Convert dates that are text (pandas.to_datetime "
+            "values become missing or 'other'. Convert dates stored as text (pandas.to_datetime "
             "with dayfirst=True or format=) and numbers such as 1,234.50 (pandas.read_csv with "
-            "thousands=','), leave out names and free text, state categories in the schema, or "
+            "thousands=','), exclude names and free text, state categories in the schema, or "
             "raise epsilon."
         )
     return plan.schema.replace(*columns)
@@ -591,8 +590,8 @@ def warn_of_guess(schema: TableSchema, caller: str) -> None:
     """Warn when a schema was guessed from values and nobody has confirmed that it is public."""
     if schema.guessed:
         warn_of_privacy(
-            f"{caller}: the schema was guessed from the values of a table, which no privacy "
-            "statement covers. Replace what is not public, and then pass schema.confirm()."
+            f"{caller}: the schema was guessed from the values of a table, which the privacy "
+            "statement does not cover. Replace what is not public, then pass schema.confirm()."
         )
 
 

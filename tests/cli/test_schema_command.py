@@ -94,7 +94,7 @@ def test_what_was_left_out_is_told_and_comes_back_when_it_is_named(run, folder):
     assert json.loads(text)["excluded"] == ["code", "name", "born", "cost"]
     assert json.loads(text)["notes"] == []  # they count private values
     assert "Anna" not in text + err
-    for told in ("look like identifiers", "tells who somebody is", "dayfirst=True", "thousands"):
+    for told in ("look like identifiers", "identify people", "dayfirst=True", "thousands"):
         assert told in " ".join(err.split())
     code, out, err = run("schema", "data.csv", "--yes", "--private", "name")
     assert code == 0

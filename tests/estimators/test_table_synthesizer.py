@@ -312,7 +312,7 @@ def hospital(n):
 @pytest.mark.parametrize("estimator", [DPTableSynthesizer(n_particles=200), TableEncoder()])
 def test_texts_of_which_nothing_is_kept_are_told_and_names_are_left_out(estimator):
     """The warnings rest on names of columns and on noisy counts above a threshold."""
-    left_out = "'id', 'name' left out: by their names"
+    left_out = "'id', 'name' left out, because"
     hidden = (
         r"keep their values in 'admitted' \(about 0%\), 'cost' \(about 0%\), 'notes' \(about 0%\);"
     )

@@ -219,7 +219,7 @@ REFUSED = {
     "a column too many": (SMALL.assign(more=1), {}, "does not describe: 'more'"),
     "no number": (TABLE.assign(age="x"), {"schema": SCHEMA}, "Column 'age'"),
     "infinity": (TABLE.assign(income=np.inf), {"schema": SCHEMA}, "'income' holds infinity"),
-    "no such target": (SMALL, {"target": "height"}, "target='height' is no column of the table"),
+    "no such target": (SMALL, {"target": "height"}, "target='height' is not a column of the table"),
     "too few rows": (SMALL.iloc[:1], {}, "minimum of 2 rows"),
     "no rows": (SMALL.iloc[:0], {}, "0 sample"),
     "no columns": (SMALL[[]], {"schema": None}, "0 feature"),

@@ -227,7 +227,7 @@ LIES = {
         fact("schema", "columns", value=[]), fact("schema", "columns", value=[1] * 5000)
     ],
     "leaves bounds": [column(0, lower=None)],
-    "This is no schema": [fact("given_schema", value={"columns": [1]})],
+    "This is not a schema": [fact("given_schema", value={"columns": [1]})],
     "do not fit": [
         column(0, upper=200), column(2, categories=list("abcdef")),
         array(f"{COLUMN}.counts", shorter), array(f"{COLUMN}.marginal.groups.0", 0, 1),
