@@ -85,11 +85,7 @@ def marginal_of(name: Any, real: pd.Series, synthetic: pd.Series, bins: int) -> 
 
 
 def pair_distances(real: dict[Any, pd.Series], synthetic: dict[Any, pd.Series]) -> pd.DataFrame:
-    """Return the total variation distance of every pair of columns, numbers in 16 bins.
-
-    The bins end at quantiles of the real rows; a missing value is a value of its own. On the
-    diagonal are the distances of single columns.
-    """
+    """Return the total variation distance of every pair of columns; single ones on the diagonal."""
     tables = CodedTables.of(real, synthetic, PAIR_BINS)
     places = range(len(real))
     distances = [[tables.total_variation({i, j}) for j in places] for i in places]
@@ -103,7 +99,7 @@ def correlation_differences(
     """Return correlations of the synthetic minus those of the real rows, of columns of numbers."""
     names = [name for name in real if column_kind(real[name]) == "number"]
     if len(names) < 2:
-        raise ValueError("Correlations need two columns of numbers; there are not as many.")
+        raise ValueError("Correlations need at least two columns of numbers.")
     tables = [
         pd.DataFrame({str(name): column_numbers(part[name], "number") for name in names}).corr()
         for part in (real, synthetic)
@@ -264,7 +260,8 @@ def check_same_columns(
         kinds = {column_kind(column) for column in (real[name], synthetic[name])}
         known = real[name].notna().any() and synthetic[name].notna().any()
         if len(kinds) > 1 and known:
-            raise ValueError(f"Column {name!r} is a {' and a '.join(sorted(kinds))}.")
+            kinds_found = " in one table and a ".join(sorted(kinds))
+            raise ValueError(f"Column {name!r} is a {kinds_found} in the other.")
     return {name: synthetic[name] for name in real}
 
 
@@ -284,14 +281,16 @@ _MOST_LISTED = 10**6  # combinations
 
 
 def marginal_total_variation(real: Any, synthetic: Any, **options: Any) -> float:
-    """Total variation distance of the marginals of two tables, mean over combinations of columns.
+    """Mean total variation distance of the marginals of two tables.
 
     Parameters
     ----------
     real, synthetic : DataFrame (pandas or polars) or array-like of shape (n_rows, n_columns)
-        Tables with the same columns. Numbers, dates, categories and missing values may be mixed.
+        Tables with the same columns of numbers, dates or categories, possibly with missing values.
     **options : dict
-        Those of `marginal_total_variations`: `n_way`, `n_bins`, `n_marginals` and `random_state`.
+        `n_way` (2): number of columns per marginal; `n_bins` (16): number of quantile bins of
+        numbers and dates; `n_marginals`: number of combinations to draw at random, all by default;
+        `random_state`: seed of that draw.
 
     Returns
     -------
@@ -303,16 +302,12 @@ def marginal_total_variation(real: Any, synthetic: Any, **options: Any) -> float
     ValueError
         If a table is empty, the columns differ, or a parameter is out of range.
 
-    See Also
-    --------
-    marginal_total_variations : The distance of each combination.
-
     Notes
     -----
-    The distance is half the sum of the absolute differences of the shares of rows in the cells
-    of a contingency table, to which a missing value of a column is one more value. Two
-    samples of one distribution are apart by chance, the more so the fewer rows and the more
-    cells there are: compare with the distance between two parts of the real rows.
+    The distance of a marginal is half the sum of the absolute differences between the shares of
+    rows in the cells of its contingency table; a missing value counts as a value. Two samples of
+    one distribution differ by chance, the more the fewer rows and the more cells there are:
+    compare with the distance between two parts of the real rows.
 
     Privacy
     -------
@@ -341,12 +336,7 @@ def marginal_total_variations(
     n_marginals: int | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> pd.Series:
-    """Total variation distance of each marginal of two tables.
-
-    Privacy
-    -------
-    Both tables are treated as public: distances are computed from them without noise.
-    """
+    """Total variation distance of each marginal of two public tables."""
     first, second = _columns(real, synthetic)
     n_way = check_count(n_way, "n_way", most=len(first))
     tables = CodedTables.of(first, second, check_count(n_bins, "n_bins", least=2))
@@ -361,12 +351,7 @@ def marginal_total_variations(
 
 
 def normalized_wasserstein_distance(real: Any, synthetic: Any) -> pd.Series:
-    """Wasserstein-1 distance of each column of numbers, as a share of the range of the real ones.
-
-    Privacy
-    -------
-    Both tables are treated as public: distances are computed from them without noise.
-    """
+    """Wasserstein-1 distance of each public column of numbers, as a share of the real range."""
     first, second = _columns(real, synthetic)
     distances = {
         name: _wasserstein(column_numbers(column, kind), column_numbers(second[name], kind))

@@ -147,9 +147,9 @@ _PAIRS = {"total_variation": pair_distances, "correlation": correlation_differen
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MarginalsDisplay:
-    """Marginals of synthetic and of real rows, a panel a column, and how pairs of columns differ.
+    """Marginal distributions of real and synthetic rows, one panel per column.
 
-    Make one with `from_frames` or `from_estimator`. Parameters are stored as attributes.
+    Create one with `from_frames` or `from_estimator`. Parameters are stored as attributes.
 
     Parameters
     ----------
@@ -157,33 +157,33 @@ class MarginalsDisplay:
         Shares of the values of each column: ``name``, ``kind``, ``values``, ``real``,
         ``synthetic``, ``real_missing``, ``synthetic_missing`` and ``total_variation``.
     pairs : DataFrame of shape (n_columns, n_columns), optional
-        A figure for every pair of columns.
+        A number for every pair of columns.
     pairs_name : str, optional
-        What that figure is.
+        Name of that number.
     labels : tuple of two str, default=("real rows", "synthetic rows")
-        What the legend calls them.
+        Labels of the legend.
 
     Attributes
     ----------
     axes_ : ndarray of matplotlib Axes
-        The panels, in the order of the columns, that of the pairs last.
+        The panels in the order of the columns; the panel of the pairs comes last.
     figure_ : matplotlib Figure
-        Figure that holds them.
+        Figure of the panels.
     artists_ : dict of str to tuple of two artists
-        What was drawn for the real and for the synthetic rows of each column: steps for numbers
-        and dates, bars for categories.
+        Artists of the real and of the synthetic rows of each column: steps for numbers and dates,
+        bars for categories.
     image_ : AxesImage or None
-        The pairs.
+        Map of the pairs.
 
     See Also
     --------
-    train_synthetic_test_real : How useful synthetic rows are.
-    SketchDisplay : What a private sketch knows of each column; it needs no public rows.
+    train_synthetic_test_real : Utility of synthetic rows.
+    SketchDisplay : Marginals that a private sketch knows; needs no public rows.
 
     Privacy
     -------
-    Real rows are treated as public: their shares are drawn, and stored, without noise. A picture
-    of private rows is not private, however private the synthetic rows beside them are.
+    Real rows are treated as public: their shares are drawn and stored without noise. A plot of
+    private rows is not private, however private the synthetic rows are.
 
     Examples
     --------
@@ -214,26 +214,25 @@ class MarginalsDisplay:
         random_state: int | np.random.RandomState | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw rows of a fitted sampler beside real ones.
+        """Plot rows of a fitted sampler beside real rows.
 
         Parameters
         ----------
         sampler : estimator
-            Fitted, with ``sample(n_samples, random_state=)``.
+            Fitted estimator with a method ``sample(n_samples, random_state=)``.
         real : DataFrame or array-like of shape (n, d)
             **Public** rows.
         n_samples : int, optional
-            Number of synthetic rows; by default as many as real ones, but at least 1000, so that
-            their own randomness hardly shows.
+            Number of synthetic rows; by default the number of real rows, but at least 1000.
         random_state : int, RandomState or None, default=None
-            For ``sampler.sample``.
+            Passed to ``sampler.sample``.
         **kwargs : dict
-            For `from_frames`.
+            Passed to `from_frames`.
 
         Returns
         -------
         MarginalsDisplay
-            The display, drawn.
+            The display.
 
         Privacy
         -------
@@ -253,7 +252,7 @@ class MarginalsDisplay:
         pairs: str | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Count both tables on the same bins and draw them.
+        """Plot two tables on the same bins.
 
         Parameters
         ----------
@@ -262,29 +261,27 @@ class MarginalsDisplay:
         synthetic : DataFrame or array-like of shape (m, d)
             Synthetic rows, with the same columns.
         columns : sequence of column names, optional
-            Which to draw; all columns of `real` by default. Those of an array are called ``x0``,
-            ``x1`` and so on.
+            Columns to plot; all columns of `real` by default. The columns of an array are named
+            ``x0``, ``x1`` and so on.
         bins : int, default=20
-            Number of bins of numbers. They span the real rows without half a per cent on each
-            side; what lies beyond is counted in the end bins. Whole numbers of fewer values have
-            a bin each.
+            Number of bins of numbers. They span the real rows except 0.5 % on each side, which the
+            end bins include. If there are fewer integers than bins, each has its own bin.
         pairs : {"total_variation", "correlation"}, optional
-            Adds a map of all pairs of columns: the total variation distance of the two
-            bivariate distributions (numbers in 16 bins), or the correlation among the synthetic
-            minus that among the real rows (numbers only).
+            Adds a map of all pairs of columns: the total variation distance of the bivariate
+            distributions (numbers in 16 bins), or the correlation in the synthetic rows minus that
+            in the real rows (numbers only).
         **kwargs : dict
-            For `plot`, such as `ax`.
+            Passed to `plot`, such as `ax`.
 
         Returns
         -------
         MarginalsDisplay
-            The display, drawn.
+            The display.
 
         Raises
         ------
         ValueError
-            If a table is empty, columns are missing or too many, or a column is of another kind
-            in the other table.
+            If a table is empty, columns are missing or too many, or the kinds of a column differ.
 
         Privacy
         -------
@@ -312,18 +309,18 @@ class MarginalsDisplay:
         legend: bool = True,
         **kwargs: Any,
     ) -> Self:
-        """Draw the panels.
+        """Plot the panels.
 
         Parameters
         ----------
         ax : matplotlib Axes or sequence of them, optional
-            One Axes a column, and one for the pairs if there are any; new ones by default.
+            One Axes per column, and one for the pairs if there are any; new ones by default.
         max_categories : int, default=10
-            At most so many bars; the rarest categories share the last one.
+            Maximum number of bars; the rarest categories share the last one.
         name : str, optional
             Title of the figure.
         legend : bool, default=True
-            Whether to draw the legend.
+            Whether to plot the legend.
         **kwargs : dict
             Style of the synthetic rows, such as `color`.
 
@@ -335,7 +332,7 @@ class MarginalsDisplay:
         Raises
         ------
         ValueError
-            If the number of Axes is another one.
+            If the number of Axes is wrong.
         """
         self.axes_ = _make_axes(ax, len(self.marginals), self.pairs)
         self.figure_ = self.axes_[0].figure

@@ -43,14 +43,14 @@ _DATE = re.compile(
 _NUMBER = re.compile(r"[-+(]?\s*[$€£¥]?\s*\d{1,3}([,.'\s]?\d{3})*([.,]\d+)?\s*[%$€£¥]?\s*\)?")
 _NUMBER_AND_UNIT = re.compile(r"[-+<>~]?\s*\d+([.,]\d+)?\s*([^\d\s]*)")
 _NO_DATE = (
-    "left out: its texts look like dates, and not all are in ISO format (2024-01-31). Convert it, "
-    "with pandas.to_datetime(column, dayfirst=True) for instance, or format='mixed'."
+    "left out: its texts look like dates, but not all are in ISO format (2024-01-31). Convert it, "
+    "for example with pandas.to_datetime(column, dayfirst=True) or format='mixed'."
 )
 _NO_NUMBER = (
     "left out: its texts look like numbers with separators or units, such as 1,234.50 or 75 kg, or "
-    "with words among them. Write plain numbers such as 1234.50, and nothing where one is missing; "
-    "pandas.read_csv(path, thousands=',') reads 1,234.50, with decimal=',' and thousands='.' it "
-    "reads 1.234,50."
+    "like numbers mixed with words. Write plain numbers such as 1234.50, and nothing for missing "
+    "values; pandas.read_csv(path, thousands=',') reads 1,234.50, and with decimal=',' and "
+    "thousands='.' it reads 1.234,50."
 )
 
 _TRUTHS = {
@@ -165,23 +165,22 @@ class CodedColumn(TableColumn):
 
 @dataclass(frozen=True, repr=False)
 class BooleanColumn(CodedColumn):
-    """True and False.
+    """Boolean values.
 
     Parameters
     ----------
     name : str
         Name of the column.
     missing : bool, default=False
-        Whether values may be missing, which is public.
+        Whether values may be missing; this is public.
     dtype : str, optional
         Data type of decoded values: "bool", "boolean", "object" or a number; by default that of
-        the table that an encoder is fitted on. Where values may be missing, "bool" becomes
-        "boolean" in pandas.
+        the table of the fit. Where values may be missing, "bool" becomes "boolean" in pandas.
 
     Raises
     ------
     ValueError
-        If a field is not valid.
+        If a field is invalid.
 
     Examples
     --------
@@ -229,7 +228,7 @@ class BooleanColumn(CodedColumn):
         """Return a truth value that somebody typed, None for a missing one."""
         known = {"true": True, "1": True, "false": False, "0": False}
         if text and text.lower() not in known:
-            raise ValueError(f"{self.name!r} is True or False, not {text!r}.")
+            raise ValueError(f"{self.name!r} must be True or False, got {text!r}.")
         return known.get(text.lower())
 
 
@@ -242,16 +241,15 @@ class CategoricalColumn(CodedColumn):
     name : str
         Name of the column.
     categories : sequence of str, int, float or bool, optional
-        The public list. None: those that occur often enough are selected privately.
+        Public list of categories. If None, frequent categories are selected privately.
     ordered : bool, default=False
-        Whether the order of the list means something; then the column is encoded as one
-        coordinate rather than one for each category.
+        Whether the order of the list matters; the column is then encoded as one coordinate
+        instead of one per category.
     other : str, int, float or bool, optional
-        The category that stands for every value that is not in the list. It may be in the list
-        itself; otherwise it comes last. None: other values count as missing where `missing` is
-        True, and are refused where it is not.
+        Category for all values that are not in the list. It may be in the list; otherwise it comes
+        last. If None, such values count as missing if `missing` is True, and are refused otherwise.
     missing : bool, default=False
-        Whether values may be missing, which is public.
+        Whether values may be missing; this is public.
     dtype : str, optional
         Data type of decoded values, such as "str", "object", "category[str]" or "int64"; by
         default that of the table that an encoder is fitted on.
@@ -259,11 +257,11 @@ class CategoricalColumn(CodedColumn):
     Raises
     ------
     ValueError
-        If a field is not valid, or a category occurs twice or does not fit the data type.
+        If a field is invalid, or a category occurs twice or does not fit the data type.
 
     Notes
     -----
-    Numbers are compared by value: 1 and 1.0 are one category; True is another.
+    Numbers are compared by value: 1 and 1.0 are the same category, True is another.
 
     Examples
     --------
@@ -315,7 +313,7 @@ class CategoricalColumn(CodedColumn):
         """All values that the column can have: the categories, and `other` if it is no such."""
         if self.categories is None:
             raise self.error(
-                " has no categories yet: state them, or have a TableEncoder select them privately."
+                " has no categories yet: state them, or let a TableEncoder select them privately."
             )
         known = {category_key(category) for category in self.categories}
         extra = self.other is not None and category_key(self.other) not in known
@@ -349,15 +347,15 @@ class CategoricalColumn(CodedColumn):
         column = super().read(values)
         if None in column.keys:
             raise self.error(
-                " holds something that is neither a string nor a finite number nor a boolean, "
-                "and so no category; convert it first."
+                " holds something that is neither a string nor a finite number nor a boolean. "
+                "Convert it first."
             )
         if self.is_resolved:
             known = self._places.keys()
             if not (self.missing or self.other is not None or known >= set(column.keys)):
                 raise self.error(
                     f" holds a value that is not among its {len(self.levels)} categories. List it, "
-                    "name a category for all others (other=), or let them be missing=True."
+                    "state a category for all others (other=), or set missing=True."
                 )
         elif self.dtype is not None:
             for key in column.keys:

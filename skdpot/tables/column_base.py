@@ -58,8 +58,7 @@ class TableColumn:
         """Check the fields and give them their plain Python types."""
         if not isinstance(self.name, str) or not self.name:
             raise ValueError(
-                f"A column needs a name that is a string, got {type(self.name).__name__}; rename "
-                "the columns of a table with strings."
+                f"The name of a column must be a non-empty string, got {type(self.name).__name__}."
             )
         for item in fields(self):
             value = getattr(self, item.name)
@@ -157,8 +156,8 @@ class TableColumn:
             raise self.error(f": {error}.") from None
         if column.missing.any() and not self.missing:
             raise self.error(
-                " misses values, but missing=False in its schema. Set missing=True (it is then "
-                "public that values can be missing), or fill them."
+                " has missing values, but missing=False in its schema. Set missing=True (it is "
+                "then public that values can be missing), or impute them."
             )
         return column
 
@@ -181,7 +180,7 @@ class TableColumn:
     def check_missing(self, missing: npt.NDArray[np.bool_]) -> None:
         """Refuse to decode missing values in a column that has none."""
         if missing.any() and not self.missing:
-            raise self.error(" has missing=False: there is none to decode.")
+            raise self.error(" has missing=False, but missing values were to be decoded.")
 
     def error(self, text: str) -> ValueError:
         """Return an error that begins with the name of the column."""

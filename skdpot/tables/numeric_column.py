@@ -35,37 +35,36 @@ _LARGEST_GUESS, _LARGEST_LOG_GUESS = 2**53, 2**39
 
 @dataclass(frozen=True, repr=False)
 class NumericColumn(ScaledColumn):
-    r"""Numbers between two bounds, as they stand or on a logarithmic scale.
+    r"""Numbers between two bounds, on a linear or a logarithmic scale.
 
     Parameters
     ----------
     name : str
         Name of the column.
     lower, upper : float, optional
-        Public bounds; values outside are clipped. None: to be estimated privately.
+        Public bounds; values outside are clipped. If None, estimated privately.
     integer : bool, default=False
-        Whether the values are integers; others are rounded to one. An integer `dtype` implies it.
+        Whether the values are integers; other values are rounded. An integer `dtype` implies it.
     log_scale : bool, default=False
-        Whether to encode log(1 + distance from `lower`) in the place of the distance, for amounts
-        of which most are small and some are huge.
+        Whether to encode log(1 + x - lower) instead of x - lower, for heavy-tailed amounts.
     missing : bool, default=False
-        Whether values may be missing, which is public.
+        Whether values may be missing; this is public.
     dtype : str, optional
         Data type of decoded values, such as "int64", "Int64" or "float32"; by default that of the
-        table that an encoder is fitted on. Where values may be missing, an integer type of numpy
-        becomes the nullable one of pandas.
+        table of the fit. Where values may be missing, a numpy integer type becomes the nullable
+        pandas type.
 
     Raises
     ------
     ValueError
-        If a field is not valid, or the integers span more than 2\ :sup:`48` (on a logarithmic
-        scale 2\ :sup:`40`) and could not all be told apart; integers beyond 2\ :sup:`53` are exact
-        as long as their range is smaller.
+        If a field is invalid, or the integers span more than 2\ :sup:`48` (2\ :sup:`40` on a
+        logarithmic scale), too many to be distinguished. Within a smaller range, integers beyond
+        2\ :sup:`53` are exact.
 
     Notes
     -----
-    Decoding what was encoded gives integers back exactly. Other numbers are right to 1e-12 of the
-    range between the bounds, or to the precision of the number itself where that is coarser.
+    Integers survive encoding and decoding exactly. Other numbers are accurate to 1e-12 of the
+    range, or to the precision of the number itself where that is coarser.
 
     Examples
     --------
@@ -103,7 +102,7 @@ class NumericColumn(ScaledColumn):
 
     @property
     def n_values(self) -> int | None:  # type: ignore[override]
-        """How many values there are; None for a continuum, or while a bound is not known."""
+        """Number of possible values; None for a continuum, or while a bound is unknown."""
         if not self.integer or self.lower is None or self.upper is None:
             return None
         return int(self.upper - self.lower) + 1
@@ -217,8 +216,8 @@ class NumericColumn(ScaledColumn):
             raise self.error(": the bounds are too far apart.")
         if self.integer and upper - lower > self._longest:
             raise self.error(
-                f": integers between bounds more than {self._longest} apart cannot all be told "
-                "apart. Narrow the bounds, or use floating-point numbers; leave identifiers out."
+                f": integers between bounds more than {self._longest} apart cannot be told apart. "
+                "Narrow the bounds or use floating-point numbers; exclude identifiers."
             )
         smallest, largest = self._holds
         if lower < smallest or upper > largest:
@@ -264,7 +263,7 @@ class NumericColumn(ScaledColumn):
         try:
             number = float(text)
         except (TypeError, ValueError):
-            raise ValueError(f"{self.name!r} is a number, not {text!r}.") from None
+            raise ValueError(f"{self.name!r} must be a number, got {text!r}.") from None
         return int(number) if number.is_integer() else number
 
     def guessed(self, values: PlainColumn, keep: bool) -> tuple[TableColumn | None, str]:
@@ -275,7 +274,7 @@ class NumericColumn(ScaledColumn):
             return None, "left out: it holds no finite number."
         note = ""
         if len(finite) < len(present):
-            note = "holds infinity, which an encoder refuses; replace it by a number or by missing."
+            note = "holds infinity, which is refused; replace it by a number or by missing."
         low, high = finite.min().item(), finite.max().item()
         whole = finite.dtype.kind in "iu" or (
             bool((finite == np.rint(finite)).all()) and max(-low, high) < _LARGEST_GUESS
@@ -285,10 +284,7 @@ class NumericColumn(ScaledColumn):
             heavy = high - lower > _HEAVY * (np.quantile(finite, 0.99).item() - lower)
         distinct = len(np.unique(finite)) == len(finite) >= _FEW_VALUES
         if whole and distinct and high - low >= len(finite) - 1:
-            note = (
-                "every number occurs once. Exclude the column if it identifies rows or people; "
-                "encoded, it would only be noise."
-            )
+            note = "every number occurs once. Exclude the column if it identifies rows or people."
         lower, upper = max(lower, self._holds[0]), min(upper, self._holds[1])
         found = self.replace(
             integer=whole,
@@ -352,7 +348,7 @@ def _rounded_outwards(low: float, high: float, whole: bool) -> tuple[float, floa
 def no_number(name: str) -> ValueError:
     """Return the error for a text that is no number."""
     return ValueError(
-        f"Column {name!r} holds a text that is no number {UNSHOWN}. Name missing values by "
+        f"Column {name!r} holds a text that is not a number {UNSHOWN}. Name missing values by "
         "--missing, write 1,234.50 as 1234.50, and declare categories in the schema."
     )
 

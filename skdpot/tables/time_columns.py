@@ -197,23 +197,22 @@ class DatetimeColumn(TickColumn):
     name : str
         Name of the column.
     lower, upper : str, optional
-        Public bounds in ISO format, such as "2024-01-31" or "2024-01-31T12:00+01:00"; dates and
-        times of Python, numpy and pandas are taken too. Values outside are clipped. Without an
-        offset they are read in the column's own time zone, if it has one. None: to be estimated
-        privately.
+        Public bounds in ISO format, such as "2024-01-31" or "2024-01-31T12:00+01:00", or as dates
+        and times of Python, numpy or pandas. Values outside are clipped. A bound without an offset
+        is in the time zone of the column, if it has one. If None, estimated privately.
     resolution : {"s", "min", "h", "D"}, default="s"
-        Length of a tick. Ticks are counted from `lower`; times between two become the earlier.
-        Days are those of the column's time zone.
+        Length of a tick. Ticks are counted from `lower`; times are rounded down to a tick. Days
+        are those of the time zone of the column.
     missing : bool, default=False
-        Whether values may be missing, which is public.
+        Whether values may be missing; this is public.
     dtype : str, optional
         Data type of decoded values, such as "datetime64[us]", "datetime64[ns, Europe/Rome]" or
-        "date"; by default that of the table that an encoder is fitted on.
+        "date"; by default that of the table of the fit.
 
     Raises
     ------
     ValueError
-        If a field is not valid.
+        If a field is invalid.
 
     Examples
     --------
@@ -335,8 +334,8 @@ class DatetimeColumn(TickColumn):
         try:
             pd.Timestamp(text)
         except (TypeError, ValueError):
-            hint = "write it in ISO format, as 2024-01-31"
-            raise ValueError(f"{self.name!r} is a date; {hint}.") from None
+            hint = "a date in ISO format, such as 2024-01-31"
+            raise ValueError(f"{self.name!r} must be {hint}.") from None
         return str(text).strip()
 
     def compared(self, values: pd.Series) -> pd.Series:
@@ -373,21 +372,21 @@ class TimedeltaColumn(TickColumn):
     name : str
         Name of the column.
     lower, upper : str, optional
-        Public bounds such as "0 days", "36 h", "1 days 02:30:00" or "P1DT2H"; durations of Python,
-        numpy and pandas are taken too. At most 100,000 days. Values outside are clipped. None: to
-        be estimated privately.
+        Public bounds of at most 100,000 days, such as "0 days", "36 h", "1 days 02:30:00" or
+        "P1DT2H", or as durations of Python, numpy or pandas. Values outside are clipped. If None,
+        estimated privately.
     resolution : {"s", "min", "h", "D"}, default="s"
-        Length of a tick. Ticks are counted from `lower`; durations between two become the shorter.
+        Length of a tick. Ticks are counted from `lower`; durations are rounded down to a tick.
     missing : bool, default=False
-        Whether values may be missing, which is public.
+        Whether values may be missing; this is public.
     dtype : str, optional
-        Data type of decoded values, such as "timedelta64[us]"; by default that of the table that
-        an encoder is fitted on.
+        Data type of decoded values, such as "timedelta64[us]"; by default that of the table of
+        the fit.
 
     Raises
     ------
     ValueError
-        If a field is not valid.
+        If a field is invalid.
 
     Examples
     --------
@@ -430,7 +429,7 @@ class TimedeltaColumn(TickColumn):
     def condition(self, text: Any) -> str:
         """Return the text of a duration that somebody typed."""
         if self._time(text) is None:
-            raise ValueError(f"{self.name!r} is a duration; write it with its unit, as 36 h.")
+            raise ValueError(f"{self.name!r} must be a duration with a unit, such as 36 h.")
         return str(text).strip()
 
     def compared(self, values: pd.Series) -> pd.Series:

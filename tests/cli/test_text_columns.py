@@ -63,7 +63,7 @@ def test_one_text_has_no_part_in_how_others_are_read(name, data):
 @pytest.mark.parametrize("text", ["1_000", "٣", "0x10", "1,5", "one", "--1"])
 def test_what_is_no_number_is_refused(text):
     for column in (COLUMNS["integers"][0], COLUMNS["floats"][0], COLUMNS["numeric categories"][0]):
-        with pytest.raises(ValueError, match="no number .not shown"):
+        with pytest.raises(ValueError, match="not a number .not shown"):
             read(column, ["1", text])
 
 

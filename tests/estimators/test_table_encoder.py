@@ -251,7 +251,7 @@ def test_the_charge_comes_before_the_release(frame, monkeypatch, release):
     ("change", "message"),
     [
         ({"job": SECRET}, "'job' holds a value that is not among its 4 categories"),
-        ({"age": math.nan}, "'age' misses values, but missing=False"),
+        ({"age": math.nan}, "'age' has missing values, but missing"),
         ({"gain": math.inf}, "'gain' holds infinity"),
         ({"member": SECRET}, "'member' must hold True and False"),
         ({"since": 17}, "'since' must hold dates or times"),

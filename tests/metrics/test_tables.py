@@ -133,7 +133,7 @@ def test_wrong_arguments_are_refused(arguments, text):
 def test_tables_that_do_not_fit_are_refused(function):
     with pytest.raises(ValueError, match=r"same columns; \['flag'\] are in one only"):
         function(REAL, OTHER.drop(columns="flag"))
-    with pytest.raises(ValueError, match="Column 'number' is a category and a number"):
+    with pytest.raises(ValueError, match="Column 'number' is a category in one table and a number"):
         function(REAL, OTHER.assign(number="x"))
     with pytest.raises(ValueError, match="synthetic is empty"):
         function(REAL, OTHER[:0])

@@ -162,7 +162,7 @@ def test_wrong_columns_are_refused(kind, fields, message):
 
 @pytest.mark.parametrize("name", ["", 3, None])
 def test_a_name_is_a_string(name):
-    with pytest.raises(ValueError, match="name that is a string"):
+    with pytest.raises(ValueError, match="must be a non-empty string"):
         BooleanColumn(name)
 
 
@@ -180,7 +180,7 @@ LETTERS = CategoricalColumn("x", categories=["a"], other="b")
             for value in (-math.inf, Fraction(10**400, 3))
             for whole in (False, True)
         ),
-        (NUMBERS, [1.0, math.nan], "misses values, but missing=False"),
+        (NUMBERS, [1.0, math.nan], "has missing values, but missing"),
         (NUMBERS, [1.0, SECRET], "must hold numbers"),
         (NUMBERS, pd.to_datetime(["2020-01-01"]), "must hold numbers"),
         (NUMBERS, np.array([1j]), "data type 'complex128' is not supported"),
@@ -195,7 +195,7 @@ LETTERS = CategoricalColumn("x", categories=["a"], other="b")
                 *(["1 June 2020"], ["2020-02-30"], [np.datetime64("300000-01-01")]),
             )
         ),
-        (TIMES, pd.Series([None, "2020-01-01"]), "misses values"),
+        (TIMES, pd.Series([None, "2020-01-01"]), "has missing values"),
         (TIMES, pd.to_datetime(["2020-01-01"]).tz_localize("UTC"), "has a time zone, unlike"),
         *(
             (column, pd.Series([value, "a"], dtype=object), "neither a string nor")

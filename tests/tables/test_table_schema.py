@@ -96,7 +96,7 @@ def changed(**entries):
         (changed(guessed="no"), "guessed must be True or False"),
         *((of_column(0, kind=kind), "unknown kind") for kind in ("secret", [])),
         (of_column(0, sigma=1), "numeric column has no field 'sigma'"),
-        (lambda content: content["columns"][0].pop("name"), "needs a name that is a string"),
+        (lambda content: content["columns"][0].pop("name"), "must be a non-empty string"),
         (of_column(0, name="x"), "'x' is in the schema twice"),
         (of_column(0, lower=math.nan), "lower must be None"),
     ],

@@ -99,7 +99,7 @@ def test_the_command_line_reads_durations(tmp_path, stays):
 
 @pytest.mark.parametrize("value", ["90", "soon", "P000123", 90, np.nan])
 def test_what_is_no_duration_is_refused(value):
-    with pytest.raises(ValueError, match="'c'.*(must hold durations|misses values)"):
+    with pytest.raises(ValueError, match="'c'.*(must hold durations|has missing values)"):
         COLUMNS[0].to_unit(pd.Series([value], dtype=object))
     with pytest.raises(ValueError, match="lower must be None or a duration"):
         TimedeltaColumn("c", lower=value if value == value else "x")
