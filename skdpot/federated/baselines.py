@@ -6,7 +6,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -22,6 +21,7 @@ from skdpot.federated.exchange import (
     Exchange,
     PairwiseResult,
     check_participants,
+    matching,
 )
 from skdpot.federated.messages import (
     FRACTIONS,
@@ -34,7 +34,6 @@ from skdpot.federated.messages import (
     Message,
     ReferenceMeasure,
     as_fraction,
-    as_fractions,
 )
 from skdpot.federated.party import Party
 from skdpot.ot.measures import (
@@ -95,43 +94,34 @@ def triangle(
     *,
     t: float = 0.5,
     disclose_t: bool = True,
-    fractions: ArrayLike = FRACTIONS,
-    reference: DiscreteMeasure | ArrayLike | None = None,
-    interpolation: str = "barycentric",
-    rng: np.random.Generator | None = None,
+    **options: Any,
 ) -> DistanceEstimate:
     """Estimate W₂ between two parties from one message of each. **Not private**.
 
     With a known t each party moves its rows a fraction t of the way to a shared reference and
     sends them to the server, which measures the distance and tells both. With a secret t the first
     party sends its moved rows to the second, which answers with distances at a few fractions, and
-    the first reads its own off a parabola (Li, Pang, 2024, sections 3.2 and 3.3).
+    the first reads its own off a parabola (Li, Pang, 2024, sections 3.2 and 3.3). Options are the
+    `reference`, the `interpolation` and the `rng`.
     """
-    options: dict[str, Any] = {"reference": reference, "interpolation": interpolation, "rng": rng}
     if disclose_t:
         return _told(pairwise_triangle((first, second), t=t, **options), 2)
-    fraction, due = as_fraction("t", t), _enough(fractions)
+    fraction = as_fraction("t", t)
     exchange, sent = _announced((first, second), None, **options)
-    request = _asked(exchange, first, (second.name,), sent, fraction, due)
-    fits = partial(_about, fractions=request.fractions)
-    kind = {"distances_at": DistancesAtFractions}
-    (found,) = exchange.ask(2, (second,), request, kind, fits, to=(first.name,), also=(sent,))
+    request = _asked(exchange, first, (second,), sent, fraction, FRACTIONS)
+    due, fits = {"distances_at": DistancesAtFractions}, matching(fractions=request.fractions)
+    (found,) = exchange.ask(2, (second,), request, due, fits, to=(first.name,), also=(sent,))
     return _from_parabola(exchange, request, found[second.name].squared_distances, fraction)
 
 
 def pairwise_triangle(
-    parties: Sequence[Party],
-    *,
-    t: float = 0.5,
-    reference: DiscreteMeasure | ArrayLike | None = None,
-    interpolation: str = "barycentric",
-    rng: np.random.Generator | None = None,
+    parties: Sequence[Party], *, t: float = 0.5, **options: Any
 ) -> PairwiseResult:
     """Estimate W₂ between all parties; each sends one message. **Not private**."""
     fraction = as_fraction("t", t)
-    exchange, sent = _announced(parties, fraction, reference, interpolation, rng)
+    exchange, sent = _announced(parties, fraction, **options)
     due = {"interpolate": InterpolatingMeasure}
-    (etas,) = exchange.ask(1, parties, sent, due, partial(_about, n_features=sent.n_features))
+    (etas,) = exchange.ask(1, parties, sent, due, matching(n_features=sent.n_features))
     estimates = {}
     for pair in combinations(etas, 2):
         plan = optimal_plan(*(etas[name].measure for name in pair))
@@ -146,11 +136,8 @@ def triangle_to_union(
     *,
     t: float = 0.5,
     disclose_t: bool = False,
-    fractions: ArrayLike = FRACTIONS,
     shares: ArrayLike | None = None,
-    reference: DiscreteMeasure | ArrayLike | None = None,
-    interpolation: str = "barycentric",
-    rng: np.random.Generator | None = None,
+    **options: Any,
 ) -> DistanceEstimate:
     """Estimate W₂ between one party and the union of several. **Not private**.
 
@@ -159,15 +146,15 @@ def triangle_to_union(
     problem (Li, Pang, 2024, section 3.4.3).
     """
     fraction = as_fraction("t", t)
-    due = as_fractions([fraction]) if disclose_t else _enough(fractions)
-    exchange, sent = _announced((buyer, *sellers), None, reference, interpolation, rng)
+    exchange, sent = _announced((buyer, *sellers), None, **options)
     given = [seller.n_samples for seller in sellers] if shares is None else shares
     weights = weights_of(given, len(sellers), "shares")
-    recipients = [seller.name for seller in sellers]
-    request = _asked(exchange, buyer, recipients, sent, fraction, due)
-    fits = partial(_about, fractions=request.fractions, n_targets=request.n_points)
-    kind = {"cost_matrices": CostMatrices}
-    (found,) = exchange.ask(2, sellers, request, kind, fits, to=(buyer.name,), also=(sent,))
+    request = _asked(
+        exchange, buyer, sellers, sent, fraction, [fraction] if disclose_t else FRACTIONS
+    )
+    fits = matching(fractions=request.fractions, n_targets=request.n_points)
+    due = {"cost_matrices": CostMatrices}
+    (found,) = exchange.ask(2, sellers, request, due, fits, to=(buyer.name,), also=(sent,))
     matrices = list(found.values())
     masses = np.concatenate(
         [share * matrix.shares for share, matrix in zip(weights, matrices, strict=True)]
@@ -273,7 +260,7 @@ def _rounds(
         due: dict[str, type[Message]] = {"squared_distance_to": DistanceMessage}
         if t is not None:
             due["interpolate"] = InterpolatingMeasure
-        fits = partial(_about, n_features=xi.n_features)
+        fits = matching(n_features=xi.n_features)
         lengths, *moved = exchange.ask(number, pair, sent, due, fits)
         roots = (math.sqrt(length.squared_distance) for length in lengths.values())
         distances.append(math.fsum(roots))
@@ -312,9 +299,10 @@ def _reference(
 def _announced(
     parties: Sequence[Party],
     t: float | None,
-    reference: DiscreteMeasure | ArrayLike | None,
-    interpolation: str,
-    rng: np.random.Generator | None,
+    *,
+    reference: DiscreteMeasure | ArrayLike | None = None,
+    interpolation: str = "barycentric",
+    rng: np.random.Generator | None = None,
 ) -> tuple[Exchange, ReferenceMeasure]:
     """Begin TriangleWad: send the reference to everybody."""
     names, exchange = check_participants(parties), Exchange()
@@ -326,24 +314,16 @@ def _announced(
 def _asked(
     exchange: Exchange,
     asker: Party,
-    recipients: Sequence[str],
+    others: Sequence[Party],
     sent: ReferenceMeasure,
     t: float,
-    fractions: np.ndarray,
+    fractions: Sequence[float],
 ) -> FractionRequest:
     """Let a party that keeps t send its interpolating measure and its question to others."""
-    fits = partial(_about, n_features=sent.n_features, fractions=fractions)
-    kind = {"fraction_request": FractionRequest}
-    (found,) = exchange.ask(1, (asker,), sent, kind, fits, to=recipients, also=(t, fractions))
+    fits = matching(n_features=sent.n_features, fractions=fractions)
+    due, names = {"fraction_request": FractionRequest}, [party.name for party in others]
+    (found,) = exchange.ask(1, (asker,), sent, due, fits, to=names, also=(t, fractions))
     return found[asker.name]
-
-
-def _enough(fractions: ArrayLike) -> np.ndarray:
-    """Return fractions that are enough for a parabola."""
-    due = as_fractions(fractions)
-    if len(due) < 3:
-        raise ValueError(f"fractions must hold three or more for a secret t, got {len(due)}.")
-    return due
 
 
 def _from_parabola(
@@ -374,11 +354,3 @@ def _told(result: PairwiseResult, number: int) -> DistanceEstimate:
     message = DistanceMessage(estimate.squared_distance)
     Exchange(result.transcript).send(number, SERVER, message, DistanceMessage, to=result.names)
     return estimate
-
-
-def _about(answer: Any, **due: Any) -> Any:
-    """Return an answer that is about what was asked, or raise MessageError."""
-    for name, value in due.items():
-        if not np.array_equal(given := getattr(answer, name, value), value):
-            raise MessageError(f"Its {name} is {given}; expected {value}.")
-    return answer

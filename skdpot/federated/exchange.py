@@ -198,6 +198,18 @@ class Exchange:
         return found
 
 
+def matching(**due: Any) -> Callable[[Any], Any]:
+    """Return what refuses an answer that is not about what was asked."""
+
+    def read(answer: Any) -> Any:
+        for name, value in due.items():
+            if not np.array_equal(given := getattr(answer, name, value), value):
+                raise MessageError(f"Its {name} is {given}; expected {value}.")
+        return answer
+
+    return read
+
+
 def check_participants(parties: Sequence[Party]) -> tuple[str, ...]:
     """Return the names of the parties."""
     names = tuple(party.name for party in parties)

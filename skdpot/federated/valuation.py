@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from skdpot._utils.validation import as_points
@@ -46,12 +45,6 @@ class DataValues:
             raise ValueError("is_noisy marks no row, so there is nothing to find.")
         found = np.concatenate([[0], np.cumsum(noisy[self.noisiest(len(noisy))])])
         return np.arange(len(found)) / len(noisy), found / found[-1]
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a table with the value and the rank of each row, rank 0 being the noisiest."""
-        ranks = np.empty(len(self.values), dtype=np.intp)
-        ranks[self.noisiest(len(ranks))] = np.arange(len(ranks))
-        return pd.DataFrame({"value": self.values, "noise_rank": ranks})
 
     def __repr__(self) -> str:
         return f"DataValues({len(self.values)} rows)"

@@ -76,7 +76,7 @@ class PlainProtocol(Mechanism):
     def release(self, context: FitContext, rows: np.ndarray, y: Any, masses: Any) -> PlainSide:
         """Keep the rows, and draw the shared sample."""
         own = self._party(context.source, y, masses, name=f"fitted party {next(_numbers)}")
-        reference = self._drawn(len(rows), own, self._rng())
+        reference = self._drawn([own], self._rng())
         spent = charge(
             context,
             NonPrivateEvent(),
@@ -108,21 +108,17 @@ class PlainProtocol(Mechanism):
                 "labeled=True requires Party objects with classes: Party(name, X, y, allows=...)."
             )
         members, rng = as_parties(parties, self.name, lambda: context.budget), self._rng()
-        if own is None:
-            smallest = min(member.n_samples for member in members)
-            reference = self._drawn(smallest, members[0], rng)
-        else:
-            reference = own.reference.measure
+        reference = self._drawn(members, rng) if own is None else own.reference.measure
         return self._pairwise(members, reference=reference, rng=rng, **self._options)
 
     def _rng(self) -> np.random.Generator:
         return np.random.default_rng(self.shared_seed)
 
-    def _drawn(self, n_rows: int, party: Party, rng: np.random.Generator) -> DiscreteMeasure:
+    def _drawn(self, parties: list[Party], rng: np.random.Generator) -> DiscreteMeasure:
         """Draw the shared sample."""
         return gaussian_reference(
-            self.n_support or n_rows,
-            party.n_dimensions,
+            self.n_support or min(party.n_samples for party in parties),
+            parties[0].n_dimensions,
             mean=self.gamma_mean,
             scale=self.gamma_scale,
             rng=rng,

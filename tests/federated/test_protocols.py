@@ -434,8 +434,6 @@ BAD_CALLS = [
     (fedwad, {"t": "random"}, '"drawn"'),
     (fedwad, {"n_rounds": 0}, "n_rounds"),
     (triangle, {"interpolation": "raw"}, "barycentric"),
-    (triangle, {"disclose_t": False, "fractions": [0.2, 0.7]}, "three or more"),
-    (unmet, {"fractions": [0.2, 0.7]}, "three or more"),
     (unmet, {"shares": [0.0]}, "shares"),
     (unmet, {"shares": [1, 1]}, "shares"),
     # Other messages than those that are due.

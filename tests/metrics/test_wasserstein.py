@@ -80,9 +80,6 @@ def test_sliced_equals_pot(p):
         64, 4, np.random.default_rng(np.random.RandomState(5).randint(0, 2**31, size=4))
     )
     found = sliced_wasserstein_distance(X, Y, p=p, n_projections=62, random_state=5)
-    assert found == pytest.approx(
-        ot.sliced_wasserstein_distance(X, Y, p=p, projections=directions.T)
-    )
     assert found == pytest.approx(transport.sliced_wasserstein_distance(X, Y, directions, p=p))
     found = sliced_wasserstein_distance(
         X, Y, p=p, n_projections=64, random_state=5, X_weights=a, Y_weights=b

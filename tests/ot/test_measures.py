@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 from scipy.linalg import sqrtm
-from scipy.spatial.distance import cdist
 
-from skdpot.metrics import wasserstein_distance
-from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, labelled_measure, optimal_plan
+from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, labelled_measure
 
 
 def test_arrays_are_copied_and_locked():
@@ -97,31 +95,6 @@ def test_masses_weigh_the_moments():
 def test_class_without_mass_has_unweighted_moments():
     lifted = labelled_measure([[0.0], [2.0], [5.0]], [0, 0, 1], masses=[0, 0, 1])
     np.testing.assert_allclose(lifted.points[0], [0.0, 1.0, 1.0])
-
-
-def ground_cost(first, second):
-    """Squared cost of the paper between labelled rows, written from its parts."""
-    (X, x_labels), (Y, y_labels) = first, second
-    cost = cdist(X, Y, "sqeuclidean")
-    for i, a in enumerate(x_labels):
-        for j, b in enumerate(y_labels):
-            P, Q = X[x_labels == a], Y[y_labels == b]
-            roots = [np.atleast_2d(sqrtm(np.cov(Z.T, bias=True))) for Z in (P, Q)]
-            cost[i, j] += np.sum((P.mean(axis=0) - Q.mean(axis=0)) ** 2)
-            cost[i, j] += np.linalg.norm(roots[0] - roots[1]) ** 2
-    return cost
-
-
-def test_distance_of_labelled_measures_is_the_ground_cost_of_the_paper():
-    rng = np.random.default_rng(2)
-    first = rng.normal(size=(12, 2)), np.repeat([0, 1], 6)
-    second = np.array([2, 0]) + rng.normal(size=(9, 2)), np.repeat([0, 1, 2], 3)
-    lifted = [labelled_measure(*pair) for pair in (first, second)]
-    cost = ground_cost(first, second)
-    found = cdist(lifted[0].points, lifted[1].points, "sqeuclidean")
-    np.testing.assert_allclose(found, cost, rtol=1e-10)
-    expected = wasserstein_distance(lifted[0].points, lifted[1].points)
-    assert optimal_plan(*lifted).distance == pytest.approx(expected, rel=1e-10)
 
 
 def drawn(n_support, n_features, scale=1.0):
