@@ -64,13 +64,6 @@ def test_a_private_sample_looks_like_the_rows():
     assert distance(private.sample(1500), X) < 0.1
 
 
-@pytest.mark.parametrize("n_samples", [1, 700, 4000, np.int64(3)])
-def test_any_number_of_rows(plain, n_samples):
-    rows = plain.sample(n_samples)
-    assert rows.shape == (n_samples, 3)
-    assert np.all(np.abs(rows) <= 1 + 1e-6)
-
-
 def test_rows_are_particles_without_repetition_and_more_of_them_are_new(plain):
     held = {row.tobytes() for row in plain.particles_}
     few, many = plain.sample(1500), plain.sample(4000)
@@ -83,14 +76,6 @@ def test_rows_are_particles_without_repetition_and_more_of_them_are_new(plain):
 def test_the_number_must_be_a_positive_integer(plain, n_samples):
     with pytest.raises((TypeError, ValueError), match="^n_samples "):
         plain.sample(n_samples)
-
-
-def test_random_state_of_a_sample(plain):
-    np.testing.assert_array_equal(plain.sample(7, random_state=3), plain.sample(7, random_state=3))
-    assert not np.array_equal(plain.sample(7, random_state=3), plain.sample(7, random_state=4))
-    assert not np.array_equal(plain.sample(7), plain.sample(7))
-    large = [plain.sample(2000, random_state=np.random.RandomState(3)) for _ in range(2)]
-    np.testing.assert_array_equal(*large)
 
 
 def test_a_seeded_fit_warns_once():

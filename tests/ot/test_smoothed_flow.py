@@ -23,7 +23,14 @@ from skdpot.release.sketch import SlicedSketch
 RNG = np.random.default_rng(8841)
 CENTERS = 0.6 * np.array([[0, 1.2], [1.14, 0.37], [0.7, -0.97], [-0.7, -0.97], [-1.14, 0.37]])
 DEVICES = pytest.mark.parametrize("device", [None, torch.device("cpu")], ids=["numpy", "torch"])
+START = RNG.bit_generator.state
 PAPER = {"step_size": 0.375, "momentum": 0.0, "decay": False}
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    """Every test draws the same, whatever ran before."""
+    RNG.bit_generator.state = START
 
 
 def smoothed(projections: SmoothedProjections, *args: object) -> SmoothedFlowProblem:
@@ -86,16 +93,6 @@ def check_five_gaussians(rows, particles, tolerance):
     nearest = np.argmin(np.linalg.norm(particles[:, None] - CENTERS, axis=2), axis=1)
     np.testing.assert_allclose(np.bincount(nearest, minlength=5) / len(particles), 0.2, atol=0.05)
     assert np.median(np.linalg.norm(particles - CENTERS[nearest], axis=1)) < 0.16
-
-
-def test_noise_is_seen_through():
-    """σ = 0.5 on a spread of 0.35: the noise itself is not taken over, but details are."""
-    rows = np.sign(RNG.random((20_000, 1)) - 0.3) * 0.5 + 0.1 * RNG.normal(size=(20_000, 2))
-    problem = smoothed(frozen(rows, orthogonal_directions(20, 2, RNG), 0.5), 1.0)
-    schedule = FlowSchedule(40, **PAPER)
-    particles = sliced_flow(problem, 4000, schedule, np.random.default_rng(0)).particles
-    np.testing.assert_allclose(particles.mean(axis=0), rows.mean(axis=0), atol=0.04)
-    np.testing.assert_allclose(np.cov(particles.T), np.cov(rows.T), atol=0.1)
 
 
 @DEVICES

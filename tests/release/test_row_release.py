@@ -12,7 +12,6 @@ from skdpot.exceptions import BudgetExceededError
 from skdpot.mechanisms import FitContext, Resample
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent, GaussianEvent
-from skdpot.release import bounds as plan
 from skdpot.release import rows as noisy_rows
 from skdpot.release.bounds import ball_radius
 from skdpot.release.rows import project_rows
@@ -124,40 +123,6 @@ def test_each_step_draws_fresh_noise():
         first, again = (_release(np.zeros((300, 3)), noise=noise, seed=s).value for s in (0, 1))
         values = [batch.values for batch in (*first.batches, *again.batches)]
         assert len({value.tobytes() for value in values}) == len(values)
-
-
-def test_the_fit_is_one_entry_of_the_budget():
-    budget = PrivacyBudget(epsilon=5.0, delta=1e-5)
-    release = _release(budget=budget, epsilon=5.0)
-    assert len(budget.history()) == 1
-    assert budget.history()["label"].tolist() == ["flow"]
-    assert release.privacy_spent.epsilon == 5.0
-    assert budget.epsilon_spent() <= 5.0
-    with pytest.raises(BudgetExceededError):
-        _release(budget=budget, epsilon=5.0)
-    assert len(budget.history()) == 1
-
-
-def test_nothing_private_is_touched_before_the_charge(monkeypatch):
-    def forbidden(*args, **kwargs):
-        raise AssertionError("rows, batches and noise come after the charge")
-
-    for name in (
-        "release_private_bounds",
-        "lattice_noise",
-        "gaussian_noise",
-        "fixed_size_batches",
-        "poisson_batches",
-        "project_rows",
-    ):
-        place = plan if name == "release_private_bounds" else noisy_rows
-        monkeypatch.setattr(place, name, forbidden)
-    budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
-    for sampling in ("poisson", "without_replacement"):
-        with pytest.raises(BudgetExceededError):
-            _release(budget=budget, sampling=sampling)
-    with pytest.raises(AssertionError, match="after the charge"):
-        _release(epsilon=1.0, norm_bound=None, batch_size=None, n_steps=1)
 
 
 def test_private_bounds_scale_the_noise():

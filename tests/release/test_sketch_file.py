@@ -1,6 +1,10 @@
-"""Saved sketches: bit for bit, and nothing in a foreign file is trusted."""
+"""Saved sketches: complete, bit for bit, and no record that contradicts itself is believed.
+
+`tests/contract/test_hostile_bytes.py` forges and damages files.
+"""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,43 +12,64 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from skdpot import SlicedSketch
+from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
-from skdpot.ot.slices import uniform_directions
+from skdpot.release.bounds import DataBounds
+from skdpot.release.sketch_record import SketchRecord
+from tests.contract.hostile_files import facts_of, forged
+from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8841)
-X = RNG.uniform(-1, 1, (200, 3))
-LABELS = np.array(["a", "bb", "ccc"])[RNG.integers(0, 3, 200)]
+X = RNG.uniform(-1, 1, (300, 3))
 FRAME = pd.DataFrame(X, columns=["one", "two", "three"])
-DIRECTIONS = uniform_directions(6, 3, RNG)
-
-CASES = {
-    "plain": ({"bounds": (-1, 1)}, X, None),
-    "classes and names": ({"bounds": (-2, [1, 2, 3]), "conditional": True}, FRAME, LABELS),
-    "object classes": ({"bounds": (-1, 1), "conditional": True}, X, LABELS.astype(object)),
-    "integer classes": ({"bounds": (-1, 1), "conditional": True}, X, (LABELS == "a") * 7),
-    "dates as classes": (
-        {"bounds": (-1, 1), "conditional": True},
-        X,
-        np.array(["2020-01-01", "2021-03-04"], dtype="datetime64[D]")[(LABELS == "a") * 1],
-    ),
-    "boolean classes": ({"bounds": (-1, 1), "conditional": True}, X, LABELS == "a"),
-    "norm bound": ({"norm_bound": np.float32(1.5)}, X, None),
-    "private bounds": ({"epsilon": 8.0, "conditional": True}, X, LABELS),
-    "no privacy": ({"epsilon": np.inf}, X, None),
-    "numpy scalars": (
-        {"epsilon": np.float32(2), "delta": np.float64(1e-6), "norm_bound": np.int64(3)},
-        X,
-        None,
-    ),
-}
+NUMBERS = RNG.integers(0, 2, 300)
+TEXTS = np.array(["a", "bb", "ccc"])[RNG.integers(0, 3, 300)]
+DATES = np.array(["2020-01-01", "2021-03-04"], dtype="datetime64[D]")[NUMBERS]
+BALL = DataBounds(np.array([1.0, -1.0, 0.3]), np.array([1.0, 3.0, 0.1]), 2.0)
+BOX = {"bounds": (-1, 1), "projections": np.eye(3), "n_bins": 8}
+CLASSES = BOX | {"conditional": True}
 
 
-def fitted(name):
-    parameters, rows, labels = CASES[name]
+def made(y=None, rows=X, **parameters):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        return SlicedSketch(**parameters, projections=DIRECTIONS, n_bins=8).fit(rows, labels)
+        return SlicedSketch(**parameters).fit(rows, y)
+
+
+def public(group_size, epsilon=1.0):
+    labels = {"public_labels": True, "classes": [0, 1, 5], "group_size": group_size}
+    return made(NUMBERS, epsilon=epsilon, **CLASSES, **labels)
+
+
+def merged(*epsilons):
+    first, *others = (made(epsilon=epsilon, **BOX) for epsilon in epsilons)
+    return first.merge(*others)
+
+
+SKETCHES = {
+    "plain": lambda: made(**BOX),
+    "names": lambda: made(TEXTS, FRAME, bounds=(-2, [1, 2, 3]), conditional=True),
+    "object classes": lambda: made(TEXTS.astype(object), **CLASSES),
+    "integer classes": lambda: made(NUMBERS * 7, **CLASSES),
+    "dates as classes": lambda: made(DATES, **CLASSES),
+    "boolean classes": lambda: made(NUMBERS == 1, **CLASSES),
+    "numpy scalars": lambda: made(
+        epsilon=np.float32(2), delta=np.float64(1e-6), norm_bound=np.int64(3)
+    ),
+    "private bounds": lambda: made(epsilon=9.0, n_bins=8),
+    "given ball": lambda: made(bounds=BALL, n_bins=8),
+    "budget": lambda: made(epsilon=0.7, budget=PrivacyBudget(2.0), norm_bound=2.0),
+    "public labels": lambda: public(1),
+    "groups": lambda: public(2, epsilon=2.0),
+    "merged public labels": lambda: public(2).merge(public(2, epsilon=3.0)),
+    "no privacy": lambda: made(epsilon=np.inf),
+    "many bins": lambda: made(bounds=(-1, 1), n_bins=300, n_projections=3),
+    "two steps": lambda: SlicedSketch(bounds=(-1, 1)).partial_fit(X[:99]).partial_fit(X).close(),
+    "sampler": lambda: flow_sampler(bounds=(-1, 1), n_steps=1).fit(X).sketch_,
+    "merged": lambda: merged(1.0, 0.3),
+    "merged with one without privacy": lambda: merged(1.0, np.inf),
+    "merged twice": lambda: merged(0.5, 0.3, 0.8, 0.4),
+}
 
 
 @pytest.fixture
@@ -52,40 +77,29 @@ def path(tmp_path):
     return tmp_path / "sketch.safetensors"
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", SKETCHES)
 def test_round_trip_is_exact(name, path):
-    sketch = fitted(name)
+    sketch = SKETCHES[name]()
     sketch.save(path)
     loaded = SlicedSketch.load(path)
     learned = {key for key in vars(sketch) if key.endswith("_")}
     assert learned == {key for key in vars(loaded) if key.endswith("_")}
-    compared = (learned | {"statistic_", "noise_scale_"}) - {
-        "bounds_",
-        "privacy_spent_",
-        "release_",
-    }
-    for key in compared:
-        np.testing.assert_array_equal(getattr(loaded, key), getattr(sketch, key))
+    for key in learned | {"statistic_", "noise_scale_"}:
+        if key not in ("bounds_", "privacy_spent_", "release_"):
+            np.testing.assert_array_equal(getattr(loaded, key), getattr(sketch, key))
     assert (loaded.bounds_, loaded.privacy_spent_) == (sketch.bounds_, sketch.privacy_spent_)
     assert loaded.get_params()["epsilon"] == sketch.epsilon
-    # Equal sketches are equal bytes, and can be written to like any other.
+    assert isinstance(loaded.bounds, DataBounds) == (sketch.bounds is BALL)
+    # Equal sketches are equal bytes; private rows are not among them.
     written = path.read_bytes()
     loaded.save(path)
-    assert path.read_bytes() == written
-    loaded.statistic_[:] = 0
-
-
-def test_names_are_checked_after_loading(path):
-    fitted("classes and names").save(path)
-    loaded = SlicedSketch.load(path)
-    assert list(loaded.feature_names_in_) == ["one", "two", "three"]
-    assert np.isfinite(loaded.distance(FRAME))
-    with pytest.raises(ValueError, match="feature names should match"):
-        loaded.distance(FRAME.rename(columns={"one": "uno"}))
+    assert path.read_bytes() == written == SketchRecord.of(sketch).to_bytes()
+    assert not any(row.astype(t).tobytes() in written for row in X[:20] for t in "df")
+    loaded.statistic_[:] = 0  # can be written to like any other
 
 
 def test_any_reader_of_safetensors_shows_the_arrays(path):
-    sketch = fitted("classes and names")
+    sketch = SKETCHES["names"]()
     sketch.save(path)
     arrays = load_file(path)
     assert set(arrays) == {
@@ -94,18 +108,12 @@ def test_any_reader_of_safetensors_shows_the_arrays(path):
     np.testing.assert_array_equal(arrays["statistic"], sketch.statistic_)
     with safe_open(path, "np") as file:
         assert '"kind":"skdpot.SlicedSketch"' in file.metadata()["skdpot"]
-
-
-def test_private_rows_are_not_in_the_file(path):
-    fitted("plain").save(path)
-    content = path.read_bytes()
-    for row in X[:20]:
-        assert row.tobytes() not in content
-        assert row.astype(np.float32).tobytes() not in content
+    with pytest.raises(ValueError, match="feature names should match"):
+        SlicedSketch.load(path).distance(FRAME.rename(columns={"one": "uno"}))
 
 
 def test_classes_that_are_not_text_are_refused(path):
-    sketch = fitted("plain")
+    sketch = made(**BOX)
     sketch.classes_ = np.array([(1, 2)], dtype=object)
     with pytest.raises(ValueError, match="classes_ holds objects"):
         sketch.save(path)
@@ -114,3 +122,38 @@ def test_classes_that_are_not_text_are_refused(path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         SlicedSketch.load(tmp_path / "nowhere.safetensors")
+
+
+SIZES = "numbers of rows of the classes"
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        ({"label_counts": [150, 150]}, SIZES),
+        ({"label_counts": [150, 151, -1]}, SIZES),
+        ({"label_counts": [150, 149, 0]}, SIZES),
+        ({"label_counts": [150.0, 150.0, 0.0]}, "wrong one"),
+        ({"label_counts": "300"}, "wrong one"),
+        ({"label_counts": [0, 0, 300]}, "its rows and its noise cannot reach"),
+        ({"label_counts": None}, "exactly if labels are public"),
+        ({"public_labels": False}, "exactly if labels are public"),
+        ({"public_labels": 1}, "wrong one"),
+        ({"group_size": 0}, "group_size of the sketch"),
+        ({"group_size": 4}, "group_size of the sketch"),
+        ({"group_size": True}, "wrong one"),
+        ({"group_size": 3}, "not the one that its statement"),
+    ],
+)
+def test_a_record_cannot_lie_about_public_labels(facts, text):
+    good = SketchRecord.of(public(2, epsilon=1e4)).to_bytes()
+    record = SketchRecord.from_bytes(good)
+    with pytest.raises(ValueError, match=text):
+        record.from_bytes(forged(good, facts_of(good) | facts)).restore()
+
+
+def test_private_labels_cannot_pass_for_public_ones():
+    """The noise of a table whose labels are public does not hide a change of class."""
+    record = replace(SketchRecord.of(public(1)), label_counts=None, public_labels=False)
+    with pytest.raises(ValueError, match="not the one that its statement"):
+        record.restore()
