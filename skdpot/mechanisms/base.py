@@ -15,8 +15,6 @@ from skdpot.privacy.spent import PrivacySpent, charge, row_assumptions, warn_of_
 from skdpot.release.bounds import DataBounds
 from skdpot.release.sketch import SlicedSketch
 
-TERMS = ("epsilon", "delta", "budget", "bounds", "norm_bound")  # of every fit
-
 if TYPE_CHECKING:
     from skdpot.release.gradients import TrainingPlan
     from skdpot.release.langevin import LangevinPlan
@@ -109,7 +107,8 @@ class FitContext:
 
     def sketch(self, rows: np.ndarray, labels: Any, **options: Any) -> SlicedSketch:
         """Charge, then release a closed sketch on these terms."""
-        sketch = SlicedSketch(**{name: getattr(self, name) for name in TERMS}, **options)
+        terms = ("epsilon", "delta", "budget", "bounds", "norm_bound")
+        sketch = SlicedSketch(**{name: getattr(self, name) for name in terms}, **options)
         return sketch._release(self.caller, self.streams, rows, labels, origin=self.source)
 
     def progress(self, label: str) -> str | None:

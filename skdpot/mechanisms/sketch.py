@@ -1,4 +1,4 @@
-"""A mechanism: distribution functions of projections with noise, released once."""
+"""The default mechanism: noisy distribution functions of projections, released once."""
 
 from dataclasses import dataclass
 from numbers import Integral
@@ -23,9 +23,9 @@ _MOST_NARROW_OF_FEW = 0.5
 
 @dataclass(eq=False, repr=False)
 class Sketch(Mechanism):
-    """Release a `SlicedSketch` of the rows, once.
+    r"""Release a `SlicedSketch` of the rows, once.
 
-    What is made of the sketch afterwards costs nothing, for as many steps as one likes.
+    Any number of flows and training steps on the sketch is free.
 
     Parameters
     ----------
@@ -35,30 +35,30 @@ class Sketch(Mechanism):
     n_bins : int or "auto", default="auto"
         Number of bins along each direction, by a public rule.
     projections : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_projections, \
-n_features), default="axes+orthogonal"
-        How directions are drawn; an array is used as it is and must be public.
+    n_features), default="axes+orthogonal"
+        How directions are drawn. An array must be public and is used as it is.
     classes : array-like, optional
         The public set of classes of an estimator with ``conditional=True``. By default the labels
         found in `y`, which then count as public.
     public_labels : bool, default=False
-        Whether everybody may know the label of every row: time stamps, hospitals, arms of a
-        trial. That takes less noise, and classes then occur exactly as often as in the data. Needs
-        an estimator with ``conditional=True``.
+        Whether the label of every row is public: time stamps, hospitals, arms of a trial. Needs
+        less noise, and classes then occur exactly as often as in the data. Needs
+        ``conditional=True``.
     group_size : int, default=1
-        How many rows one person may have given, all of different labels: the guarantee is for all
-        of them together. More than 1 needs ``public_labels=True``.
+        Largest number of rows per person, all with different labels. The guarantee covers all of
+        them together. More than 1 needs ``public_labels=True``.
     n_projections_per_step : int, optional
-        Number of directions per step of the solver. By default about 64, in whole orthogonal
-        blocks. It does not affect privacy.
+        Number of directions per step of the solver, by default about 64, in whole orthogonal
+        blocks. Does not affect privacy.
 
     Privacy
     -------
-    One Gaussian event under replace-one, after the events of private bounds; sensitivity and
-    public facts as for `SlicedSketch`.
+    One Gaussian event under replace-one, after the events of private bounds; sensitivity and public
+    facts as for `SlicedSketch`.
 
     See Also
     --------
-    Resample, Presample : Noise on every row: for comparison, they need far more of it.
+    Resample, Presample : Noise on every row, for comparison; they need far more noise.
 
     Examples
     --------
@@ -115,9 +115,9 @@ n_features), default="axes+orthogonal"
 def warn_of_noise(sketch: SlicedSketch, caller: str) -> None:
     """Warn of synthetic rows that would show noise, or leave the range of the data.
 
-    Reads released values and the law of their noise alone. The thresholds are calibrated: where
-    the first is passed, rows were at least 0.6 times, mostly more than 0.8 times, as far from
-    the data as their mean repeated is (`doc/bounds.rst`).
+    Reads released values and the law of their noise alone. The thresholds are calibrated: beyond
+    the first, rows were at least 0.6 times, mostly more than 0.8 times, as far from the data as
+    their repeated mean (`doc/bounds.rst`).
     """
     noise = _typical_noise(sketch)
     if noise > _MOST_NOISE:
@@ -144,10 +144,10 @@ def warn_of_noise(sketch: SlicedSketch, caller: str) -> None:
 
 
 def _typical_noise(sketch: SlicedSketch) -> float:
-    """Return the noise of a distribution function after its slices are averaged.
+    """Return the noise of a distribution function after averaging over slices.
 
-    L slices of d features measure each of them about L / d times. The mean over classes, weighted
-    by their released sizes.
+    L slices of d features measure each feature about L / d times. Classes are weighted by their
+    released sizes.
     """
     n_projections, n_features = sketch.directions_.shape
     labels = getattr(sketch, "classes_", (None,))

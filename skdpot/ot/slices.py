@@ -3,13 +3,10 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.stats.qmc import Halton
-
-if TYPE_CHECKING:
-    pass
 
 
 def uniform_directions(n_projections: int, n_features: int, rng: np.random.Generator) -> np.ndarray:

@@ -174,7 +174,7 @@ class DataBounds:
         return self._shorten(mapped).astype(dtype, copy=False)
 
     def _shorten(self, mapped: FloatArray) -> FloatArray:
-        """Scale the rows beyond the radius back, to a rounding error inside of it."""
+        """Scale the rows beyond the radius back, up to a rounding error inside it."""
         # Of all rows, whether or not a square would overflow: no row's arithmetic may depend
         # on what other rows hold.
         limit = 1e100 * self.radius
@@ -202,18 +202,18 @@ class DataBounds:
         return (U * self.scale + self.center).astype(dtype, copy=False)
 
     def settled(self, rows: npt.NDArray[Any], streams: Streams) -> "DataBounds":
-        """Return the bounds: they are known. `BoundsPlan.settled` releases them."""
+        """Return the bounds, which are known; `BoundsPlan.settled` releases them."""
         return self
 
     def before(self, event: Event) -> Event:
-        """Return what a fit with these bounds costs: they are free."""
+        """Return the cost of a fit with these bounds, which are free."""
         return event
 
     def to_units(self, rows: FloatArray) -> FloatArray:
         """Map rows into the ball, scaled to the radius √d: units of networks.
 
-        A box becomes [-1, 1] along every feature; in a ball the features have a root mean square
-        of at most 1. Every row is mapped by itself.
+        A box becomes [-1, 1] along every feature; in a ball the features have a root mean square of
+        at most 1. Every row is mapped by itself.
         """
         return self.to_ball(rows) * (math.sqrt(self.n_features) / self.radius)
 
@@ -306,10 +306,10 @@ _NORMS = MagnitudeGrid(per_octave=4)
 
 @dataclass(frozen=True, kw_only=True)
 class BoundsPlan:
-    """The public part of a release of private bounds, fixed before data are touched.
+    """The public part of a release of private bounds, fixed before any row is read.
 
-    "features" finds the centre and spread of each feature, "norm" one radius. `noises` are of the
-    histograms of pair differences and of values, or of norms; none when nothing is private.
+    "features" finds the centre and spread of each feature, "norm" one radius. `noises` belong to
+    the histograms of pair differences and of values, or of norms; it is empty without privacy.
     """
 
     mode: Literal["features", "norm"]
@@ -326,7 +326,7 @@ class BoundsPlan:
         return self.noises[0] if len(self.noises) == 1 else ComposedEvent(events=self.noises)
 
     def before(self, event: Event) -> Event:
-        """Return what a fit costs that estimates its bounds first."""
+        """Return the cost of a fit that estimates its bounds first."""
         return ComposedEvent(events=(self.event, event))
 
     def settled(self, rows: npt.NDArray[Any], streams: Streams) -> DataBounds:
@@ -370,7 +370,7 @@ class BoundsPlan:
 
     @property
     def norm_level(self) -> float:
-        """Share of the rows that the radius is to hold, lower when the noise hides the rest."""
+        """Share of the rows in the radius, lower when the noise hides the rest."""
         # Three standard deviations of a count are the noise of a sum over nine cells.
         hidden = 3 * self.noises[0].sigma / self.n_used if self.noises else 0.0
         return 1 - min(max(_NORM_TAIL, hidden), _LARGEST_NORM_TAIL)
@@ -389,8 +389,8 @@ class BoundsPlan:
 def bounds_share(n_samples: int, n_features: int, mu: float, group_size: int = 1) -> float:
     """Return the share of the squared mu of a fit that its private bounds get.
 
-    The noise of a count is then a third of the square root of the number of rows, about what counts
-    of a sample vary by anyway: 10 % for few rows, .3 % at epsilon = 1 for a million of 8 features.
+    The noise of a count is then a third of the square root of the number of rows, comparable to
+    sampling variation: 10 % for few rows, .3 % at epsilon = 1 for a million rows of 8 features.
     """
     n_histograms = n_features if n_features <= MAX_AUTO_FEATURES else 1
     enough = _ROWS_OVER_NOISE * n_histograms * (group_size / mu) ** 2 / n_samples
@@ -400,7 +400,7 @@ def bounds_share(n_samples: int, n_features: int, mu: float, group_size: int = 1
 def planned_bounds(
     bounds: DataBounds | int, n_features: int, mu: float, group_size: int = 1
 ) -> DataBounds | BoundsPlan:
-    """Return public bounds as they are, or plan how to estimate them from so many rows."""
+    """Return public bounds as they are, or plan their estimation from so many rows."""
     if isinstance(bounds, DataBounds):
         return bounds
     of_bounds = mu * math.sqrt(bounds_share(bounds, n_features, mu, group_size))
@@ -416,7 +416,7 @@ def plan_private_bounds(
     centers: bool = True,
     group_size: int = 1,
 ) -> BoundsPlan:
-    """Fix what a release of bounds does and costs."""
+    """Fix the procedure and the cost of a release of bounds."""
     check_counts(n_samples=n_samples, n_features=n_features, group_size=group_size)
     made = partial(BoundsPlan, n_samples=n_samples, n_features=n_features)
     if mode != "norm":
@@ -485,10 +485,8 @@ def ball_radius(n_features: int) -> float:
 def release_private_bounds(X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams) -> DataBounds:
     """Release bounds for the rows of `X`. Charge ``plan.event`` first.
 
-    Privacy
-    -------
-    Releases the bounds. ``plan.event`` under replace-one; the shape of `X` is public. The
-    number of clipped rows is never reported.
+    Privacy ------- Releases the bounds, under ``plan.event`` and replace-one; the shape of `X` is
+    public. The number of clipped rows is never reported.
     """
     if plan.mode == "norm":
         radius = _norm_radius(X, _Histograms.of(X.shape, plan, streams))
@@ -508,7 +506,7 @@ def release_feature_scales(
 
     Privacy
     -------
-    Two noisy histograms a feature, or one without centres; the shape of `X` is public.
+    Two noisy histograms per feature, or one without centres; the shape of `X` is public.
     """
     d, tables = plan.n_features, _Histograms.of(X.shape, plan, streams)
     center, spread, reach = np.zeros(d), np.ones(d), np.zeros(d)
@@ -647,12 +645,11 @@ def release_ranges(
 
     Privacy
     -------
-    Two noisy histograms a column. The number of rows is public, that of missing values is not told.
+    Two noisy histograms per column. The number of rows is public; that of missing values is not.
 
     The bounds are the quantiles at the level that the noise allows, between 0.5 and 5 %, moved
-    outwards to where three standard deviations of a normal distribution would end, and at least to
-    one and a half spreads from the median. Where nothing below zero stands out from the noise, zero
-    is the lower bound of numbers that are otherwise above it, and the same with the signs changed.
+    outwards to three standard deviations of a normal distribution, and at least one and a half
+    spreads from the median. Zero is a bound if nothing beyond it stands out from the noise.
     """
     tables = _Histograms.of((len(columns[0]), len(columns)), plan, streams)
     used = [tables.used(column) for column in columns]

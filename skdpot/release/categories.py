@@ -1,15 +1,14 @@
 r"""Which categories a column has, released privately together with their counts.
 
-The values of a column are private facts: that somebody has a rare disease, a street or a name
-says who that is. Without a public list of categories only those may be told that many records
-share. Every category that occurs gets a noisy count, and those above a threshold are shown. A
-fit charges ``plan.event`` before it calls
-`select_categories`.
+The values of a column are private facts: a rare disease, a street or a name may identify somebody.
+Without a public list of categories, only those that many records share may be published. Every
+category that occurs gets a noisy count, and those above a threshold are shown. A fit charges
+``plan.event`` before it calls `select_categories`.
 
 A fit that needs categories and something else plans the categories first, from a fixed share of
-the squared mu and of delta: `PrivacyTarget.tail_delta`, which is a tenth of delta for a fit that
-stands alone, and in a ledger so little that a thousand fits share what it has for leaks. Then the
-noise of the rest is calibrated; `calibrate` counts what is left of both:
+the squared mu and of delta (`PrivacyTarget.tail_delta`: a tenth of delta for a fit that stands
+alone; with a ledger so little that a thousand fits share its reserve for leaks). The noise of the
+rest is then calibrated; `calibrate` counts what is left of both:
 
 >>> import math
 >>> from skdpot.privacy.accounting import calibrate, privacy_target
@@ -26,34 +25,34 @@ True
 
 Counts above a threshold, replace-one
 -------------------------------------
-A column holds one category a record. Each category of count :math:`c \ge 1` draws its own noise
+A column holds one category per record. Each category of count :math:`c \ge 1` draws its own noise
 :math:`Z \sim N(0, \sigma^2)` and shows :math:`c + Z` if that exceeds :math:`\tau`, else nothing;
 a category of count 0 shows nothing. Let :math:`q = P[1 + Z > \tau]`. Neighbours ``D`` and ``D'``
-differ in one record, which has the category ``a`` in ``D`` and ``b`` in ``D'``. All other
-categories show the same under both, and what two categories show is independent.
+differ in one record, with the category ``a`` in ``D`` and ``b`` in ``D'``. All other categories
+show the same under both, and different categories are independent.
 
 1. *Counts of at least one under both.* Showing or hiding ``c + Z`` is post-processing of it, so
-   that one such category is :math:`1/\sigma`-GDP.
+   one such category is :math:`1/\sigma`-GDP.
 2. *A category that only the replaced record has* (``a`` under ``D``, or ``b`` under ``D'``). Under
    one neighbour nothing is shown; under the other, something with probability ``q``. That is
    post-processing of "with probability ``q`` learn which data set it is, otherwise nothing".
-   Counts are integers: from 1 to 2 it is case 1 again. Had only counts of at least two been
-   admitted, ``q`` would be :math:`P[2 + Z > \tau]`, the same leak at a threshold higher by one:
-   a second condition costs categories and buys nothing.
+   From count 1 to 2 it is case 1 again. (If only counts of at least two were admitted, ``q``
+   would be :math:`P[2 + Z > \tau]`, the same leak at a threshold higher by one: a second
+   condition costs categories and gains nothing.)
 3. *Both.* If only the record has ``a`` under ``D`` and only it has ``b`` under ``D'``, both
    neighbours show nothing with the same probability ``1 - q``, and disjoint things otherwise: a
    leak of ``q``, not of ``2q``.
 
-With :math:`G_\mu` for the profile of :math:`N(0, 1)` against :math:`N(\mu, 1)`, a column has
-the profile :math:`\max\{G_{\sqrt 2/\sigma}(\varepsilon),\; q + (1 - q) G_{1/\sigma}(\varepsilon)\}`
-at most. ``k`` columns with noise of their own have at most
+With :math:`G_\mu` for the profile of :math:`N(0, 1)` against :math:`N(\mu, 1)`, the profile of a
+column is at most :math:`\max\{G_{\sqrt 2/\sigma}(\varepsilon),\; q + (1 - q)
+G_{1/\sigma}(\varepsilon)\}`. For ``k`` columns with independent noise it is at most
 
 .. math:: \max_{0 \le m \le k} L_m + (1 - L_m)\, G_{\sqrt{2k - m}/\sigma}(\varepsilon),
           \qquad L_m = 1 - (1 - q)^m,
 
 where ``m`` counts the columns of cases 2 and 3. With continuous noise this is tight: neighbours
 with ``m = 0`` attain their term as their counts grow, those of case 2 with ``m > 0`` theirs up to a
-factor :math:`1 - O(kq)`. What is charged is simpler and at least as much: *a leak of* :math:`L_k`,
+factor :math:`1 - O(kq)`. The charge is simpler and at least as large: *a leak of* :math:`L_k`,
 *otherwise* :math:`G_{\sqrt{2k}/\sigma}`. At the same delta the maximum would need at most one
 percent less noise, when the leak is a tenth of delta.
 
@@ -62,7 +61,7 @@ with the same leak.
 
 On a lattice of spacing ``g`` the discrete Gaussian pays its factor on ``mu``
 (`skdpot.privacy.noise`). Its tail has a bound in closed form. Let :math:`s = \sigma / g`.
-Where :math:`x \ge s`, the function :math:`f(x) = e^{-x^2/2s^2}` is convex and hence no larger at an
+For :math:`x \ge s`, the function :math:`f(x) = e^{-x^2/2s^2}` is convex, so it is no larger at an
 integer than on average over the unit interval around it, and
 :math:`\sum_j f(j) \ge s\sqrt{2\pi}` by Poisson summation. So for every integer
 :math:`m \ge s + 1/2`
@@ -115,7 +114,7 @@ class CategorySelectionPlan:
 def plan_category_selection(
     n_samples: int, *, mu: float, delta: float, n_columns: int
 ) -> CategorySelectionPlan:
-    """Fix what a release of categories does and costs.
+    """Fix the procedure and the cost of a release of categories.
 
     The threshold is the lowest multiple of the lattice at which all tails together are at most
     `delta`.
@@ -152,11 +151,9 @@ def select_categories(
 ) -> tuple[tuple[Category, ...], FloatArray]:
     """Release the categories of one column that stand out. Charge ``plan.event`` first.
 
-    Privacy
-    -------
-    Releases the categories whose noisy counts exceed the threshold, with these counts.
-    ``plan.event`` pays for one call a column on ``plan.n_columns`` columns; under replace-one.
-    How many categories there are that stay hidden is told nowhere but by the time that this takes.
+    Privacy ------- Releases the categories whose noisy counts exceed the threshold, with these
+    counts. ``plan.event`` pays for one call per column on ``plan.n_columns`` columns, under
+    replace-one. The number of hidden categories shows in nothing but the running time.
     """
     if isinstance(values, list | tuple):  # numpy would turn numbers beside strings into strings
         column = np.fromiter(values, dtype=object, count=len(values))
@@ -185,7 +182,7 @@ def select_categories(
 
 
 def _counted(column: npt.NDArray[Any]) -> tuple[tuple[Category, ...], IntArray]:
-    """Return the categories that occur, in an order of their own, and their counts."""
+    """Return the categories that occur, in a canonical order, and their counts."""
     if column.dtype.kind in "biuU":
         found, counts = np.unique(column, return_counts=True)
         return tuple(found.tolist()), counts.astype(np.int64)

@@ -1,25 +1,24 @@
-"""Distribution functions along directions: how a released table is decoded, and what it says.
+"""Decoding of a released table into distribution functions along directions, and their errors.
 
-Everything here is post-processing, free. The released table is ``S = A h + σ·noise`` for every
-class and slice. ``D = T A^{-1}`` turns it into noisy cumulative counts with covariance ``σ² D Dᵀ``;
-what is known for certain (how many rows there are, that a distribution function increases) is then
-imposed.
+Everything here is post-processing. The released table is ``S = A h + σ·noise`` for every class and
+slice. ``D = T A^{-1}`` turns it into noisy cumulative counts with covariance ``σ² D Dᵀ``; then the
+facts that are certain (the number of rows, monotonicity) are imposed.
 
-Isotonic regression alone turns noise into mass: where a distribution function is 0 or 1, noise
-can only be clipped to one side, so every class looks wider than it is. So they are
+Isotonic regression alone turns noise into mass: where a distribution function is 0 or 1, noise can
+only be clipped to one side, so every class looks wider than it is. The functions are therefore
 estimated under a prior (empirical Bayes):
 
-- along each direction a class is a priori a Gaussian plus a difference. Differences along one
-  direction vary like a Dirichlet process: ``τ G(s) (1 - G(t))`` for s <= t, with a base measure G
-  that is the class's Gaussian, perhaps with a share of a wider one or of the uniform measure
-  (with none, no table however exact could show a second cluster in a tail). Differences along
-  neighbouring directions are alike: their correlation is ``exp(-(1 - cos) / length)``, but for a
-  share of their variance, the nugget, that is each direction's own;
-- the Gaussians' locations and spreads, τ, the length, the nugget and the kind of base are
+- Along each direction a class is a priori a Gaussian plus a difference. Differences along one
+  direction vary like a Dirichlet process: ``τ G(s) (1 - G(t))`` for s <= t. The base measure G is
+  the class's Gaussian, perhaps with a share of a wider one or of the uniform measure (without
+  it, no table could show a second cluster in a tail). Differences along neighbouring directions
+  have the correlation ``exp(-(1 - cos) / length)``, except for a share of their variance, the
+  nugget, that each direction has to itself.
+- The Gaussians' locations and spreads, τ, the length, the nugget and the kind of base are
   estimated from the released table.
 
-Gaussians are fitted to whitened values, whose noise is independent. Units: positions along a
-direction are divided by the half width of its binned range.
+Gaussians are fitted to whitened values, whose noise is independent. Positions along a direction are
+in units of the half width of its binned range.
 """
 
 from dataclasses import dataclass
@@ -44,7 +43,7 @@ class SquareRootStrategy:
     lattice: float
 
     def __reduce__(self) -> Any:
-        """Copy and pickle without the matrices, which follow from the rest."""
+        """Copy and pickle without the matrices, which follow from the fields."""
         return type(self), (self.n_bins, self.lattice)
 
     @cached_property
@@ -62,13 +61,13 @@ class SquareRootStrategy:
 
     @cached_property
     def decoder(self) -> np.ndarray:
-        """D = T A^-1: from the released statistic to cumulative counts."""
+        """D = T A^-1, from the released statistic to cumulative counts."""
         inverse = solve_triangular(self.matrix, np.eye(self.n_bins), lower=True)
         return _frozen(np.cumsum(inverse, axis=0))
 
     @cached_property
     def covariance(self) -> np.ndarray:
-        """D Dᵀ: covariance of the cumulative counts for noise of unit variance."""
+        """D Dᵀ, the covariance of the cumulative counts for noise of unit variance."""
         return _frozen(self.decoder @ self.decoder.T)
 
     @cached_property
@@ -85,21 +84,19 @@ class SquareRootStrategy:
     def sensitivity(self, n_projections: int, *, conditional: bool, group_size: int = 1) -> float:
         """Return the L2 sensitivity of the released statistic under replace-one.
 
-        A record adds one count to one bin of each of the L histograms. Replacing it moves
-        that count from bin a to bin b, which moves the statistic by ``A (e_a - e_b)`` in
-        each slice: ``Δ² = L max_ab ‖A(e_a - e_b)‖²``. With classes the record may also
-        change class; then two tables move, by ``A e_a`` and ``A e_b``:
-        ``Δ² = 2 L max_a ‖A e_a‖²``. As A has no negative entry,
-        ``‖A(e_a - e_b)‖² <= ‖A e_a‖² + ‖A e_b‖²``, so the second covers the first.
-        Both are attained with one slice; with many, by records whose projections fall in
-        the maximal bins of all of them.
+        A record adds one count to one bin of each of the L histograms. Replacing it moves that
+        count from bin a to bin b, which moves the statistic by ``A (e_a - e_b)`` in each slice:
+        ``Δ² = L max_ab ‖A(e_a - e_b)‖²``. With classes the record may also change class; then two
+        tables move, by ``A e_a`` and ``A e_b``: ``Δ² = 2 L max_a ‖A e_a‖²``. As A has no negative
+        entry, ``‖A(e_a - e_b)‖² <= ‖A e_a‖² + ‖A e_b‖²``, so the second covers the first. Both are
+        attained with one slice; with many, by records whose projections fall in the maximal bins of
+        all of them.
 
-        Where labels are public, neighbours replace the values of a row and keep its label: the
-        table of its class moves as a table without classes would, by at most Δ, and the other
-        tables stay. A person with k rows of k different labels moves k of the tables, each by at
-        most Δ. They are different coordinates of the release, so that their squares add up:
-        ``sqrt(k) Δ``, the sensitivity of k L histograms of one table. (Were two of the rows in
-        one table, their moves could add up in length, to 2 Δ; hence the different labels.)
+        Where labels are public, neighbours replace the values of a row and keep its label: only the
+        table of its class moves, by at most Δ of a table without classes. A person with k rows of k
+        different labels moves k tables, each by at most Δ. These are different coordinates of the
+        release, so the squares add up to ``sqrt(k) Δ``. (Two rows in one table could move it by
+        2 Δ; hence the different labels.)
         """
         # Integers far below 2^53, so that the products are exact in double precision, which
         # is hundreds of times faster at 4096 bins.
@@ -119,8 +116,8 @@ class SquareRootStrategy:
 def square_root_strategy(n_bins: int) -> SquareRootStrategy:
     """Return the strategy for `n_bins` bins, with the coarsest lattice that costs nothing.
 
-    The spacing is 1/16 up to 256 bins. Beyond, the entries of the matrix fall below it and
-    rounding them would cost accuracy (at 512 bins 14 % more noise), so it is 1/64.
+    The spacing is 1/16 up to 256 bins. Beyond, the entries of the matrix fall below it and rounding
+    them would cost accuracy (14 % more noise at 512 bins), so it is 1/64.
     """
     return SquareRootStrategy(n_bins, 1 / 16 if n_bins <= 256 else 1 / 64)
 
@@ -131,21 +128,21 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 
 
 def measured_cdf(sketch: Any, label: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the measured distribution functions of a sketch and the deviations of their noise.
+    """Return the unbiased distribution functions of a sketch and the deviations of their noise.
 
-    As they were before anything is smoothed, at all bin edges: unbiased values, the true ones plus
-    Gaussian noise, neither monotone nor within [0, 1]. Both ends are known: deviations are 0 there.
+    The values at all bin edges, before any smoothing: the true ones plus Gaussian noise, neither
+    monotone nor within [0, 1]. Both ends are known, with deviation 0.
 
-    With ``C`` the covariance of noisy cumulative counts for noise of unit variance, a table of
-    which the last count is known to be t has the values ``F_j + σ e_j / t`` with ``Var(e_j) =
+    With ``C`` the covariance of noisy cumulative counts for noise of unit variance, a table whose
+    last count is known to be t has the values ``F_j + σ e_j / t`` with ``Var(e_j) =
     C_jj − C_jB² / C_BB``. All K classes together have t = n, and K such tables are added. The size
-    of one class is known when labels are public; else it is estimated from the last counts of L
-    slices, and such that the sizes of all classes sum to n, which adds ``(F_j − C_jB / C_BB)²
-    (1 − 1 / K) C_BB / L`` to the variance of e_j (to first order in the error of the size).
+    of one class is known when labels are public. Otherwise it is estimated from the last counts of
+    L slices, such that all sizes sum to n, which adds ``(F_j − C_jB / C_BB)² (1 − 1 / K) C_BB / L``
+    to the variance of e_j (to first order in the error of the size).
 
     Privacy
     -------
-    Reads the released table and the public law of its noise, and nothing else.
+    Reads the released table and the public law of its noise alone.
     """
     smooth = sketch.table(label).cdf
     strategy = square_root_strategy(sketch.statistic_.shape[-1])
@@ -210,13 +207,13 @@ def decode(
     Notes
     -----
     Knowing the total means conditioning a Gaussian vector on its last entry:
-    ``c_j <- c_j - (C_jB / C_BB) (c_B - n)`` with ``C = D Dᵀ``. A linear bridge, j / B in
-    place of the ratio, is right for white noise only. Isotonic regression is the
-    projection on the increasing functions, hence never moves away from the true one.
-    Between the two, noisy functions are replaced by their `posterior_mean`.
+    ``c_j <- c_j - (C_jB / C_BB) (c_B - n)`` with ``C = D Dᵀ``. (A linear bridge, with j / B as the
+    ratio, is right for white noise only.) Noisy functions are then replaced by their
+    `posterior_mean`. Isotonic regression projects on the increasing functions, so it never moves
+    away from the true one.
 
-    Public class sizes, `class_counts`, are one noisy number less in every class; and classes that
-    are public, such as time stamps, need not be alike. Without rows a class is uniform.
+    With public class sizes, `class_counts`, each class has one noisy number less, and classes, such
+    as time stamps, need not be alike. A class without rows is uniform.
     """
     cumulative = statistic @ strategy.decoder.T
     if class_counts is None:
@@ -239,17 +236,16 @@ def decode(
 def decode_cumulative(
     statistic: np.ndarray, strategy: SquareRootStrategy, n_samples: int
 ) -> np.ndarray:
-    """Decode a table of known total without any prior on its functions.
+    """Decode a table of known total without a prior.
 
-    For functions of which little is known beforehand, and few of them: outputs of a network that
-    is being trained, for example.
+    For few functions with little prior knowledge, such as outputs of a network in training.
     """
     total = np.full((1, 1), float(n_samples))
     return increasing(known_total(statistic @ strategy.decoder.T, strategy, total))
 
 
 def class_totals(noisy: np.ndarray, n_samples: int) -> np.ndarray:
-    """Project noisy class totals on the totals that are at least 1 and sum to n."""
+    """Project noisy class totals on totals of at least 1 that sum to n."""
     floor = min(1.0, n_samples / len(noisy))
     free = n_samples - floor * len(noisy)
     ordered = np.sort(noisy - floor)[::-1]
@@ -279,7 +275,7 @@ def increasing(inner: np.ndarray) -> np.ndarray:
 
 
 class _Whitened(NamedTuple):
-    """Functions of classes (n_classes, n_projections, n_inner) turned so that noise is white."""
+    """Functions (n_classes, n_projections, n_inner), transformed so that noise is white."""
 
     values: np.ndarray
     noise: np.ndarray  # of each class
@@ -316,28 +312,25 @@ def posterior_mean(
 
     Notes
     -----
-    The spread of all classes together has, along each direction, a posterior under a
-    log-normal prior around the spread that fits all directions best. Within a class it is a
-    common fraction of that, chosen by marginal likelihood, and the location of a class has a
-    posterior under a normal prior around the common location. Locations of one class along
-    all directions are projected on the projections of one point.
+    Along each direction the spread of all classes together has a posterior under a log-normal prior
+    around the spread that fits all directions best. The spread within a class is a common fraction
+    of it, chosen by marginal likelihood, and the location of a class has a posterior under a normal
+    prior around the common location. The locations of a class along all directions are projected on
+    the projections of one point.
 
-    The bases of one class are averaged over the directions, so that the covariance of its
-    differences is a Kronecker product, and with the noise, which is the same along all
-    directions, everything is diagonal in the product of two bases of eigenvectors. What is
-    chosen maximises the marginal likelihood of up to 256 directions and all classes. Axes are
-    given a prior of their own where that is more likely: single features are often far from
-    Gaussian where mixtures of many are close to it.
+    The bases of a class are averaged over the directions, so the covariance of its differences is a
+    Kronecker product; with the noise, which is the same along all directions, everything is
+    diagonal in the product of two bases of eigenvectors. The choice maximises the marginal
+    likelihood of up to 256 directions and all classes. Axes get a prior of their own where that is
+    more likely: single features are often far from Gaussian where mixtures of many are close to it.
 
-    The posterior mean is best for each function. What is computed from all of them has less
-    noise: that of the L / d orthogonal blocks of directions averages out, and too strong a
-    prior does not. So the gain counts noise with d / L of its variance, which is that of the
-    average over blocks.
+    The posterior mean is best for each function. Quantities computed from all of them have less
+    noise, since that of the L / d orthogonal blocks of directions averages out, while too strong a
+    prior does not. So the gain counts noise with d / L of its variance.
 
-    With `by_class` classes may be alike, or have nothing in common. Sharing a prior helps those
-    with few rows where they are alike, as arms of a trial may be; where they are not, as a crowd
-    that disperses is not at different times, it distorts all of them. Each class has a prior of
-    its own if that is more likely, by the marginal likelihoods of the Gaussians.
+    With `by_class`, each class has a prior of its own if that is more likely by the marginal
+    likelihoods of the Gaussians. A shared prior helps small classes that are alike, as arms of a
+    trial may be, and distorts classes that are not, as a crowd that disperses over time.
 
     References
     ----------
@@ -393,11 +386,11 @@ def _smoothed(
 
 
 def _trimmed(differences: np.ndarray, deviations: np.ndarray, gaussian: np.ndarray) -> np.ndarray:
-    """Take what may be noise off the tails' excess over the Gaussian's: one deviation.
+    """Reduce the tails' excess over the Gaussian's by one deviation where it may be noise.
 
-    Noise puts mass into a tail as often as it takes some away, but below zero there is
-    nothing: the monotone function that follows would keep the one and not the other. An excess
-    of several deviations is no noise and stays as it is.
+    Noise puts mass into a tail as often as it removes some, but there is nothing below zero: the
+    monotone function that follows would keep the one and not the other. An excess of several
+    deviations stays.
     """
     in_tail = np.maximum(0.0, 1.0 - gaussian * (1.0 - gaussian) / _TAIL)
     doubt = np.clip((_CERTAIN * deviations - np.abs(differences)) / (_CERTAIN - 1), 0, deviations)
@@ -447,7 +440,7 @@ def _fitted(residual: _Whitened, z: np.ndarray, directions: np.ndarray) -> _Prio
 
 
 def _concentration(signals: np.ndarray, squares: np.ndarray) -> tuple[float, float]:
-    """Return the smallest misfit over τ and where it is: values have variance τ signal + 1.
+    """Return the smallest misfit over τ and its τ: values have variance τ signal + 1.
 
     Signals are counted in steps of 10 %, so that trying a τ costs next to nothing.
     """
@@ -482,19 +475,19 @@ def _kernel(directions: np.ndarray, length: float) -> np.ndarray:
 
 
 def _with_nugget(values: np.ndarray, nugget: float) -> np.ndarray:
-    """Return the eigenvalues with a share of each direction's own."""
+    """Return the eigenvalues with the share that each direction has to itself."""
     return (1 - nugget) * np.maximum(values, 0) + nugget
 
 
 def _spaced(rows: np.ndarray, most: int) -> np.ndarray:
-    """Return all rows, or as many as asked for at equal distances."""
+    """Return all rows, or `most` of them at equal distances."""
     if len(rows) <= most:
         return rows
     return rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]
 
 
 class _Gaussians(NamedTuple):
-    """Gaussians of classes that are a priori alike, and how likely the release is with them."""
+    """Gaussians of classes that are a priori alike, and their log evidence."""
 
     locations: np.ndarray  # posterior means (n_classes, n_projections)
     spreads: np.ndarray  # (n_projections,), the same for all classes

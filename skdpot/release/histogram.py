@@ -1,17 +1,13 @@
-"""Histograms of projections, streamed on top of noise: the only pass over private rows.
+"""Noisy histograms of projections: the plan of a sketch, and its single pass over private rows.
 
-Two kernels, one for numpy on the CPU and one for torch on a GPU, count how many rows of a
-block fall into each bin along each direction. Memory is a few blocks of projections,
-whatever the number of rows.
+The shape and noise of a sketch are settled before any row is read. Directions are drawn from a
+public stream, independently of the data, and published with the sketch. Two kernels, numpy on the
+CPU and torch on a GPU, count rows per bin and direction, a few blocks of projections at a time.
 
-What a sketch will measure and with how much noise, settled before any row is read.
-
-Directions are drawn from a public stream, independently of the data, and published with the sketch.
-
-A cumulative distribution is a prefix sum ``T h`` of a histogram ``h``. Adding noise to
-``h`` makes the noise of ``T h`` grow along the bins; adding it to ``T h`` makes one record
-touch every value. Releasing ``A h`` with ``A = T^(1/2)`` and decoding with ``T A^(-1)``
-balances both: the worst error grows like log B instead of sqrt B.
+A cumulative distribution is a prefix sum ``T h`` of a histogram ``h``. Noise added to ``h``
+accumulates along the bins of ``T h``; noise added to ``T h`` must hide a record that touches every
+value. Releasing ``A h`` with ``A = T^(1/2)`` and decoding with ``T A^(-1)`` balances both: the
+worst error grows like log B rather than sqrt B.
 
 References
 ----------
@@ -72,20 +68,20 @@ def count_projections(
     bounds: DataBounds | None = None,
     device: "torch.device | None" = None,
 ) -> np.ndarray:
-    """Count rows by bin of their projection on each direction.
+    """Count rows per bin of their projection on each direction.
 
-    Every row adds exactly one count to one bin of each slice, wherever rounding puts it;
-    the sensitivity therefore does not depend on floating-point arithmetic. Projections
-    beyond ``[-w, w]`` are counted in the end bins.
+    Every row adds exactly one count to one bin of each slice, whatever rounding does, so the
+    sensitivity does not depend on floating-point arithmetic. Projections beyond ``[-w, w]`` are
+    counted in the end bins.
 
     Privacy
     -------
-    The counts are as private as the rows. Those of private rows are only ever added to noise that
-    is already drawn.
+    The counts are as private as the rows. Counts of private rows are only added to noise that is
+    already drawn.
 
-    How a matrix product rounds a row depends on how many rows are multiplied together. So
-    rows are projected where they stand, in blocks that depend on their number alone, and
-    sorted by class afterwards: replacing a row, its class included, moves no other.
+    A matrix product rounds a row differently when fewer rows are multiplied together. So rows are
+    projected in blocks that depend on their number alone, and sorted by class afterwards: replacing
+    a row, its class included, moves no other.
     """
     # Bin units: the projection scaled to [0, B], so that truncation gives the bin.
     scaled = (directions * (n_bins / 2 / half_widths)[:, None]).astype(np.float32)
@@ -114,7 +110,7 @@ def count_projections(
 def binned_rows(release: Release, records: Records, shares: np.ndarray) -> Iterator[Part]:
     """Yield what rows add to a table ``A H`` of binned projections, some slices at a time.
 
-    Records are rows and the class of each; None or any classes where there is one table.
+    Records are rows and the position of each row's class (None if there is one table).
     """
     rows, codes = records
     facts, (n_classes, n_projections, n_bins) = release.facts, release.value.shape
@@ -218,10 +214,9 @@ def sketch_release(
 class NoisyAccumulator:
     """A table of noise to which the statistic of each chunk of rows is added.
 
-    The noise is drawn when the accumulator is made, so there is never a table of counts
-    without it. Reading it twice, before and after a row is added, would reveal that row:
-    until `close` it can be neither read nor copied nor pickled. The caller has charged
-    ``plan.event`` before making one. Device None is numpy.
+    The noise is drawn at construction, after the caller has charged ``plan.event``, so a table of
+    counts without noise never exists. Reading the table before and after a row is added would
+    reveal that row, so the accumulator cannot be read, copied or pickled before `close`.
     """
 
     def __init__(
@@ -251,8 +246,8 @@ class NoisyAccumulator:
     def add(self, rows: np.ndarray, codes: np.ndarray | None) -> None:
         """Add rows; `codes` (n_rows,) holds the position of each row's class.
 
-        When a chunk is interrupted half-way the table is dropped: adding the chunk again
-        would count some rows twice, which the sensitivity does not cover.
+        An interrupt drops the table: adding the chunk again would count some rows twice, which the
+        sensitivity does not cover.
         """
         self._check_whole()
         bounds, directions, half_widths = self._measured
@@ -281,7 +276,7 @@ class NoisyAccumulator:
             raise
 
     def close(self) -> Release:
-        """End, and return the release; its value is float64."""
+        """Return the release and end the accumulation."""
         self._check_whole()
         plan, table = self._plan, self._table * self._plan.lattice
         del self._table
@@ -327,11 +322,10 @@ _BINS_BELOW = ((100.0, 16), (2000.0, 32), (math.inf, 64))
 def projection_half_widths(bounds: DataBounds, directions: np.ndarray) -> np.ndarray:
     """Return the half width w of the binned range along each direction.
 
-    ``min(R, 3.5 R / sqrt(d))``, and in a box no more than its own extent along the
-    direction, ``side * ‖θ‖₁``. Projections of points spread over a ball of radius R in d
-    dimensions have a standard deviation near ``R / sqrt(d)``: binning the whole diameter
-    would leave most bins empty in high dimension. What falls beyond is counted in the end
-    bins, at no privacy cost.
+    ``min(R, 3.5 R / sqrt(d))``, and in a box at most the box's extent along the direction,
+    ``side * ‖θ‖₁``. Projections of points spread over a ball of radius R in d dimensions have a
+    standard deviation near ``R / sqrt(d)``, so binning the whole diameter would leave most bins
+    empty. Projections beyond w are counted in the end bins, at no privacy cost.
     """
     root = math.sqrt(bounds.n_features)
     widths = np.full(len(directions), min(bounds.radius, _SPREADS * bounds.radius / root))
@@ -343,11 +337,11 @@ def projection_half_widths(bounds: DataBounds, directions: np.ndarray) -> np.nda
 def recommended_n_projections(
     n_samples: int, n_features: int, mu: float, n_classes: int = 1
 ) -> int:
-    """Return the number of slices that ``n_projections="auto"`` stands for.
+    """Return the number of slices for ``n_projections="auto"``.
 
-    One orthogonal block of directions for every 25 units of ``n mu / C``, at least one and
-    at most about 1024 directions: what a class's rows can pay for. The constant is the
-    public outcome of ``examples/benchmarks/bench_sketch_shape.py``; see the user guide.
+    One orthogonal block of directions per 25 units of ``n mu / C``, at least one block and at most
+    about 1024 directions. The constant is the outcome of
+    ``examples/benchmarks/bench_sketch_shape.py``; see the user guide.
     """
     if n_features == 1:
         return 1  # there is no other direction
@@ -357,13 +351,12 @@ def recommended_n_projections(
 
 
 def recommended_distance_n_projections(n_samples: int, n_features: int, mu: float) -> int:
-    """Return a number of slices for sketches that are made to be compared.
+    """Return the number of slices for sketches that are made to be compared.
 
-    One orthogonal block of directions for every 500 units of ``n mu``, at least two (the first
-    may be the axes, which see no dependence between features) and at most about 256 directions:
-    a twentieth of what a sampler uses. Whole blocks see a shift without error, and the noise of
-    its size does not depend on their number; but the smallest distance that stands out of the
-    noise grows with it, and more directions show more shapes. The constants are outcomes of
+    One orthogonal block of directions per 500 units of ``n mu``, at least two (the first may be the
+    axes, which see no dependence between features) and at most about 256 directions. Whole blocks
+    measure a shift without error, whatever their number. More directions show more shapes, but the
+    smallest distance that stands out of the noise grows with them. The constants are outcomes of
     ``examples/benchmarks/bench_sliced_distance.py``.
     """
     most = max(1, _MOST_DISTANCE_SLICES // n_features)
@@ -372,11 +365,10 @@ def recommended_distance_n_projections(n_samples: int, n_features: int, mu: floa
 
 
 def recommended_bins(n_samples: int, n_features: int, mu: float, n_classes: int = 1) -> int:
-    """Return the number of bins that ``n_bins="auto"`` stands for.
+    """Return the number of bins for ``n_bins="auto"``.
 
-    16 while ``n mu / C`` is below 100, 32 below 2,000, and 64 from there on. The noise of a
-    distribution function grows only logarithmically with the bins, but below the noise there
-    is nothing fine to see.
+    16 while ``n mu / C`` is below 100, 32 below 2,000, and 64 above. The noise of a distribution
+    function grows only logarithmically with the bins, but hides finer shapes.
     """
     signal = n_samples * mu / n_classes
     return next(n_bins for limit, n_bins in _BINS_BELOW if signal < limit or math.isinf(limit))

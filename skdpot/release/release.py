@@ -1,12 +1,10 @@
 """The gate that every noisy number passes on its way out of a mechanism.
 
-A mechanism computes a noisy value, makes a `Release` of it, with the noise that it has and, where
-the value is a sum over records, with the map from a record to what it adds. It gives the release
-to `released`, and goes on with what that returns. Ordinarily that is the same value. Two others
-may stand at the gate.
+A mechanism wraps a noisy value in a `Release`, with its noise and its event, passes it to
+`released`, and continues with the value that this returns. Usually that is the same value.
 
-*Who records* sees every release, also those that no attribute keeps: the gradients of a training,
-the sums of a clustering. The accountant charges a fit for all of them, so an audit must see them:
+`record_releases` keeps every release, including those that no attribute stores, such as the
+gradients of a training. The accountant charges a fit for all of them, so an audit must see them:
 
 >>> from skdpot.privacy.events import GaussianEvent
 >>> from skdpot.release.release import Release, record_releases, released, replay_releases
@@ -18,8 +16,8 @@ the sums of a clustering. The accountant charges a fit for all of them, so an au
 >>> [release.kind for release in releases]
 ['histogram', 'histogram', 'histogram', 'histogram']
 
-*Who replays* returns the recorded values to the same function on other rows. If its result depends
-on private rows through releases alone, it must then be the same to the last bit:
+`replay_releases` returns the recorded values to the same function on other rows. A function that
+depends on private rows through releases alone gives the same result, to the last bit:
 
 >>> event = GaussianEvent(sigma=100.0, sensitivity=1.0)
 >>> def positive(rows, n=len(X)):
@@ -32,8 +30,7 @@ on private rows through releases alone, it must then be the same to the last bit
 ...     bool(positive(X - 1) == share)
 True
 
-Only what has its noise already passes here, together with public facts, so that a record is
-covered by the event that was charged.
+Only noisy values and public facts pass the gate, so the charged event covers what is recorded.
 """
 
 import math
@@ -56,12 +53,12 @@ Records: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """What single records add to a release: the rows of a dense or a sparse array."""
+    """Contributions of single records to a release: the rows of a dense or sparse array."""
 
     array: Any
 
     def sum(self, weights: np.ndarray) -> np.ndarray:
-        """Return the sum over records, each times its weight."""
+        """Return the sum over records, each multiplied by its weight."""
         return np.asarray(weights @ self.array)
 
     def inner(self, value: np.ndarray) -> np.ndarray:
@@ -74,15 +71,15 @@ class Vectors:
         return products if isinstance(products, np.ndarray) else products.toarray()
 
     def minus(self, first: np.ndarray, second: np.ndarray) -> "Vectors":
-        """Return how some records differ from others."""
+        """Return the differences between two lists of records."""
         return Vectors(self.array[first] - self.array[second])
 
 
 class Contributions(Protocol):
-    """What single records add to a release, which need not be formed: see `Vectors`."""
+    """Contributions of single records to a release, which need not be formed: see `Vectors`."""
 
     def sum(self, weights: np.ndarray) -> np.ndarray:
-        """Return the sum over records, each times its weight."""
+        """Return the sum over records, each multiplied by its weight."""
 
     def inner(self, value: np.ndarray) -> np.ndarray:
         """Return the inner products with a value."""
@@ -95,8 +92,8 @@ class Contributions(Protocol):
 class Part:
     r"""Some numbers of a release, and what each record adds to them.
 
-    In the mean over batches and coins they are :math:`\sum_j q_j p_j g_j`, of which one record j
-    adds :math:`q_j g_j`; p is given (the shares), and q is 1 unless batches are drawn.
+    Their mean over batches and coins is :math:`\sum_j q_j p_j g_j`. Record j contributes
+    :math:`q_j g_j`; p is given (the shares), and q is 1 unless batches are drawn.
     """
 
     value: np.ndarray
@@ -116,28 +113,28 @@ class Release:
     Parameters
     ----------
     kind : str
-        What it is, such as ``"gradient"``.
+        Name of the quantity, such as ``"gradient"``.
     value : ndarray, tensor, number, or tuple or list of these
-        The value with its noise. The length of a list is part of the value; shapes of arrays and
-        lengths of tuples are public.
+        The noisy value. The length of a list is part of the value; shapes of arrays and lengths of
+        tuples are public.
     event : Event
-        What was charged for it, alone or among other releases.
+        The event that was charged for it, alone or with other releases.
     facts : mapping, default={}
-        What is public about it: all that a replay compares and the linear map needs. Arrays and
-        tensors are copied when somebody records.
+        Public facts that a replay compares and the linear map needs. Arrays and tensors are copied
+        when the release is recorded.
     sigma : float or tuple of float, default=0.0
-        Standard deviation of the noise on each number, or on those of each part of the value.
+        Standard deviation of the noise on each number, or on the numbers of each part of the value.
     lattice : float, optional
-        Spacing of the noise; None for noise in floating point.
+        Spacing of the noise. None means floating-point noise.
     sensitivity : float, optional
         L2 sensitivity that the noise hides.
     linear : callable, optional
-        The map from records to what they add, for releases that are sums over records or nearly
-        so: ``linear(release, records, shares)`` yields a `Part` for each part of the release.
-        Records are the rows and labels of `fit`, as its estimator gives them to the mechanism
-        (`PrivateEstimatorMixin._seen_by`), and ``shares`` how many of each are
-        expected in the data: 1, or for the two candidates of a slot 1/2. Records that are there
-        come first, then all first and then all second candidates (see `candidates`).
+        Map from records to what they add, for releases that are sums over records or nearly so:
+        ``linear(release, records, shares)`` yields a `Part` for each part of the release. Records
+        are the rows and labels of `fit`, as the estimator passes them to the mechanism
+        (`_seen_by`); ``shares`` holds the expected number of each in the data: 1, or 1/2 for the
+        two candidates of a slot. Present records come first, then all first and then all second
+        candidates.
     """
 
     kind: str
@@ -150,7 +147,7 @@ class Release:
     linear: Callable[["Release", Records, np.ndarray], Iterable[Part]] | None = None
 
     def parts(self, records: Records, shares: np.ndarray) -> Iterable[Part]:
-        """Return what records add to each part of the value; nothing if that is not known."""
+        """Return what records add to each part of the value; nothing if that is unknown."""
         return () if self.linear is None else self.linear(self, records, shares)
 
     def __repr__(self) -> str:
@@ -158,14 +155,14 @@ class Release:
 
 
 def candidates(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of the first and of the second candidate of each slot of the data."""
+    """Return the positions of the first and the second candidate of each slot of the data."""
     n_pairs = int(np.count_nonzero(shares < 1.0)) // 2
     first = np.arange(len(shares) - n_pairs)
     return first, np.where(shares[first] < 1.0, first + n_pairs, first)
 
 
 def of_candidates(facts: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Return public facts of the rows of a fit for all records: both candidates share a slot's."""
+    """Extend public facts of the rows to all records; candidates of a slot share them."""
     n_pairs = int(np.count_nonzero(shares < 1.0)) // 2
     return np.concatenate([facts, facts[len(facts) - n_pairs :]])
 
@@ -175,7 +172,7 @@ _GATE: ContextVar[_Gate | None] = ContextVar("skdpot_gate", default=None)
 
 
 class _Recorder:
-    """Keeps releases, and lets them pass."""
+    """Keeps releases and lets them pass."""
 
     def __init__(self, forgetting: bool) -> None:
         self.releases: list[Release] = []
@@ -187,7 +184,7 @@ class _Recorder:
 
 
 class _Player:
-    """Returns recorded values, each in the place of the next one that is released."""
+    """Replaces each released value by the recorded one."""
 
     def __init__(self, releases: Sequence[Release]) -> None:
         self._due = list(releases)
@@ -216,7 +213,7 @@ class _Player:
 
 @contextmanager
 def record_releases(*, forgetting: bool = True) -> Iterator[list[Release]]:
-    """Keep everything that mechanisms release inside the block."""
+    """Record everything that mechanisms release inside the block."""
     recorder = _Recorder(forgetting)
     token = _GATE.set(recorder)
     try:
@@ -227,7 +224,7 @@ def record_releases(*, forgetting: bool = True) -> Iterator[list[Release]]:
 
 @contextmanager
 def replay_releases(releases: Sequence[Release]) -> Iterator[None]:
-    """Give what mechanisms release inside the block the recorded noisy values."""
+    """Return the recorded values for what mechanisms release inside the block."""
     player = _Player(releases)
     token = _GATE.set(player)
     try:
@@ -238,22 +235,22 @@ def replay_releases(releases: Sequence[Release]) -> Iterator[None]:
 
 
 def released(release: Release) -> Any:
-    """Let a noisy value out. Whatever follows must use the value that this returns.
+    """Let a noisy value out. The caller must continue with the returned value.
 
     Parameters
     ----------
     release : Release
-        Its facts are copied only if somebody records or replays.
+        Its facts are copied only while releases are recorded or replayed.
 
     Returns
     -------
     object
-        The value of the release, or in a replay the recorded one.
+        The value of the release, or the recorded one in a replay.
 
     Raises
     ------
     RuntimeError
-        If an event with noise was charged, and the release states none.
+        If the charged event has noise and the release has none.
     """
     least = release.sigma if isinstance(release.sigma, float) else min(release.sigma, default=1.0)
     if least <= 0.0 and release.event.is_private:
@@ -267,7 +264,7 @@ def released(release: Release) -> Any:
 
 @contextmanager
 def forgotten() -> Iterator[list[Release]]:
-    """Take what is released inside the block back from who records it."""
+    """Withdraw what is released inside the block from the recording."""
     gate, kept = _GATE.get(), list[Release]()
     start = len(gate.releases) if isinstance(gate, _Recorder) else 0
     try:
@@ -280,7 +277,7 @@ def forgotten() -> Iterator[list[Release]]:
 
 
 def remember(releases: Sequence[Release]) -> None:
-    """Show who records something that was `forgotten`."""
+    """Add `forgotten` releases to the recording again."""
     gate = _GATE.get()
     if isinstance(gate, _Recorder) and gate.forgetting:
         gate.releases += releases
@@ -303,7 +300,7 @@ def _copied(value: Any) -> Any:
 
 
 def _restored(recorded: Any, value: Any) -> Any:
-    """Return a copy of what was recorded, with tensors where `value` has them."""
+    """Return a copy of a recorded value, with tensors where `value` has them."""
     if isinstance(value, tuple):
         return tuple(_restored(r, v) for r, v in zip(recorded, value, strict=True))
     return value.new_tensor(recorded) if _is_tensor(value) else _copied(recorded)
@@ -318,10 +315,10 @@ def _same_shape(one: Any, other: Any) -> bool:
 def first_difference(
     one: Any, other: Any, name: str = "", met: dict[tuple[int, int], Any] | None = None
 ) -> str | None:
-    """Name the first place in which two objects differ by a single bit; None if there is none.
+    """Name the first place where two objects differ by a single bit; None if they are equal.
 
-    Arrays, tensors, numbers, containers, dataclasses (by their fields) and other objects (by
-    their attributes) are compared all the way down, functions by their names.
+    Compares arrays, tensors, numbers, containers, dataclasses (by field) and other objects (by
+    attribute) recursively, and functions by name.
     """
     # Objects may hold each other. Kept alive, since a number is given to another afterwards.
     met = {} if met is None else met
@@ -343,7 +340,7 @@ def first_difference(
 
 
 def _parts(value: Any) -> dict[Any, Any] | None:
-    """Return what an object consists of, or None for what is compared as a whole."""
+    """Return the parts of an object, or None if it is compared as a whole."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, tuple | list) or (isinstance(value, np.ndarray) and value.dtype == object):

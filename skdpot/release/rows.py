@@ -1,26 +1,11 @@
-r"""Noisy projections of rows: what the flow paper releases in the place of a sketch.
+r"""Noisy projections of rows, which the flow paper releases instead of a sketch.
 
-Each step projects a secret batch of rows on fresh directions and adds Gaussian noise to every
-number; what is released is sorted along each direction after the noise. Everything is drawn
-and frozen here, so that flows and generators made of it afterwards are post-processing.
+Each step projects a secret batch of rows on fresh directions, adds Gaussian noise to every number
+and sorts the noisy values along each direction. The releases are drawn and frozen here; flows and
+generators made of them are post-processing.
 
-A projection depends on one row alone, to the last bit. Noise that is calibrated to what one
-record can change hides nothing of what *other* records'
-rounding errors do. A matrix product in floating point adds up in an order that depends on the
-shape of the batch, on threads and on the device; a value on the edge between two lattice
-points would then move for records that did not change, and their number has no bound.
-
-So the product is taken in fixed point. Rows u of the ball are divided by its radius and cut to
-28 binary digits, directions are rounded to 23, and their products are integers in units of
-:math:`2^{-51}`. Any partial sum over features is at most :math:`\|u/R\| \|\theta\|` by
-Cauchy-Schwarz, about 1, so far below :math:`2^{53}` units that double precision holds every
-one of them exactly: no order of additions and no fused multiplication changes anything.
-Cutting is towards zero, which keeps rows in the ball, and directions on the grid are what is
-published (single precision holds them): the sensitivity of what is computed is that of exact
-projections, with nothing to add.
-
-How far one record can move the projections :math:`U \Theta^T` of rows of norm at most R on the rows
-of :math:`\Theta`: replacing a record changes one row, by :math:`\Theta (u - u')`, so that
+*Sensitivity.* Rows :math:`u_i` of norm at most R are projected on the rows of :math:`\Theta` (L x
+d). Replacing a record changes one row of :math:`U \Theta^T`, by :math:`\Theta (u - u')`, so that
 
 .. math:: \Delta = \max_{\|u\|, \|u'\| \le R} \|\Theta (u - u')\|_2 = 2 R \|\Theta\|_2,
 
@@ -30,6 +15,18 @@ the antipodal pair :math:`\pm R v_1`, with the first right singular vector, atta
 directions in d x d orthogonal blocks, :math:`\Theta^T \Theta` is a sum of
 :math:`\lceil L/d \rceil` projections, the first of them identities, so that
 :math:`\|\Theta\|_2 = \sqrt{\lceil L / d \rceil}` without computing anything.
+
+*Rounding.* A projection depends on one row alone, to the last bit: the noise hides what one record
+changes, not what the rounding errors of other records do. A floating-point matrix product adds up
+in an order that depends on the shape of the batch, on threads and on the device, and a value on the
+edge between two lattice points would then move for records that did not change.
+
+So the product is taken in fixed point. Rows of the ball are divided by its radius and cut to 28
+binary digits, directions are rounded to 23, and their products are integers in units of
+:math:`2^{-51}`. Any partial sum over features is at most about 1 by Cauchy-Schwarz, far below
+:math:`2^{53}` units, so double precision holds each of them exactly, in any order of additions.
+Cutting is towards zero, which keeps rows in the ball, and the rounded directions are the published
+ones (single precision holds them): the sensitivity is that of exact projections.
 """
 
 import math
@@ -90,8 +87,8 @@ class SmoothedProjections:
 class StepDirections:
     """The directions of all steps, as a seed: iterating twice gives the same ones.
 
-    How much one record can change depends on the directions of all steps, and must be known
-    before the first of them; keeping `n_steps` matrices for that would be a waste.
+    The sensitivity depends on the directions of all steps and must be known before the first of
+    them; keeping `n_steps` matrices for that would be a waste.
     """
 
     def __init__(
@@ -140,7 +137,7 @@ class StepDirections:
 
 @dataclass(frozen=True, kw_only=True)
 class RowPlan:
-    """The public parameters of one release of projected rows; `event` is everything together."""
+    """The public parameters of one release of projected rows; `event` covers everything."""
 
     directions: StepDirections
     n_samples: int
@@ -157,26 +154,25 @@ class RowPlan:
         return self.batch_size >= self.n_samples
 
     @property
-    def noise_event(self) -> GaussianEvent | SampledGaussianEvent | None:
-        """The part of the event that pays for the rows; None without noise."""
-        return self.event.phases[-1] if self.event.is_private else None
+    def noise(self) -> Any:
+        """The part of the event that pays for the rows."""
+        return self.event.phases[-1]
 
     @property
     def sigma(self) -> float:
         """Standard deviation of the noise, in `unit`; 0 without privacy."""
-        return 0.0 if self.noise_event is None else self.noise_event.sigma
+        return getattr(self.noise, "sigma", 0.0)
 
     @property
     def lattice(self) -> float | None:
         """Spacing of the noise as a share of the radius, a power of two; None without a lattice."""
-        if self.noise_event is None or self.noise_event.lattice is None:
-            return None
-        return self.noise_event.lattice / self.unit
+        lattice: float | None = getattr(self.noise, "lattice", None)
+        return None if lattice is None else lattice / self.unit
 
     @property
     def step_mu(self) -> float:
-        """Mu of one release to the rows that it sees; its leak is charged once a step."""
-        mu: float = self.event.phases[-1].mu
+        """Mu of one release for the rows in it; its leak is charged once per step."""
+        mu: float = self.noise.mu
         return mu / math.sqrt(len(self.directions)) if self.all_rows else mu
 
     @property
@@ -202,13 +198,12 @@ class RowPlan:
 
     def check_noise_can_be_drawn(self) -> None:
         """Refuse noise that the sampler would refuse, before any charge."""
-        noise = self.noise_event
-        if noise is None or noise.lattice is None:
+        if self.lattice is None:
             return
-        s = noise.sigma / noise.lattice
+        s = self.sigma / (self.lattice * self.unit)
         if s > MAX_S:
             raise CalibrationError(
-                f"sigma = {noise.sigma:.4g} is more than 2**40 times the lattice of the rows: "
+                f"sigma = {self.sigma:.4g} is more than 2**40 times the lattice of the rows: "
                 "epsilon is too small, or sigma too large, for anything to be learned."
             )
         try:
@@ -230,7 +225,7 @@ def plan_rows(
     sigma: float | None = None,
     noise: str = "discrete",
 ) -> RowPlan:
-    """Choose the least noise that meets a target, or cost the noise that is given."""
+    """Choose the least noise that meets a target, or compute the cost of given noise."""
     no_noise = sigma == 0 or (sigma is None and math.isinf(target.epsilon))
     if sigma and not isinstance(bounds, DataBounds):
         raise ValueError(
@@ -313,7 +308,7 @@ def noisy_batches(
             sigma=plan.sigma / plan.unit * bounds.radius,
             lattice=None if plan.lattice is None else plan.lattice * bounds.radius,
             sensitivity=plan.sensitivity / plan.unit * bounds.radius,
-            event=plan.event.phases[-1],
+            event=plan.noise,
         )
         yield replace(release, value=released(release))
 
@@ -392,10 +387,10 @@ def lemma1_sensitivity(
 
     .. math:: w = \frac{L}{d} + \frac{z_{1-\delta}}{d} \sqrt{\frac{2 L (d-1)}{d+2}}.
 
-    It is no sensitivity to build on: it speaks of one pair of rows and not of the worst one,
-    and it fails with probability about delta *at every draw*, so that T draws with a record can
-    add up to T times delta to the δ of a statement. `projection_sensitivity` always holds, and
-    orthogonal directions make it smaller than this.
+    This does not suffice for privacy: it holds for one pair of rows rather than the worst one, and
+    fails with probability about delta *per draw*, so T draws with a record can add T times delta to
+    the δ of a statement. `projection_sensitivity` always holds, and is smaller with orthogonal
+    directions.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The frozen private sketch: noisy distribution functions along L directions."""
+"""The private sketch: noisy distribution functions along L directions, released once."""
 
 from copy import copy, deepcopy
 from dataclasses import KW_ONLY, dataclass
@@ -38,7 +38,7 @@ from skdpot.release.sketch_record import SketchRecord, check_comparable, merged_
 
 
 def _not_closed(sketch: "SlicedSketch") -> bool:
-    """Say why a closed sketch takes no more rows; scikit-learn shows it as the cause."""
+    """Refuse more rows for a closed sketch; scikit-learn shows this error as the cause."""
     if hasattr(sketch, "release_"):
         raise OpenSketchError(
             "This sketch is closed, which is final: its table is a release. Call fit, or "
@@ -73,10 +73,10 @@ ROW_BOUNDS: dict[str, list[Any]] = {
 
 @dataclass(eq=False, repr=False)
 class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
-    """Noisy distribution functions of private data along many directions.
+    r"""Noisy distribution functions of private data along many directions.
 
-    The sketch is released once. Everything computed from it afterwards (distances,
-    quantiles, particle flows, scores) is post-processing: free, unlimited, repeatable.
+    The sketch is released once. Everything computed from it afterwards (distances, quantiles,
+    particle flows, scores) is post-processing: free, unlimited and repeatable.
 
     Parameters
     ----------
@@ -87,40 +87,39 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
     budget : PrivacyBudget, optional
         Shared budget that the fit is charged to.
     bounds : "private", (low, high) or DataBounds, default="private"
-        What is known about the range of each feature. ``(low, high)``, scalars or arrays of
-        shape (n_features,), is taken as public knowledge and costs nothing; features are
-        mapped to [-1, 1] and clipped. "private" spends at most 10 % of the squared mu on estimating
-        location and scale; in `partial_fit` from the first chunk. The `bounds_` that another
-        fit has released are public too: with them sketches of several parties can be compared.
+        Range of each feature. ``(low, high)``, scalars or arrays of shape (n_features,), is public
+        knowledge and free; features are mapped to [-1, 1] and clipped. "private" spends at most
+        10 % of the squared mu on estimating location and scale, in `partial_fit` from the first
+        chunk. The released `bounds_` of another fit are public: with them sketches of several
+        parties can be compared.
     norm_bound : float, optional
-        Public bound of the Euclidean norm of every row, in place of `bounds`; longer rows
-        are shortened.
+        Public bound of the Euclidean norm of every row, instead of `bounds`; longer rows are
+        shortened.
     n_projections : int or "auto", default="auto"
         Number of directions L. "auto" follows a public rule in n, d and epsilon
         (`skdpot.release.histogram.recommended_n_projections`).
     n_bins : int or "auto", default="auto"
         Number of bins B along each direction.
     projections : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_projections, \
-n_features), default="axes+orthogonal"
-        How directions are drawn; an array is used as it is (it must be public).
+    n_features), default="axes+orthogonal"
+        How directions are drawn. An array must be public and is used as it is.
     conditional : bool, default=False
-        Make one table a class of `y`; otherwise `y` is ignored.
+        Make one table per class of `y`; otherwise `y` is ignored.
     classes : array-like, optional
-        The public set of classes. By default the labels found in `y`, which then count as
-        public. `partial_fit` needs it with ``conditional=True``.
+        The public set of classes. By default the labels found in `y`, which then count as public.
+        Required by `partial_fit` with ``conditional=True``.
     public_labels : bool, default=False
-        Whether everybody may know the label of every row: time stamps, hospitals, arms of a trial.
-        Neighbouring data sets then differ in the values of one row and not in its label, which
-        takes less noise; the sizes of the classes are exact and each class is decoded on its own.
-        Needs ``conditional=True``.
+        Whether the label of every row is public: time stamps, hospitals, arms of a trial.
+        Neighbouring data sets then differ in the values of one row but not in its label, which
+        needs less noise; the sizes of the classes are exact. Needs ``conditional=True``.
     group_size : int, default=1
-        How many rows one person may have given, all of different labels: the guarantee is for all
-        of them together. More than 1 needs ``public_labels=True``.
+        Largest number of rows per person, all with different labels. The guarantee covers all of
+        them together. More than 1 needs ``public_labels=True``.
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where projections are counted.
     random_state : int, RandomState or None, default=None
-        Makes directions and noise reproducible. For tests only: whoever knows it can
-        remove the noise.
+        Makes directions and noise reproducible. For tests only: anyone who knows it can remove the
+        noise.
 
     Attributes
     ----------
@@ -129,7 +128,7 @@ n_features), default="axes+orthogonal"
     half_widths_ : ndarray of shape (n_projections,)
         Half width of the binned range along each direction.
     release_ : Release
-        What was released: value, noise, event, and the map from rows to the value.
+        The release: value, noise, event, and the map from rows to the value.
     statistic_ : ndarray of shape (n_classes, n_projections, n_bins)
         The released table, the value of `release_`.
     noise_scale_ : float
@@ -137,7 +136,7 @@ n_features), default="axes+orthogonal"
     cdf_ : ndarray of shape (n_classes, n_projections, n_bins + 1)
         Distribution functions at the bin edges, decoded from `statistic_`.
     class_counts_ : ndarray of shape (n_classes,)
-        Estimated number of rows a class, exact with ``public_labels=True``; n without classes.
+        Estimated number of rows per class, exact with ``public_labels=True``; n without classes.
     classes_ : ndarray of shape (n_classes,)
         Classes; only with ``conditional=True``.
     bounds_ : DataBounds
@@ -145,23 +144,19 @@ n_features), default="axes+orthogonal"
     n_samples_ : int
         Number of rows.
     privacy_spent_ : PrivacySpent
-        What the fit cost, and under which assumptions.
+        Cost of the fit, and its assumptions.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of features, when X has names that are all strings.
 
-    Privacy
-    -------
-    Releases ``A_g H + noise`` for the histograms H of all slices and classes, as one
-    Gaussian event under replace-one, with the sensitivity of
-    `skdpot.release.decoding.SquareRootStrategy.sensitivity`, after the two events of the bounds
-    when these are private. Public: the number of rows, of features and their names, the dtype,
-    the set of
-    classes, the directions, and that all values are finite and all labels known: a fit that is
-    refused for that reason shows it. Protected: each row of X, and its label unless
-    ``public_labels=True``: then whoever sees the sketch knows how many rows each class has, and a
-    person is protected whose values are replaced and whose labels stay.
+    Privacy ------- Releases ``A_g H + noise`` for the histograms H of all slices and classes, as
+    one Gaussian event under replace-one, with the sensitivity of
+    `skdpot.release.decoding.SquareRootStrategy.sensitivity`, after the two events of private
+    bounds. Public: the number of rows and of features, their names, the dtype, the set of classes,
+    the directions, and that all values are finite and all labels known (a refused fit shows it).
+    Protected: each row of X, and its label unless ``public_labels=True``. Public labels show how
+    many rows each class has, and protect a person whose values are replaced and whose labels stay.
 
     See Also
     --------
@@ -238,20 +233,19 @@ n_features), default="axes+orthogonal"
     def partial_fit(self, X: Any, y: Any = None, *, n_samples: int | None = None) -> Self:
         """Add a chunk of rows; memory does not grow with their number.
 
-        The first call fixes shape and bounds, charges the whole fit and draws the noise.
-        Until the sketch is closed it can be neither read nor copied. Every person's rows
-        must be in the stream once.
+        The first call fixes shape and bounds, charges the whole fit and draws the noise. An open
+        sketch can be neither read nor copied. Feed each row exactly once.
 
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features)
             Private rows of this chunk.
         y : array-like of shape (n_rows,), optional
-            Their labels; with ``conditional=True`` the parameter `classes` is needed too.
+            Their labels; ``conditional=True`` also needs the parameter `classes`.
         n_samples : int, optional
-            In the first call: public number of rows to come in all. The public rule for
-            "auto" shapes uses it, and the sketch closes itself when they have arrived.
-            Without it the rule uses the size of the first chunk and `close` ends the stream.
+            Public total number of rows, declared in the first call. The public rule for "auto"
+            shapes uses it, and the sketch closes itself when they have arrived. Without it the rule
+            uses the size of the first chunk, and `close` ends the stream.
 
         Returns
         -------
@@ -261,12 +255,12 @@ n_features), default="axes+orthogonal"
         Raises
         ------
         AttributeError
-            If the sketch is closed: closing is final, and the method ends with it.
+            If the sketch is closed, which is final.
         OpenSketchError
             If an earlier chunk was interrupted.
         ValueError
-            If a chunk is not usable, or more rows than `n_samples` arrive. The chunk is not
-            added, and the stream can go on.
+            If a chunk is not usable, or more rows than `n_samples` arrive. The chunk is not added,
+            and the stream can continue.
         """
         if self.conditional and self.classes is None:
             raise ValueError("partial_fit with conditional=True needs the parameter classes.")
@@ -306,9 +300,9 @@ n_features), default="axes+orthogonal"
         return self
 
     def _release(self, label: str, streams: Streams, X: Any, y: Any, *, origin: Any = None) -> Self:
-        """Fit under another name and with given streams; `fit` of the estimators that compose.
+        """Fit with the given label and streams; used by the estimators that compose a sketch.
 
-        `origin` is what the rows of X were taken from, where that is another object.
+        `origin` is the object that the rows of X were taken from, if it is another one.
         """
         with all_or_nothing(self):
             rows, codes, classes = self._validate(X, y, reset=True, min_samples=2)
@@ -332,7 +326,7 @@ n_features), default="axes+orthogonal"
     def _open(
         self, label: str, streams: Streams, rows: np.ndarray, classes: Any, n_samples: int | None
     ) -> None:
-        """Plan, charge, draw the directions and the noise: in this order."""
+        """Plan, charge, settle the bounds and draw the noise, in this order."""
         bounds = public_bounds(self.bounds, self.norm_bound, rows.shape[1])
         if classes is not None:
             classes = np.unique(classes)
@@ -410,9 +404,9 @@ n_features), default="axes+orthogonal"
     def merge(self, *others: Self) -> Self:
         """Add sketches of disjoint sets of people, for instance of several hospitals.
 
-        Every party keeps its own full guarantee: the tables are added with the noise that
-        each of them has. All must have the same directions (pass one public array as
-        `projections`), bins, classes and declared bounds, and agree on whether labels are public.
+        Every party keeps its own full guarantee: the tables are added with the noise of each. All
+        must have the same directions (pass one public array as `projections`), bins, classes and
+        declared bounds, and agree on whether labels are public.
 
         Parameters
         ----------
@@ -427,7 +421,7 @@ n_features), default="axes+orthogonal"
         Raises
         ------
         TypeError
-            If something else than sketches is given.
+            If an argument is not a sketch.
         ValueError
             If the sketches do not measure the same statistic.
         """
@@ -448,7 +442,7 @@ n_features), default="axes+orthogonal"
         Parameters
         ----------
         x : array-like of shape (n_points,)
-            Positions.
+            Finite positions.
         label : optional
             A class; by default all classes together.
 
@@ -460,7 +454,7 @@ n_features), default="axes+orthogonal"
         Raises
         ------
         ValueError
-            If `x` is no number, or holds something else than finite ones.
+            If `x` does not hold finite numbers.
         """
         return self.table(label).evaluate(_line(x, "x"))
 
@@ -490,19 +484,19 @@ n_features), default="axes+orthogonal"
         return self.table(label).quantiles(levels)
 
     def distance(self, other: Any) -> float:
-        """Sliced Wasserstein-2 distance, exact for the two sketches or the sketch and rows.
+        """Sliced Wasserstein-2 distance to another sketch or to public rows, exact for the two.
 
         Parameters
         ----------
         other : SlicedSketch or array-like of shape (n_samples, n_features)
-            A sketch with the same directions and bounds, or **public** rows, which are
-            mapped and clipped like the private ones were.
+            A sketch with the same directions and bounds, or **public** rows, which are mapped and
+            clipped like the private rows.
 
         Returns
         -------
         float
-            SW₂ in the units of the mapped features. The noise of a sketch adds to it: two
-            sketches of equal data are not at distance zero.
+            SW₂ in the units of the mapped features. The noise of a sketch adds to it: two sketches
+            of equal data are not at distance zero.
 
         Raises
         ------
@@ -599,7 +593,7 @@ n_features), default="axes+orthogonal"
 
     @property
     def _is_declared(self) -> bool:
-        """Whether bounds were declared rather than found: only then is their unit known before."""
+        """Whether the bounds were declared rather than estimated."""
         return not isinstance(self.bounds, str) or self.norm_bound is not None
 
     def _position(self, label: Any) -> int:

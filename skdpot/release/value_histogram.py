@@ -30,7 +30,7 @@ _BLOCK = 8192
 
 @dataclass(frozen=True)
 class MagnitudeGrid:
-    """Cells for non-negative numbers: {0}, then `per_octave` cells a doubling to ``2**64``.
+    """Cells for non-negative numbers: {0}, then `per_octave` cells per doubling up to ``2**64``.
 
     They are centred on powers of two, so that differences of 0/1 features fall in the middle.
     """
@@ -112,7 +112,7 @@ class Smoothing:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Counting:
-    """What a histogram counts, which is public: one feature of some rows, or their norms."""
+    """The public description of a histogram: one feature of some rows, or their norms."""
 
     grid: MagnitudeGrid | SignedGrid
     order: IntArray
@@ -155,7 +155,7 @@ def noisy_histogram(
 ) -> FloatArray:
     """Return the counts of the cells plus noise, which is drawn first.
 
-    `used` is the value of each row in the order of the counting, and `event` what was charged.
+    `used` holds the value of each row in the order of the counting, and `event` was charged.
     """
     n_cells, lattice = counting.grid.n_cells, noise.lattice or 1.0
     table = lattice_noise(noise.sigma, n_cells, stream, lattice=lattice, mu=noise.mu)
@@ -215,8 +215,8 @@ def noisy_quantiles(
 ) -> FloatArray | None:
     """Return quantiles of the distribution that a noisy histogram shows.
 
-    Only the neighbourhoods of windows that stand out from the noise are used: the sum of
-    thousands of empty, noisy cells would drown the rest.
+    Only the neighbourhoods of windows that stand out from the noise are used: the sum of thousands
+    of empty, noisy cells would drown the rest.
     """
     kept = _significant(table, sigma, smoothing)
     if kept.size == 0:

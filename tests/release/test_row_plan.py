@@ -121,7 +121,7 @@ def test_no_noise_is_no_privacy():
         _plan(SingleFitTarget(math.inf, 0.1), bounds=1000),
     ):
         assert plan.sigma == 0
-        assert plan.noise_event is None
+        assert not plan.event.is_private
         assert compose(plan.event).epsilon(1e-5) == math.inf
 
 
