@@ -47,7 +47,7 @@ _STATES = 24  # of a trace, by default: enough for the curve of the distance
 
 @dataclass(eq=False, repr=False)
 class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
-    """A mechanism with its terms; what is drawn from is made of the release, once."""
+    """A mechanism with its terms, and a sampler made of its release."""
 
     mechanism: Any = "sketch"
     epsilon: float = 1.0
@@ -65,11 +65,11 @@ class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
     _parameter_constraints = PrivateEstimatorMixin._parameter_constraints | ROW_BOUNDS
 
     def _make(self, rng: np.random.Generator) -> None:
-        """Make what samples are drawn from: post-processing of the release."""
+        """Make the sampler from the release (post-processing)."""
         raise NotImplementedError
 
     def _store(self, mechanism: Any, release: Released, X: Any) -> None:
-        """Keep what was released, and the terms."""
+        """Store the release and its terms."""
         self._keep(release.value)
         self.mechanism_, self.bounds_ = mechanism, release.bounds
         self.privacy_spent_, self._frame_out = release.privacy_spent, isinstance(X, pd.DataFrame)
@@ -82,7 +82,7 @@ class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
             self.releases_ = value
 
     def _ready(self, random_state: Any) -> np.random.Generator:
-        """Return a generator; make what an interrupted fit has left undone."""
+        """Return a generator; complete a fit that was interrupted after its release."""
         check_is_fitted(self)
         rng = solver_generator(random_state)
         if not hasattr(self, self._made_last):
@@ -92,7 +92,7 @@ class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
 
 @dataclass(eq=False, repr=False)
 class SyntheticRows(PrivateSampler):
-    """Samplers of rows, with a class or without."""
+    """Base of samplers of rows, with or without classes."""
 
     _: KW_ONLY
     conditional: bool = False
@@ -105,18 +105,18 @@ class SyntheticRows(PrivateSampler):
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Publish a release of X, and make of it what rows are drawn from.
+        """Release X privately, and make the sampler from the release.
 
-        An interrupt after the release loses nothing that was paid for: the release stays, and
-        the first `sample` or `score` does the rest.
+        An interrupt after the release loses nothing that was paid for: the release is kept, and the
+        first `sample` or `score` completes the fit.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Private rows, at least two.
         y : array-like of shape (n_samples,), optional
-            Class labels, only used with ``conditional=True``; private unless the mechanism says
-            that they are public.
+            Class labels, only used with ``conditional=True``; private unless the mechanism declares
+            them public.
 
         Returns
         -------
@@ -154,7 +154,7 @@ class SyntheticRows(PrivateSampler):
     def _options(
         self, mechanism: Any, rows: np.ndarray, y: Any, rng: np.random.Generator
     ) -> dict[str, Any]:
-        """Return what else the mechanism is told; refuse what cannot be made of its release."""
+        """Return further arguments of the mechanism; refuse unusable parameters."""
         return {}
 
     def _draw(self, n_samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -162,7 +162,7 @@ class SyntheticRows(PrivateSampler):
         raise NotImplementedError
 
     def _scored_rows(self) -> np.ndarray:
-        """Return the rows that a score is a distance to."""
+        """Return the rows that `score` compares with."""
         raise NotImplementedError
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
@@ -268,53 +268,52 @@ class FlowTrace:
 class DPSlicedFlowSampler(SyntheticRows):
     """Differentially private synthetic rows by a sliced Wasserstein flow.
 
-    `fit` releases projections of the data with noise and moves particles until theirs have the
-    same distributions. Sampling and scoring are post-processing: free and unlimited. The release
-    is by default a `SlicedSketch`; the two mechanisms of the flow paper, which add noise to
-    every row, are there for comparison: they need far more noise.
+    `fit` releases noisy projections of the data and moves particles until their projections have
+    the same distributions. Sampling and scoring are post-processing: free and unlimited. By default
+    the release is a `SlicedSketch`. The two mechanisms of the flow paper, which add noise to every
+    row, are available for comparison; they need far more noise.
 
     Parameters
     ----------
     mechanism : {"sketch", "resample", "presample"} or Mechanism, default="sketch"
-        How private data are touched: an object such as ``Sketch(n_bins=32)`` or a name, which is
-        short for the object with default parameters. `Sketch` releases noisy distribution functions
-        of the projections along L directions. `Resample` (Algorithm 1 of the paper, DPSWflow-r)
-        releases in each step the noisy projections of a new batch of rows along new directions;
+        How private data are read: an object such as ``Sketch(n_bins=32)``, or a name, which stands
+        for the object with default parameters. `Sketch` releases noisy distribution functions of
+        the projections along L directions. `Resample` (Algorithm 1 of the paper, DPSWflow-r)
+        releases the noisy projections of a new batch of rows along new directions in each step;
         `Presample` (Algorithm 2, DPSWflow) those of all rows along L directions, once.
     epsilon : float, default=1.0
-        Privacy parameter of the whole fit; ``inf`` for no privacy. Not used when the mechanism
-        is given its noise (``sigma``).
+        Privacy parameter of the whole fit; ``inf`` for no privacy. Ignored when the mechanism is
+        given its noise (``sigma``).
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
     budget : PrivacyBudget, optional
         Shared budget that every fit is charged to.
     bounds : "private" or (low, high), default="private"
-        What is known about the range of each feature: ``(low, high)``, scalars or arrays of
-        shape (n_features,), is public and costs nothing; "private" spends at most 10 % of the
-        squared mu on estimating location and scale.
+        Range of each feature: ``(low, high)``, scalars or arrays of shape (n_features,), is public
+        and free; "private" spends at most 10 % of the squared mu on estimating location and scale.
     norm_bound : float, optional
-        Public bound of the norm of every row, in place of `bounds`.
+        Public bound of the norm of every row, instead of `bounds`.
     conditional : bool, default=False
-        Make one table and one flow per class of `y`, so that `sample_labeled` works. Otherwise
-        `y` is ignored. Needs a `Sketch`, which says what is public about labels.
+        Make one table and one flow per class of `y`, so that `sample_labeled` works. Otherwise `y`
+        is ignored. Needs a `Sketch`, which declares what is public about labels.
     n_particles : int, optional
-        Number of particles kept after `fit`. By default the number of rows, at least 1000 and
-        at most 10,000.
+        Number of particles kept after `fit`. By default the number of rows, at least 1000 and at
+        most 10,000.
     n_steps : int, default=200
-        Steps of the flow. With `Resample` each is a release that has to be paid for.
+        Steps of the flow. With `Resample` each step is a release that is charged.
     step_size : float or "auto", default="auto"
         First step, as a share of the longest stable one, in (0, 1]. "auto" is 1 for a sketch;
-        otherwise all steps are equal and "auto" is 0.375, as in the code of the paper (h = 3
-        where d = 8).
+        otherwise all steps are equal and "auto" is 0.375, as in the code of the paper (h = 3 where
+        d = 8).
     diffusion : float, default=0.0
         Entropic regularisation λ in the units of the mapped features, squared, at most 1e30. It
-        smooths the sample and buys no privacy. Above 0 the steps are those of the Euler-Maruyama
-        scheme; at 0 those towards a sketch have momentum.
+        smooths the sample and adds no privacy. Above 0 the flow takes Euler-Maruyama steps; at 0
+        the steps towards a sketch have momentum.
     device : {"auto", "cpu", "cuda"}, default="auto"
-        Where the flow runs; "auto" is a GPU if there is one.
+        Where the flow runs; "auto" uses a GPU if there is one.
     random_state : int, RandomState or None, default=None
-        Makes everything reproducible, the privacy noise included. For tests only: whoever
-        knows it can remove the noise.
+        Makes everything reproducible, including the privacy noise. For tests only: anyone who knows
+        it can remove the noise.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -325,46 +324,42 @@ class DPSlicedFlowSampler(SyntheticRows):
     sketch_ : SlicedSketch
         The release; only with a `Sketch`.
     releases_ : SmoothedProjections
-        The release; only with `Resample` (a batch per step) or `Presample`.
+        The release; only with `Resample` (one batch per step) or `Presample`.
     bounds_ : DataBounds
         Map from the data to the ball in which rows are projected and particles move.
     n_samples_ : int
         Number of rows.
     particles_ : ndarray of shape (n_particles, n_features)
-        Synthetic rows in the units of the data. `sample` draws from them without
-        replacement, and runs a new flow for more. Missing after a fit that was interrupted in
-        its flow: the first `sample` or `score` then runs it.
+        Synthetic rows in the units of the data. `sample` draws from them without replacement, and
+        runs a new flow for more. Missing after a fit that was interrupted in its flow: the first
+        `sample` or `score` then runs it.
     particle_labels_ : ndarray of shape (n_particles,)
         Their classes; only with ``conditional=True``.
     displacements_ : ndarray of shape (n_classes, n_steps)
-        How far particles moved in each step (root mean square, mapped units).
+        Root mean square displacement of the particles per step, in mapped units.
     classes_ : ndarray of shape (n_classes,)
         Classes; only with ``conditional=True``.
     privacy_spent_ : PrivacySpent
-        What the fit cost, and under which assumptions.
+        Cost of the fit, and its assumptions.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of features, when X has names that are all strings.
 
-    Privacy
-    -------
-    Releases `sketch_` or `releases_` and nothing else: one event under replace-one, all steps
-    together, charged before noise is drawn. For sensitivity and for what counts as public see
-    `SlicedSketch`, and for rows `skdpot.release.rows.projection_sensitivity`; neither diffusion
-    nor the solver's own noise is counted. Protected are each row of X and, with
-    ``conditional=True``, its label unless labels are public. Rows given to `score` are
-    treated as public; a score on private rows is not private.
+    Privacy ------- Releases `sketch_` or `releases_` and nothing else: one event under replace-one
+    for all steps together, charged before noise is drawn. For sensitivity and public facts see
+    `SlicedSketch`, and for rows `skdpot.release.rows.projection_sensitivity`; neither diffusion nor
+    the solver's own noise counts. Protected are each row of X and, with ``conditional=True``, its
+    label unless labels are public. Rows given to `score` are treated as public; a score on private
+    rows is not private.
 
     See Also
     --------
     SlicedSketch : The default release alone.
     skdpot.mechanisms : The mechanisms and their parameters.
 
-    References
-    ----------
-    Sketch: this package. Flow: Liutkus et al., "Sliced-Wasserstein flows", ICML 2019.
-    "resample" and "presample": "Differentially private gradient flow based on the sliced
+    References ---------- Sketch: this package. Flow: Liutkus et al., "Sliced-Wasserstein flows",
+    ICML 2019. "resample" and "presample": "Differentially private gradient flow based on the sliced
     Wasserstein distance", Algorithms 1 and 2, with exact sensitivities and accounting.
 
     Examples
@@ -399,13 +394,13 @@ class DPSlicedFlowSampler(SyntheticRows):
     def trace(
         self, steps: Any = None, *, n_particles: int = 1000, random_state: Any = None
     ) -> FlowTrace:
-        """Run the flow once more and tell where its particles were; free of any privacy cost.
+        """Run the flow again and return the states of its particles; free of any privacy cost.
 
         Parameters
         ----------
         steps : sequence of int, optional
-            Numbers of steps after which the particles are looked at, 0 for the start. By default
-            two dozen of them, close together at first and the last one at the end.
+            Steps after which the particles are recorded, 0 for the start. By default about two
+            dozen, dense at first and with the last one at the end.
         n_particles : int, default=1000
             Number of particles, of all classes together.
         random_state : int, RandomState or None, default=None
@@ -414,7 +409,8 @@ class DPSlicedFlowSampler(SyntheticRows):
         Returns
         -------
         FlowTrace
-            Steps, particles, their classes and their distances to the sketch.
+            `steps`, `particles` (n_steps, n_particles, n_features), their `labels`, `distances`
+            (n_classes, n_steps) to the sketch, and `classes`; None where there are none.
 
         Raises
         ------
@@ -511,8 +507,7 @@ class DPSlicedFlowSampler(SyntheticRows):
     def _draw(self, n_samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Return rows and the positions of their classes, in random order.
 
-        Up to the number of particles they are a random subset of them; for more, a new flow
-        with as many particles is run.
+        A random subset of the particles; for more rows than particles, a new flow is run.
         """
         sizes = rng.multinomial(n_samples, self._class_shares)
         parts = [self._draw_class(k, int(size), rng) for k, size in enumerate(sizes) if size]
@@ -535,8 +530,8 @@ class DPSlicedFlowSampler(SyntheticRows):
 def apportion(total: int, shares: np.ndarray) -> np.ndarray:
     """Split a number by largest remainders.
 
-    Each part is within one of ``total * shares``, but where there are enough no part of a positive
-    share is empty: then the largest ones give.
+    Each part is within one of ``total * shares``, except that the largest parts give to empty parts
+    of positive share, if there are enough.
     """
     quotas = total * shares
     sizes = np.floor(quotas).astype(int)

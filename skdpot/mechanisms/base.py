@@ -1,4 +1,4 @@
-"""What all mechanisms share: parameters of their own, and the terms of a fit."""
+"""What all mechanisms share: own parameters, and the terms of a fit."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Mechanism(BaseEstimator):
-    """Base class of mechanisms: what reads private rows, charges for it and releases.
+    """Base class of mechanisms, which read private rows, charge for them and release.
 
     A mechanism owns the parameters that it alone reads. They can be searched over as nested
-    parameters of its estimator, for example ``mechanism__batch_size``. It is given arrays and a
-    `FitContext`, never the estimator, and returns what it released.
+    parameters of its estimator, for example ``mechanism__batch_size``. It receives arrays and a
+    `FitContext`, never the estimator, and returns its release.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
@@ -60,7 +60,7 @@ class FitContext:
 
     @property
     def target(self) -> PrivacyTarget:
-        """What the events of the fit may cost together."""
+        """The limit for the cost of all events of the fit together."""
         return privacy_target(self.epsilon, self.delta, self.budget)
 
     def charge(
@@ -72,9 +72,10 @@ class FitContext:
         sigma_given: bool = False,
         **known: Any,
     ) -> PrivacySpent:
-        """Charge what was planned, before any noise is drawn or row looked at.
+        """Charge a plan, before any noise is drawn or row is read.
 
-        With `sigma_given` the caller fixed the noise: the statement says what it costs at delta.
+        With `sigma_given` the caller fixed the noise, and the statement says what it costs at
+        delta.
         """
         declared = isinstance(plan.bounds, DataBounds)
         facts = (*self.assumptions(declared_bounds=declared, **known), *public)
@@ -86,7 +87,7 @@ class FitContext:
     def charge_event(
         self, event: Event, n_samples: int, public: Iterable[str], mechanism: str, **stated: Any
     ) -> PrivacySpent:
-        """Charge a fit as `skdpot.privacy.spent.charge` does, and warn of what came before it."""
+        """Charge an event, and warn of private steps that the rows come from."""
         facts: dict[str, Any] = {"n_samples": n_samples, "assumptions": public}
         spent = charge(self, event, mechanism=mechanism, **facts, **stated)
         warn_of_composition(self.source, spent, self.budget, self.caller)
@@ -98,7 +99,7 @@ class FitContext:
 
     @property
     def training(self) -> dict[str, Any]:
-        """What `skdpot.nets.training.train_privately` is told of the fit."""
+        """Arguments of the fit for `skdpot.nets.training.train_privately`."""
         return {
             "caller": self.caller,
             "device": resolve_device(self.device),
@@ -118,7 +119,7 @@ class FitContext:
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """What a mechanism released, and what came with it."""
+    """The release of a mechanism, with the facts that an estimator stores."""
 
     value: Any
     bounds: Any  # DataBounds; None where nothing was bounded
@@ -134,7 +135,7 @@ AnyMechanism = TypeVar("AnyMechanism", bound=Mechanism)
 def chosen_mechanism(
     given: str | AnyMechanism, registry: Mapping[str, type[AnyMechanism]]
 ) -> AnyMechanism:
-    """Return the mechanism that a parameter names or holds, with valid parameters, as a copy."""
+    """Return a copy of the mechanism that a parameter names or holds, validated."""
     mechanism = registry[given]() if isinstance(given, str) else clone(given)
     check_parameters(mechanism)
     return mechanism

@@ -1,4 +1,4 @@
-"""Mechanisms of the flow paper: projections of rows with noise on every value."""
+"""The mechanisms of the flow paper: projections of rows with noise on every value."""
 
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -28,7 +28,7 @@ _OF_NOISE: dict[str, list[Any]] = {
 
 
 class _NoisyRows(Mechanism):
-    """What both mechanisms of the flow paper do: noise on projected rows, equal steps."""
+    """Shared by both mechanisms of the flow paper: noise on projected rows, equal steps."""
 
     projections: Any
     sigma: float | None
@@ -56,12 +56,12 @@ class _NoisyRows(Mechanism):
     def _noisy_rows(
         self, context: FitContext, rows: np.ndarray, n_steps: int, n_projections: int, **drawn: Any
     ) -> Released:
-        """Plan, charge, and only then look at the rows and draw the noise.
+        """Plan and charge; only then read the rows and draw the noise.
 
         Releases ``Θ_k B_kᵀ + noise`` for the batches B_k of all steps, as one event under
-        replace-one with sensitivity ``2 R max_k ‖Θ_k‖₂``, after the two events of the bounds when
-        these are private. Batches stay secret; their sizes and all directions are public. Sorting
-        after the noise leaves nothing of the order of the rows.
+        replace-one with sensitivity ``2 R max_k ‖Θ_k‖₂``, after the two events of private bounds.
+        Batches stay secret; their sizes and all directions are public. Sorting after the noise
+        removes the order of the rows.
         """
         n_samples, n_features = rows.shape
         streams = context.streams
@@ -93,15 +93,15 @@ class _NoisyRows(Mechanism):
 
 @dataclass(eq=False, repr=False)
 class Resample(_NoisyRows):
-    """Release in each step the noisy projections of a new batch along new directions.
+    """Release the noisy projections of a new batch along new directions in each step.
 
-    Algorithm 1 of the flow paper (DPSWflow-r), and of a generator DPSWgen. Every step has to be
-    paid for. For comparison: `Sketch` needs far less noise.
+    Algorithm 1 of the flow paper (DPSWflow-r), and of its generator DPSWgen. Every step is charged.
+    For comparison: `Sketch` needs far less noise.
 
     Parameters
     ----------
     batch_size : int, default=250
-        Rows per step, at most all of them.
+        Batch size, capped at n.
     sampling : {"without_replacement", "poisson"}, default="without_replacement"
         How batches are drawn: of exactly `batch_size` rows, or of so many on average.
     n_projections : int, default=70
@@ -109,9 +109,9 @@ class Resample(_NoisyRows):
     projections : {"orthogonal", "uniform"}, default="orthogonal"
         How directions are drawn.
     sigma : float, optional
-        Standard deviation of the noise on each projection, in the units of the mapped rows.
-        `privacy_spent_` then says what epsilon that costs at `delta`; it needs public bounds. By
-        default the least noise for `epsilon`.
+        Standard deviation of the noise on each projection, in the units of the mapped rows; needs
+        public bounds. `privacy_spent_` then states its epsilon at `delta`. By default the least
+        noise for `epsilon`.
     noise : {"discrete", "float"}, default="discrete"
         "float" draws floating-point noise, which is not hardened against attacks on its last bits.
 
@@ -120,11 +120,9 @@ class Resample(_NoisyRows):
     All steps together are one event under replace-one. Sensitivity:
     `skdpot.release.rows.projection_sensitivity`. Batches stay secret; directions are public.
 
-    References
-    ----------
-    "Differentially private gradient flow based on the sliced Wasserstein distance", Algorithm 1,
-    and Rakotomamonjy and Ralaivola, "Differentially private sliced Wasserstein distance", ICML
-    2021, with exact sensitivities and accounting.
+    References ---------- "Differentially private gradient flow based on the sliced Wasserstein
+    distance", Algorithm 1, and Rakotomamonjy and Ralaivola, "Differentially private sliced
+    Wasserstein distance", ICML 2021, with exact sensitivities and accounting.
 
     Examples
     --------
@@ -168,28 +166,26 @@ class Presample(_NoisyRows):
     Parameters
     ----------
     n_projections : int or "auto", default="auto"
-        Number of directions L; "auto" is 31, or the number of features if that is more.
+        Number of directions L. "auto" is max(31, d).
     projections : {"orthogonal", "uniform"}, default="orthogonal"
         How directions are drawn.
     sigma : float, optional
-        Standard deviation of the noise on each projection, in the units of the mapped rows.
-        `privacy_spent_` then says what epsilon that costs at `delta`; it needs public bounds. By
-        default the least noise for `epsilon`.
+        Standard deviation of the noise on each projection, in the units of the mapped rows; needs
+        public bounds. `privacy_spent_` then states its epsilon at `delta`. By default the least
+        noise for `epsilon`.
     noise : {"discrete", "float"}, default="discrete"
         "float" draws floating-point noise, which is not hardened against attacks on its last bits.
     n_projections_per_step : int, optional
-        Number of directions per step of the flow, drawn anew in each; by default 25 in 31. It does
-        not affect privacy.
+        Number of directions per step of the flow, drawn anew in each; by default 25 of 31. Does not
+        affect privacy.
 
     Privacy
     -------
-    One event under replace-one, however many steps follow. Sensitivity:
+    One event under replace-one, for any number of steps. Sensitivity:
     `skdpot.release.rows.projection_sensitivity`.
 
-    References
-    ----------
-    "Differentially private gradient flow based on the sliced Wasserstein distance", Algorithm 2,
-    with exact sensitivities and accounting.
+    References ---------- "Differentially private gradient flow based on the sliced Wasserstein
+    distance", Algorithm 2, with exact sensitivities and accounting.
 
     Examples
     --------
@@ -232,5 +228,5 @@ class Presample(_NoisyRows):
 
 
 def epochs(n_samples: int, batch_size: int) -> int:
-    """Return the steps of so many passes over the rows, within public limits."""
+    """Return the number of steps for some passes over the rows, within public limits."""
     return int(np.clip(_EPOCHS * n_samples // batch_size, _FEWEST_STEPS, _MOST_STEPS))

@@ -1,12 +1,11 @@
 """Particle flows down the sliced Wasserstein distance: post-processing of a release.
 
-On the CPU the drift of a step needs no sort. The optimal map along a direction is ``F_ν^{-1} ∘
-F_μ``. Particles are counted in cells of their own range; the cumulative counts are F_μ at the cell
-edges, and between edges the map is taken to be linear. Each particle then needs one multiplication
-and two table look-ups in place of a sort, a scatter and an interpolation.
+The optimal map along a direction is ``F_ν^{-1} ∘ F_μ``. A step on the CPU needs no sort: particles
+are counted in cells of their own range, the cumulative counts are F_μ at the cell edges, and the
+map is linear between edges. Each particle then needs one multiplication and two table look-ups.
 
-With smoothed targets F_μ is that of noisy projections, read at the clean ones: the cells still span
-the clean range, with one more below and one above for the noisy ones that fall outside.
+With smoothed targets F_μ is that of noisy projections, read at the clean ones: the cells span the
+clean range, with one more below and one above for noisy projections outside it.
 """
 
 import math
@@ -33,7 +32,7 @@ _PREFERRED_BATCH = 64
 
 @dataclass(frozen=True, eq=False)
 class DirectionBatch:
-    """Directions that are used together in one step, and how far a full step goes."""
+    """Directions that are used together in one step, and the length of a full step."""
 
     directions: np.ndarray
     quantiles: np.ndarray
@@ -88,13 +87,13 @@ class SlicedFlowProblem:
         return (self.location + self.spread * noise).astype(np.float32)
 
     def turns(self, rng: np.random.Generator) -> Iterator[DirectionBatch]:
-        """Yield batches for ever, every one once a round in random order."""
+        """Yield batches for ever, each once per round in random order."""
         while True:
             for index in rng.permutation(len(self.batches)):
                 yield self.batches[index]
 
     def distance(self, particles: np.ndarray) -> float:
-        """Return the root of what the flow minimises: SW₂ to the target along its directions."""
+        """Return SW₂ to the target along its directions, which the flow minimises."""
         projections = np.sort(self.table.directions @ particles.T.astype(np.float64), axis=1)
         reached = projections[:, (_LEVELS * len(particles)).astype(int)]
         return float(np.sqrt(np.mean((reached - self._levels) ** 2)))
@@ -127,16 +126,15 @@ class ProjectedRows:
 class SmoothedFlowProblem:
     """Minimise the sliced Wasserstein-2 distance of smoothed particles to noisy projections.
 
-    The values along a direction are a sample of ``P_θ ν * N(0, σ²)``, of which only the noise
-    made them private. Particles are compared with them after noise of the same size was added
-    to their projections too: the minimum is where particles and rows agree, not where the
-    particles have taken up the noise. The particles' noise protects nothing and is drawn anew
-    in each step; the released noise is frozen.
+    The values along a direction are a sample of ``P_θ ν * N(0, σ²)``. Noise of the same size is
+    added to the particles' projections, so that the minimum is where particles and rows agree,
+    rather than where the particles have absorbed the noise. The particles' noise protects nothing
+    and is drawn anew in each step; the released noise is frozen.
 
     References
     ----------
-    "Differentially private sliced Wasserstein flows", Algorithms 1 and 2. Both omit ``X +``
-    in the update of the particles.
+    "Differentially private sliced Wasserstein flows", Algorithms 1 and 2. Both omit ``X +`` in the
+    update of the particles.
     """
 
     batches: tuple[ProjectedRows, ...]
@@ -170,7 +168,7 @@ class SmoothedFlowProblem:
         return (self.radius / math.sqrt(n_features) * noise).astype(np.float32)
 
     def turns(self, rng: np.random.Generator) -> Iterator[DirectionBatch]:
-        """Yield the releases in their sequence, or parts of the single one for ever."""
+        """Yield the releases in sequence, or parts of the single one for ever."""
         for batch in self.batches if len(self.batches) > 1 else repeat(self.batches[0]):
             yield self._part(batch, rng)
 
@@ -190,7 +188,7 @@ FlowProblem: TypeAlias = SlicedFlowProblem | SmoothedFlowProblem
 
 @dataclass(frozen=True)
 class FlowSchedule:
-    """Lengths of the steps, as shares of a full step."""
+    """Step lengths, as shares of a full step."""
 
     n_steps: int = 200
     step_size: float = 1.0
@@ -201,9 +199,9 @@ class FlowSchedule:
     def share(self, step: int) -> float:
         """Return the share of a full step taken at `step`.
 
-        With `decay` constant for the first half, then falling linearly to a twentieth:
-        particles first find their place, then average over the directions that do not agree,
-        because of the noise of the release.
+        With `decay` constant for the first half, then falling linearly to a twentieth: particles
+        first find their place, then average over directions that disagree because of the noise of
+        the release.
         """
         if not self.decay:
             return self.step_size
@@ -317,17 +315,16 @@ def sliced_flow(
 ) -> FlowResult:
     """Move particles towards the distribution that a release describes.
 
-    Steps ``x <- x + h v(x) + sqrt(2 λ h) z`` with the drift
-    ``v(x) = -(1/M) Σ_j (⟨x, θ_j⟩ - F_ν^{-1}(F_μ(⟨x, θ_j⟩))) θ_j`` over M of the directions,
-    μ being the particles and ν the target, both smoothed where the release is noisy rows.
-    Features that only many directions together determine are approached slowly by plain
-    steps, so the drift is by default read ahead of the particles and accumulated
-    (Nesterov); at the end point, where the drift vanishes, both schemes agree.
+    Steps ``x <- x + h v(x) + sqrt(2 λ h) z`` with the drift ``v(x) = -(1/M) Σ_j (⟨x, θ_j⟩ -
+    F_ν^{-1}(F_μ(⟨x, θ_j⟩))) θ_j`` over M of the directions, where μ is the particles and ν the
+    target, both smoothed for noisy rows. Plain steps approach features slowly that only many
+    directions together determine, so by default the drift is read ahead of the particles and
+    accumulated (Nesterov); both schemes have the same end point, where the drift vanishes.
 
     References
     ----------
-    Liutkus et al., "Sliced-Wasserstein flows", ICML 2019; the update of the private flow
-    paper (its equations 17, 18 and 24 omit ``X_k +``).
+    Liutkus et al., "Sliced-Wasserstein flows", ICML 2019; the update of the private flow paper (its
+    equations 17, 18 and 24 omit ``X_k +``).
     """
     if problem.n_turns is not None and schedule.n_steps > problem.n_turns:
         raise ValueError(
@@ -398,11 +395,11 @@ class FlowState:
 def longest_step(directions: np.ndarray) -> np.ndarray:
     """Return the step by which a summed drift is multiplied, per coordinate.
 
-    The sum over directions of the one-dimensional residuals has the Jacobian ΘᵀΘ where maps are
-    locally translations; one over its largest eigenvalue is the longest step that overshoots
-    nowhere, and an exact solution when the rows are orthogonal. For sparse directions the
-    eigenvalue is ruled by the busiest coordinate, so each coordinate is scaled by the row sum of
-    ``|Θ|ᵀ|Θ|`` that bounds it (Gershgorin), which is never longer than stable.
+    Where maps are locally translations, the sum over directions of the one-dimensional residuals
+    has the Jacobian ΘᵀΘ. One over its largest eigenvalue is the longest step that never overshoots,
+    and an exact solution for orthogonal rows. For sparse directions the busiest coordinate
+    determines the eigenvalue, so each coordinate is scaled by the row sum of ``|Θ|ᵀ|Θ|`` that
+    bounds it (Gershgorin), which is never longer than stable.
     """
     magnitudes = np.abs(directions.astype(np.float64))
     n_features = magnitudes.shape[1]

@@ -20,14 +20,12 @@ def orthogonal_directions(
 ) -> np.ndarray:
     """Draw directions in Haar-distributed orthogonal blocks of `n_features` rows.
 
-    Each direction alone is uniform on the sphere; within a block they repel each other,
-    so averages over them have a lower variance than over independent ones. When L is a
-    multiple of d, ``directions.T @ directions`` is exactly ``(L / d)`` times the identity.
+    Each direction alone is uniform on the sphere; within a block they repel each other, so averages
+    over them have a lower variance than over independent ones. When L is a multiple of d,
+    ``directions.T @ directions`` is exactly ``(L / d)`` times the identity.
 
-    In the plane the blocks repel each other too: they lie at equally spaced angles, which
-    integrates smooth functions of the direction far better than independent blocks do (the error
-    of a sliced distance falls from several per cent to less than a thousandth). Each
-    block alone is still Haar-distributed.
+    In the plane the blocks lie at equally spaced angles, which integrates smooth functions of the
+    direction far better than independent blocks. Each block alone is still Haar-distributed.
     """
     n_blocks = -(-n_projections // n_features)
     if n_features == 2:
@@ -75,12 +73,12 @@ def _haar(n_features: int, rng: np.random.Generator) -> np.ndarray:
 def _plane_blocks(n_blocks: int, rng: np.random.Generator | None) -> np.ndarray:
     """Return orthogonal pairs in the plane at equally spaced angles, shape (2 n_blocks, 2).
 
-    A quarter turn maps a pair on itself, so the angles divide a right angle. All of them are
-    moved by one random angle, and each pair is turned by right angles and reflected at random:
-    the eight symmetries of a pair. Without a stream the first pair is the axes.
+    A quarter turn maps a pair to itself, so the angles divide a right angle. All are shifted by one
+    random angle, and each pair is turned by right angles and reflected at random: the eight
+    symmetries of a pair. Without a generator the first pair is the axes.
 
-    They come in the order of the van der Corput sequence, of which every stretch is spread out:
-    whoever takes some neighbouring directions gets angles from everywhere.
+    The pairs follow the van der Corput sequence, in which every stretch is spread out: any
+    neighbouring directions have angles from everywhere.
     """
     order = Halton(1, scramble=False).random(n_blocks)[:, 0].argsort().argsort()
     steps = order / n_blocks
@@ -126,11 +124,11 @@ class CDFTable:
         return _inverse(self.cdf[slice_number], self.edges[slice_number], levels)
 
     def squared_distances(self, other: "CDFTable") -> np.ndarray:
-        """Return W₂² to `other`, which has the same directions, by slice; exact."""
+        """Return the exact W₂² to `other` per slice; both have the same directions."""
         return self._squared_distances(other.quantiles_along, other.cdf)
 
     def squared_distances_to_sample(self, projections: np.ndarray) -> np.ndarray:
-        """Return W₂² to a sample's projections (n_projections, n_rows), by slice; exact."""
+        """Return the exact W₂² per slice to a sample's projections (n_projections, n_rows)."""
         ordered, n_rows = np.sort(projections), projections.shape[1]
 
         def order_statistics(slice_number: int, levels: np.ndarray) -> Any:
@@ -144,9 +142,8 @@ class CDFTable:
     ) -> np.ndarray:
         """Integrate the squared difference to quantile functions that are linear between steps.
 
-        Both functions are read inside each interval, where they have no jump; the integral of
-        the square of a linear function with end values a, b over a length h is
-        ``h (a² + ab + b²) / 3``.
+        Both functions are read inside each interval, where they have no jump; the square of a
+        linear function with end values a, b over a length h integrates to ``h (a² + ab + b²) / 3``.
         """
         integrals = []
         for k, (own, others) in enumerate(zip(self.cdf, steps, strict=True)):

@@ -92,8 +92,6 @@ from skdpot.privacy.noise import calibrate_lattice, check_counts, lattice_noise,
 from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.release.release import Release, released
 
-# Far above the rounding of the normal distribution function, far below anything else.
-
 Category: TypeAlias = str | int | float | bool
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
