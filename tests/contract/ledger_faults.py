@@ -18,10 +18,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from skdpot.exceptions import BudgetExceededError, LedgerError
 from skdpot.privacy import ledger as ledger_module
@@ -46,18 +47,10 @@ EVENT = EVENTS[CAPACITY]
 
 @dataclass
 class Outcome:
-    """What a fault has cost.
+    """What a fault has cost, of how many charges that fit.
 
-    Parameters
-    ----------
-    fault : str
-        What was done to the ledger.
-    cap : int
-        How many charges fit.
-    tried, spent, released : int
-        Fits that asked, that were charged at any time, and that went on to release something.
-    error : str
-        What the last refused fit was told.
+    Fits asked (`tried`), were charged at any time, and went on to release something; `error` is
+    what the last refused fit was told.
     """
 
     fault: str
@@ -160,49 +153,72 @@ def spend_all(path: Path, outcome: Outcome, *more: PrivacyBudget) -> None:
 # ------------------------------------------------------------------------- damage
 
 
-@fault("every third bit of the file flipped, one at a time", told="LedgerError|" + FULL)
-def _flips(directory: Path, outcome: Outcome) -> None:
-    _, path = made(directory, outcome, CAPACITY)
-    good = path.read_bytes()
+def flipped(good: bytes) -> Iterator[bytes]:
     for position in range(len(good)):
         if good[position] or position % 4096 < 120:  # what is in use, and the heads of pages
             for bit in range(position % 3, 8, 3):
                 damaged = bytearray(good)
                 damaged[position] ^= 1 << bit
-                path.write_bytes(damaged)
-                fit(path, outcome)
+                yield bytes(damaged)
 
 
-@fault("cut at every 100 bytes", told="LedgerError")
-def _cut(directory: Path, outcome: Outcome) -> None:
-    _, path = made(directory, outcome, CAPACITY)
-    good = path.read_bytes()
-    for length in range(0, len(good), 100):
-        path.write_bytes(good[:length])
-        fit(path, outcome)
+def cut(good: bytes) -> Iterator[bytes]:
+    return (good[:length] for length in range(0, len(good), 100))
 
 
-@fault("a page of zeros, each page in turn", told="LedgerError")
-def _zeros(directory: Path, outcome: Outcome) -> None:
-    _, path = made(directory, outcome, CAPACITY)
-    good = path.read_bytes()
-    for start in range(0, len(good), 4096):
-        path.write_bytes(good[:start] + bytes(4096) + good[start + 4096 :])
-        fit(path, outcome)
+def zeroed(good: bytes) -> Iterator[bytes]:
+    return (good[:k] + bytes(4096) + good[k + 4096 :] for k in range(0, len(good), 4096))
 
 
-@fault("an empty file in its place", told="no skdpot ledger")
-def _empty(directory: Path, outcome: Outcome) -> None:
-    budget, path = made(directory, outcome)
-    path.write_bytes(b"")
-    spend_all(path, outcome, budget)
+def _damage(name: str, versions: Callable[[bytes], Iterator[bytes]], told: str) -> None:
+    @fault(name, told=told)
+    def _inject(directory: Path, outcome: Outcome) -> None:
+        _, path = made(directory, outcome, CAPACITY)
+        for data in versions(path.read_bytes()):
+            path.write_bytes(data)
+            fit(path, outcome)
 
 
-@fault("text in its place", told="not a database")
-def _text(directory: Path, outcome: Outcome) -> None:
-    budget, path = made(directory, outcome)
-    path.write_text("charges: none\n" * 999)
-    spend_all(path, outcome, budget)
+_damage("every third bit of the file flipped, one at a time", flipped, "LedgerError|" + FULL)
+_damage("cut at every 100 bytes", cut, "LedgerError")
+_damage("a page of zeros, each page in turn", zeroed, "LedgerError")
+
+
+def changed(
+    name: str,
+    change: Callable[[Path, PrivacyBudget], object],
+    *,
+    told: str = FULL,
+    goes_on: bool = False,
+    seen: bool = False,
+    before: int = BEFORE,
+) -> None:
+    """Register a fault that changes the file of a budget that paid for some fits.
+
+    All budgets go on, at the path that `change` returns if it does. Those that only a process can
+    notice that has `seen` the charges are tried by the budget alone.
+    """
+
+    @fault(name, told=told, goes_on=goes_on)
+    def _inject(directory: Path, outcome: Outcome) -> None:
+        budget, path = made(directory, outcome, before)
+        place = change(path, budget)
+        if seen:
+            insist(outcome, budget)
+        else:
+            spend_all(place if isinstance(place, Path) else path, outcome, budget)
+        if goes_on:
+            outcome.spent = max(outcome.spent, charges_in(path))
+
+
+def insist(outcome: Outcome, *budgets: PrivacyBudget) -> None:
+    """Fit far more often than anything allows."""
+    for budget in budgets * (2 * CAPACITY):
+        fit(budget, outcome)
+
+
+changed("an empty file in its place", lambda p, _: p.write_bytes(b""), told="no skdpot ledger")
+changed("text in its place", lambda p, _: p.write_text("charges: none\n" * 999), told="not a data")
 
 
 TAMPERING = {
@@ -248,29 +264,21 @@ TOLD = dict.fromkeys(UNSEEN, OLDER) | {
 }
 
 
-def _tamper(name: str, statements: list[str]) -> None:
-    @fault(name, told=TOLD.get(name, DAMAGED))
-    def _inject(directory: Path, outcome: Outcome) -> None:
-        budget, path = made(directory, outcome)
-        run_sql(path, *statements)
-        if name in UNSEEN:
-            for _ in range(2 * CAPACITY):
-                fit(budget, outcome)
-        else:
-            spend_all(path, outcome, budget)
-
-
 for _name, _statements in TAMPERING.items():
-    _tamper(_name, _statements)
+    changed(
+        _name,
+        lambda path, _, statements=tuple(_statements): run_sql(path, *statements),
+        told=TOLD.get(_name, DAMAGED),
+        seen=_name in UNSEEN,
+    )
 
 
-@fault("leftovers of other files beside it", goes_on=True)
-def _leftovers(directory: Path, outcome: Outcome) -> None:
-    budget, path = made(directory, outcome)
+def leftovers(path: Path, _: PrivacyBudget) -> None:
     for suffix in ("-wal", "-shm", "-journal"):
         path.with_name(path.name + suffix).write_bytes(b"\x37\x7f\x06\x82" + bytes(5000))
-    spend_all(path, outcome, budget)
-    outcome.spent = max(outcome.spent, charges_in(path))
+
+
+changed("leftovers of other files beside it", leftovers, goes_on=True)
 
 
 @fault("switched to a write-ahead log, and killed", goes_on=True)
@@ -286,43 +294,48 @@ def _write_ahead(directory: Path, outcome: Outcome) -> None:
 # ------------------------------------------------------------------- other files
 
 
-@fault("deleted", told="cannot be reached")
-def _deleted(directory: Path, outcome: Outcome) -> None:
-    budget, path = made(directory, outcome)
-    path.unlink()
-    for _ in range(2 * CAPACITY):
-        fit(budget, outcome)
-
-
 @fault("the temporary ledger deleted", told="cannot be reached")
 def _temporary(directory: Path, outcome: Outcome) -> None:
     budget = PrivacyBudget(1.0)
     for _ in range(BEFORE):
         fit(budget, outcome)
     shutil.rmtree(Path(budget.ledger).parent)
-    for _ in range(2 * CAPACITY):
-        fit(budget, outcome)
+    insist(outcome, budget)
 
 
-@fault("another ledger in its place", told="now another ledger")
-def _replaced(directory: Path, outcome: Outcome) -> None:
-    budget, path = made(directory, outcome)
+def replace(path: Path, _: PrivacyBudget) -> None:
     path.unlink()
     PrivacyBudget(1.0, ledger=path)
-    for _ in range(2 * CAPACITY):
-        fit(budget, outcome)
+
+
+def linked(link: Callable[[Path, Path], None], name: str) -> Callable[[Path, object], Path]:
+    def make(path: Path, _: object) -> Path:
+        link(path, path.with_name(name))
+        return path.with_name(name)
+
+    return make
+
+
+DRAFT = ".ledger.abc12_9z"
+changed("deleted", lambda path, _: path.unlink(), told="cannot be reached", seen=True)
+changed("another ledger in its place", replace, told="now another ledger", seen=True)
+changed("a symbolic link", linked(os.symlink, "link"), told="no regular file")
+changed("a hard link", linked(os.link, "second"), told="has a second name")
+changed(
+    "the maker killed before it removed its draft",
+    lambda path, _: os.link(path, path.with_name(DRAFT)),
+    goes_on=True,
+)
 
 
 @fault("an older copy put back while the process runs", told=OLDER)
 def _older(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome, 2)
-    copy = directory / "copy"
-    shutil.copy(path, copy)
+    copy = Path(shutil.copy(path, directory / "copy"))
     for _ in range(4):
         fit(budget, outcome)
     os.replace(copy, path)
-    for _ in range(2 * CAPACITY):
-        fit(budget, outcome)
+    insist(outcome, budget)
 
 
 @fault("a journal of an earlier charge put beside it", told=OLDER)
@@ -334,41 +347,14 @@ def _old_journal(directory: Path, outcome: Outcome) -> None:
     for _ in range(4):
         fit(budget, outcome)
     journal.write_bytes(old)
-    for _ in range(2 * CAPACITY):
-        fit(budget, outcome)
+    insist(outcome, budget)
 
 
 @fault("two copies, both spent from by one process", told=OLDER)
 def _two_copies(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome, 2)
-    copy = directory / "copy"
-    shutil.copy(path, copy)
-    other = PrivacyBudget(1.0, ledger=copy)
-    for _ in range(2 * CAPACITY):
-        fit(budget, outcome)
-        fit(other, outcome)
-
-
-@fault("a symbolic link", told="no regular file")
-def _symbolic(directory: Path, outcome: Outcome) -> None:
-    _, path = made(directory, outcome)
-    link = directory / "link"
-    link.symlink_to(path)
-    spend_all(link, outcome)
-
-
-@fault("a hard link", told="has a second name")
-def _hard(directory: Path, outcome: Outcome) -> None:
-    budget, path = made(directory, outcome)
-    os.link(path, directory / "second")
-    spend_all(directory / "second", outcome, budget)
-
-
-@fault("the maker killed before it removed its draft", goes_on=True)
-def _draft(directory: Path, outcome: Outcome) -> None:
-    budget, path = made(directory, outcome)
-    os.link(path, directory / f".{path.name}.abc12_9z")
-    spend_all(path, outcome, budget)
+    copy = Path(shutil.copy(path, directory / "copy"))
+    insist(outcome, budget, PrivacyBudget(1.0, ledger=copy))
 
 
 @fault("opened with other terms", told="was made for")
@@ -400,26 +386,22 @@ def ordinary_user() -> Iterator[None]:
         os.seteuid(0)
 
 
-def _read_only(directory: Path, outcome: Outcome, mode: int, of_file: int) -> None:
-    directory.chmod(0o777)
-    with ordinary_user():
-        place = directory / "mine"
-        place.mkdir()
-        budget, path = made(place, outcome)
-        path.chmod(of_file)
-        place.chmod(mode)
-        spend_all(path, outcome, budget)
-        place.chmod(0o700)
+def _read_only(name: str, mode: int, of_file: int) -> None:
+    @fault(name, told="must be writable")
+    def _inject(directory: Path, outcome: Outcome) -> None:
+        directory.chmod(0o777)
+        with ordinary_user():
+            place = directory / "mine"
+            place.mkdir()
+            budget, path = made(place, outcome)
+            path.chmod(of_file)
+            place.chmod(mode)
+            spend_all(path, outcome, budget)
+            place.chmod(0o700)
 
 
-@fault("a read-only file", told="must be writable")
-def _read_only_file(directory: Path, outcome: Outcome) -> None:
-    _read_only(directory, outcome, 0o700, 0o400)
-
-
-@fault("a read-only directory", told="must be writable")
-def _read_only_directory(directory: Path, outcome: Outcome) -> None:
-    _read_only(directory, outcome, 0o500, 0o600)
+_read_only("a read-only file", 0o700, 0o400)
+_read_only("a read-only directory", 0o500, 0o600)
 
 
 @fault("a full disk, at every amount of space left", told="disk is full|not tried", goes_on=True)
@@ -452,22 +434,6 @@ def _full(directory: Path, outcome: Outcome) -> None:
         outcome.spent = charges_in(path)
     finally:
         subprocess.run(["umount", str(disk)], check=True)
-
-
-@fault(
-    "a limit on the length of files, at every length",
-    MANY,
-    told="disk must not be full",
-    goes_on=True,
-)
-def _file_limit(directory: Path, outcome: Outcome) -> None:
-    _, path = made(directory, outcome, 1)
-    for limit in range(0, 16_000, 500):
-        in_child(path, outcome, kill_after=None, file_limit=limit, fatal=False)
-    error = outcome.error
-    spend_all(path, outcome)
-    outcome.error = error or "LedgerError in the child"
-    outcome.spent = charges_in(path)
 
 
 # --------------------------------------------------------------------- processes
@@ -506,7 +472,7 @@ def in_child(
     the system kills it in the middle of a write, or, if not fatal, fails the write.
     """
     outcome.tried += 1
-    log = os.open(path.with_name("releases"), os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
+    log = releases_of(path)
     before = os.fstat(log).st_size
     pid = os.fork()
     if pid == 0:
@@ -542,28 +508,39 @@ def in_child(
         outcome.error = "LedgerError: the disk must not be full"
 
 
-@fault("killed at and amid every statement", MANY, goes_on=True)
-def _killed(directory: Path, outcome: Outcome) -> None:
-    _, path = made(directory, outcome, 1)
-    for statement in range(1, 45):
-        in_child(path, outcome, kill_after=statement)
-    spend_all(path, outcome)
-    outcome.spent = charges_in(path)
+def _in_children(name: str, limits: Iterable[dict[str, Any]], told: str = FULL) -> None:
+    @fault(name, MANY, told=told, goes_on=True)
+    def _inject(directory: Path, outcome: Outcome) -> None:
+        _, path = made(directory, outcome, 1)
+        for limit in limits:
+            in_child(path, outcome, **limit)
+        error = outcome.error
+        spend_all(path, outcome)
+        outcome.error = error if told != FULL else outcome.error
+        outcome.spent = charges_in(path)
 
 
-@fault("killed amid every write of a commit", MANY, goes_on=True)
-def _killed_writing(directory: Path, outcome: Outcome) -> None:
-    _, path = made(directory, outcome, 1)
-    for limit in range(0, 16_000, 300):
-        in_child(path, outcome, kill_after=None, file_limit=limit)
-    spend_all(path, outcome)
-    outcome.spent = charges_in(path)
+_in_children(
+    "a limit on the length of files, at every length",
+    [{"kill_after": None, "file_limit": n, "fatal": False} for n in range(0, 16_000, 500)],
+    told="disk must not be full",
+)
+_in_children("killed at and amid every statement", [{"kill_after": n} for n in range(1, 45)])
+_in_children(
+    "killed amid every write of a commit",
+    [{"kill_after": None, "file_limit": n} for n in range(0, 16_000, 300)],
+)
+
+
+def releases_of(path: Path) -> int:
+    """Open the file in which children note what they have released."""
+    return os.open(path.with_name("releases"), os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
 
 
 @fault("killed at any moment", MANY, goes_on=True)
 def _killed_any_time(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome, 1)
-    log = os.open(path.with_name("releases"), os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
+    log = releases_of(path)
     for k in range(25):
         pid = os.fork()
         if pid == 0:
@@ -586,7 +563,7 @@ def _killed_any_time(directory: Path, outcome: Outcome) -> None:
 def _race(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome, 0)
     blob = pickle.dumps(budget)
-    log = os.open(path.with_name("releases"), os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
+    log = releases_of(path)
     ready, start = os.pipe()
     pids = []
     for k in range(32):
