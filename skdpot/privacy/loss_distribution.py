@@ -246,24 +246,17 @@ def _smallest_mu(losses: LossDistribution, leak: float) -> float:
     """Return the smallest mu with H <= leak + (1 - leak) G_mu everywhere, rounded up."""
     if losses.infinity_mass > leak:
         return math.inf
-    epsilon, profile = _nodes(losses, leak)
+    # The profile at 0 and on up to the first node where the leak alone covers it: beyond it nothing
+    # needs a check. Thinning the grid is safe: the profile is convex in exp(epsilon), so its chords
+    # lie above it.
+    epsilon, profile = losses.profile()
+    last = int(np.argmax(profile <= leak))
+    kept = np.append(np.arange(0, last, max(1, math.ceil(last / _MAX_NODES))), last)
+    epsilon, profile = epsilon[kept], profile[kept]
     if profile[0] <= leak:
         return 0.0
     mu = bisected(lambda mu: _dominates(mu, leak, epsilon, profile), _RELATIVE_MARGIN)[1]
     return mu * (1.0 + _RELATIVE_MARGIN)
-
-
-def _nodes(losses: LossDistribution, leak: float) -> tuple[_Floats, _Floats]:
-    """Profile at epsilon = 0 and on up to the first node where the leak alone covers it.
-
-    Beyond that node nothing needs a check, because the profile does not increase. Thinning the
-    grid is safe: the profile is convex in exp(epsilon), so its chords lie above it.
-    """
-    epsilon, profile = losses.profile()
-    last = int(np.argmax(profile <= leak))
-    stride = max(1, math.ceil(last / _MAX_NODES))
-    kept = np.append(np.arange(0, last, stride), last)
-    return epsilon[kept], profile[kept]
 
 
 def _dominates(mu: float, leak: float, epsilon: _Floats, profile: _Floats) -> bool:

@@ -432,18 +432,8 @@ def silent_parts(*fitted: Any) -> tuple[str, ...]:
 
 
 def _private_parts(estimator: object) -> list[tuple[str, PrivacySpent | None]]:
-    """Return the parts of one argument: none, or at least one that has spent something."""
-    parts = list(_parts(estimator))
-    if parts and all(spent is None for _, spent in parts):
-        raise TypeError(
-            f"{type(estimator).__name__} has no `privacy_spent_`: fit it first, and pass private "
-            "estimators or pipelines that hold one."
-        )
-    return parts
-
-
-def _parts(estimator: object) -> Iterator[tuple[str, PrivacySpent | None]]:
-    """Yield every part that learned something, with what it spent or None."""
+    """Return the parts that learned something with what they spent; at least one must have."""
+    parts: list[tuple[str, PrivacySpent | None]] = []
     for _, part in leaves(estimator):
         name = type(part).__name__
         if hasattr(part, "cv_results_"):
@@ -451,12 +441,18 @@ def _parts(estimator: object) -> Iterator[tuple[str, PrivacySpent | None]]:
                 f"{name} made many fits and keeps at most one. Give its estimator a "
                 "PrivacyBudget, which counts them all."
             )
-        spent = getattr(part, "privacy_spent_", part)
+        spent = getattr(part, "privacy_spent_", part)  # None: it released nothing
         if isinstance(spent, PrivacySpent):
-            yield name, spent
-        elif spent is part:  # where the statement is None it released nothing
+            parts.append((name, spent))
+        elif spent is part:
             if part is estimator or learns(part) or isinstance(part, FrozenEstimator):
-                yield name, None
+                parts.append((name, None))
+    if parts and all(spent is None for _, spent in parts):
+        raise TypeError(
+            f"{type(estimator).__name__} has no `privacy_spent_`: fit it first, and pass private "
+            "estimators or pipelines that hold one."
+        )
+    return parts
 
 
 def _epsilon(loss: PrivacyLoss, delta: float) -> float:
