@@ -21,10 +21,10 @@ from skdpot.nets.autoencoder_training import (
     public_steps,
 )
 from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
+from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.noise import noise_for_sums
 from skdpot.privacy.sampling import SampledGaussianEvent
-from skdpot.release.bounds import DataBounds, plan_private_bounds
+from skdpot.release.bounds import DataBounds
 from skdpot.release.gradients import plan_training
 from skdpot.release.output_tables import Cells
 from skdpot.release.per_sample import ToSphere
@@ -217,22 +217,6 @@ def test_batches_are_those_of_the_event():
     assert [len(batch) for batch in fixed] == [20] * 40
     assert len(np.unique(np.concatenate(fixed))) > 150
     assert len({tuple(batch) for batch in fixed}) == 40
-
-
-@pytest.mark.parametrize("sampling", ["poisson", "without_replacement"])
-@pytest.mark.parametrize("private_bounds", [False, True])
-def test_calibration_fills_the_target(sampling, private_bounds):
-    bounds = plan_private_bounds(200, N_FEATURES, 0.2) if private_bounds else BOX
-    made = plan(sampling, bounds=bounds)
-    assert TARGET.admits(made.event)
-    training = made.event.events[-1] if private_bounds else made.event
-    assert training.sigma == made.sigma
-    smaller = plan(sampling, bounds=bounds, target=PrivacyTarget(2.05, 1e-5))
-    assert smaller.sigma < made.sigma
-    if private_bounds:
-        assert isinstance(made.event, ComposedEvent)
-        assert made.event.events[0] == bounds.event
-        assert made.sigma > plan(sampling).sigma
 
 
 def test_batches_of_cells_are_fresh_uniform_subsets_of_each():

@@ -111,39 +111,19 @@ def test_orthogonal_blocks_need_less_noise_than_the_bound_without_them():
 LINE = np.ones((1, 1))
 
 
-def pull_strengths(own, other):
-    """Coefficients of the Jacobians of both sides, on a line, times n."""
-    n = len(own)
-    mine = n * wasserstein_vectors(own[:, None], other[:, None], LINE)[:, 0]
-    theirs = n * wasserstein_vectors(other[:, None], own[:, None], LINE)[:, 0]
-    return mine, theirs
-
-
 def worst_change_on_a_line(own, replaced, position, other, clip_own, clip_other):
-    """The same over all Jacobians; that of the replaced record may change too."""
-    mine, theirs = pull_strengths(own, other)
-    mine_after, theirs_after = pull_strengths(replaced, other)
+    """The same over all Jacobians of both sides; that of the replaced record may change too."""
+    points, n = other[:, None], len(own)
+    (mine, theirs), (mine_after, theirs_after) = (
+        (
+            n * wasserstein_vectors(x[:, None], points, LINE)[:, 0],
+            n * wasserstein_vectors(points, x[:, None], LINE)[:, 0],
+        )
+        for x in (own, replaced)
+    )
     moved = np.abs(mine_after - mine)
     moved[position] = abs(mine[position]) + abs(mine_after[position])
     return clip_own * moved.sum() + clip_other * np.abs(theirs_after - theirs).sum()
-
-
-def clipped_samples(rng, n, width):
-    """Points of which about half are on a clip value."""
-    return np.clip(rng.normal(scale=0.8 * width, size=n), -width / 2, width / 2)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 40))
-def test_a_record_of_a_moving_side_never_exceeds_its_bound(seed, n, m):
-    rng = np.random.default_rng(seed)
-    width, clip_own, clip_other = rng.uniform(0.1, 3, size=3)
-    own, other = clipped_samples(rng, n, width), clipped_samples(rng, m, width)
-    position, replaced = int(rng.integers(n)), own.copy()
-    replaced[position] = clipped_samples(rng, 1, width)[0]
-    bound = moving_side_sensitivity(width, clip_own, clip_other)
-    change = worst_change_on_a_line(own, replaced, position, other, clip_own, clip_other)
-    assert change <= bound * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("clip_own", "clip_other"), [(1.0, 0.3), (1.0, 1.0), (0.2, 1.0)])

@@ -216,27 +216,6 @@ def tables_of(samples, directions, halves, n_bins):
     return release_tables(values, codes, sizes, directions, halves, silent(n_bins), SecretStream(0))
 
 
-def test_the_pull_is_the_gradient_of_the_distance_between_the_tables():
-    """Moving the mass of a bin by a little changes the exact distance by the mean pull."""
-    n_bins, n = 16, 4000
-    samples = [RNG.beta(2, 4, (n, 1)) - 0.5, RNG.beta(4, 2, (n, 1)) - 0.5]
-    tables = tables_of(samples, LINE, LINE_HALF, n_bins)
-    first, second = tables.tables
-    points = np.linspace(-0.5, 0.5, 20_001)[:, None]
-    weights = np.diff(first.evaluate(points[:, 0])[0])
-    middle = (points[1:] + points[:-1]) / 2
-    pull = tables.pull(middle, 0, [1])[:, 0]
-    levels = first.evaluate(middle[:, 0])[0]
-    gaps = middle[:, 0] - second.quantiles(levels)[0]
-    np.testing.assert_allclose(pull, 2 * gaps, atol=1e-12)
-    # The squared distance by quantiles, and its derivative under u -> u + t (u - map(u)).
-    squared = float(weights @ gaps**2)
-    assert squared == pytest.approx(first.squared_distances(second)[0], rel=1e-3)
-    step = 1e-4
-    ahead = float(weights @ (gaps * (1 + step)) ** 2)
-    assert (ahead - squared) / step == pytest.approx(float(weights @ (pull * gaps)), rel=1e-3)
-
-
 @pytest.mark.parametrize(
     ("compared", "n_groups"), [(Probabilities(3), 2), (ClippedOutputs(2, 0.8), 3)]
 )
