@@ -27,13 +27,12 @@ from skdpot._utils.validation import (
 from skdpot.estimators.fair import SAME_GROUP, one_cell, read_groups
 from skdpot.estimators.flow_sampler import like_input
 from skdpot.mechanisms.architecture import Architecture
-from skdpot.mechanisms.base import FitContext, chosen_mechanism
+from skdpot.mechanisms.base import FitContext, Released, chosen_mechanism
 from skdpot.mechanisms.dpsgd import (
     DPSGD,
     CodeParity,
     CodePenalty,
     PriorPenalty,
-    TrainedAutoencoder,
 )
 from skdpot.nets.autoencoder_training import Prior, prior_samples
 from skdpot.nets.training import check_callbacks, check_per_record, evaluate
@@ -255,13 +254,13 @@ class PrivateSWAutoencoder(
             given = self.penalty
             self.penalty_ = None if given is None else chosen_mechanism(given, _PENALTIES)
             trained = self._fit(X, rows, sensitive_features)
-            self.bounds_, self.n_steps_ = trained.bounds, trained.n_steps
-            self.privacy_spent_ = trained.privacy_spent
+            self.bounds_, self.privacy_spent_ = trained.bounds, trained.privacy_spent
+            self.__dict__.update(trained.attributes)
         if trained.stopped is not None:
             raise trained.stopped
         return self
 
-    def _fit(self, X: Any, rows: np.ndarray, sensitive_features: Any) -> TrainedAutoencoder:
+    def _fit(self, X: Any, rows: np.ndarray, sensitive_features: Any) -> Released:
         """Build the networks, which may be refused, and train them as the mechanism does."""
         mechanism, d = self.mechanism_, rows.shape[1]
         cells, public = one_cell(len(rows)), []

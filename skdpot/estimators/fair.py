@@ -7,7 +7,6 @@ group and its size. They never say which rows it holds.
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from numbers import Real
 from typing import Any, Self
 
@@ -41,7 +40,6 @@ from skdpot.mechanisms.fair import (
     FairTask,
     Records,
     mu_share,
-    network_outputs,
 )
 from skdpot.nets.training import build_predictor, check_callbacks, check_per_record, evaluate
 from skdpot.privacy.budget import PrivacyBudget
@@ -57,7 +55,6 @@ from skdpot.release.output_tables import (
     one_cell,
     plan_threshold,
     read_groups,
-    tuned_threshold,
     within_classes,
 )
 
@@ -142,26 +139,14 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
             task, targets, public = self._task(context, rows, y, cells)
             self._warn_of_one_group()
             made = mechanism.release(context, task, rows, targets, public, self.callbacks)
-            self.network_, self.n_steps_ = made.value, made.attributes["n_steps_"]
-            self.privacy_spent_ = made.privacy_spent
-            self._finish(context, task, made.bounds, rows, targets)
+            self.network_, self.privacy_spent_ = made.value, made.privacy_spent
+            self.__dict__.update(made.attributes)
         return self
 
     def _task(
         self, context: FitContext, rows: np.ndarray, y: Any, cells: Cells
     ) -> tuple[FairTask, np.ndarray, list[str]]:
         """Return what is trained, the targets, and what the statement takes to be public."""
-        raise NotImplementedError
-
-    def _finish(
-        self,
-        context: FitContext,
-        task: FairTask,
-        bounds: Any,
-        rows: np.ndarray,
-        targets: np.ndarray,
-    ) -> None:
-        """Store what else was released; release what was charged for after training."""
         raise NotImplementedError
 
     def _targets(self, y: Any) -> np.ndarray:
@@ -378,20 +363,6 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         )
         return task, codes, public
 
-    def _finish(
-        self,
-        context: FitContext,
-        task: FairTask,
-        bounds: Any,
-        rows: np.ndarray,
-        targets: np.ndarray,
-    ) -> None:
-        self.threshold_ = 0.5
-        if task.threshold is not None:
-            of, secret = partial(_probabilities, self.network_), context.streams.secret
-            probabilities = of(torch.from_numpy(rows))
-            self.threshold_ = tuned_threshold(probabilities, targets, task.threshold, secret, of)
-
     def _targets(self, y: Any) -> np.ndarray:
         return encode_labels(y, len(y), self.classes_)[0]
 
@@ -580,16 +551,6 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         )
         return task, targets, ["the number of targets", *[SAME_GROUP] * (self.groups_ is not None)]
 
-    def _finish(
-        self,
-        context: FitContext,
-        task: FairTask,
-        bounds: Any,
-        rows: np.ndarray,
-        targets: np.ndarray,
-    ) -> None:
-        self.target_bounds_ = bounds
-
     def _targets(self, y: Any) -> np.ndarray:
         return self.target_bounds_.to_units(y.reshape(len(y), -1))
 
@@ -623,12 +584,6 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags
-
-
-def _probabilities(network: nn.Module, rows: torch.Tensor) -> np.ndarray:
-    """Return the probability of the second class, before a threshold is known."""
-    outputs = network_outputs(network, rows.to("cpu", torch.float32))
-    return outputs[:, 0].sigmoid().numpy()
 
 
 def _binary_gradient(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

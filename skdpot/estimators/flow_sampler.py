@@ -70,7 +70,9 @@ class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
 
     def _store(self, mechanism: Any, release: Released, X: Any) -> None:
         """Store the release and its terms."""
-        self._keep(release.value)
+        if release.value is not None:
+            self._keep(release.value)
+        self.__dict__.update(release.attributes)
         self.mechanism_, self.bounds_ = mechanism, release.bounds
         self.privacy_spent_, self._frame_out = release.privacy_spent, isinstance(X, pd.DataFrame)
 

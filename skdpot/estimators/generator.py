@@ -28,7 +28,6 @@ from skdpot.mechanisms.sketch import Sketch
 from skdpot.nets.generator_training import (
     LossBatch,
     OutputUnits,
-    TrainedGenerator,
     draw_groups,
     generator_steps,
     release_batches,
@@ -254,7 +253,8 @@ class DPSlicedGenerator(SyntheticRows):
             callbacks=self.callbacks,
             progress=type(self).__name__ if self.verbose else None,
         )
-        self._keep(TrainedGenerator(network, n_steps, units, latent.dimension(d)))
+        self.n_steps_, self._units, self._latent_dim = n_steps, units, latent.dimension(d)
+        self.module_ = network
 
     def _loss(
         self, n: int, rng: np.random.Generator
@@ -273,15 +273,6 @@ class DPSlicedGenerator(SyntheticRows):
         batches = table_batches(tables, size, units, rng, self.mechanism_.n_projections_per_step)
         public_rule = np.clip(_STEPS_PER_ROOT * math.sqrt(n), _FEWEST_STEPS, _MOST_STEPS)
         return units, batches, self.n_steps or int(public_rule)
-
-    def _keep(self, value: Any) -> None:
-        """Keep a release, or a network and what is needed to run it."""
-        if not isinstance(value, TrainedGenerator):
-            super()._keep(value)
-            return
-        self.n_steps_, self._units = value.n_steps, value.units
-        self._latent_dim = value.latent_dim
-        self.module_ = value.network
 
     def _scored_rows(self) -> np.ndarray:
         """Return a fixed sample of as many rows as were fitted, within limits."""

@@ -127,6 +127,7 @@ class Released:
     classes: np.ndarray | None = None
     class_shares: np.ndarray = field(default_factory=lambda: np.ones(1))
     attributes: dict[str, Any] = field(default_factory=dict)
+    stopped: BaseException | None = None  # to be raised once all this is stored
 
 
 AnyMechanism = TypeVar("AnyMechanism", bound=Mechanism)

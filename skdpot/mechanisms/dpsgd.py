@@ -11,7 +11,7 @@ from torch import nn
 
 from skdpot._utils.validation import Interval, StrOptions, resolve_device
 from skdpot.exceptions import BudgetExceededError
-from skdpot.mechanisms.base import FitContext, Mechanism
+from skdpot.mechanisms.base import FitContext, Mechanism, Released
 from skdpot.nets.autoencoder_training import (
     AutoencoderLoss,
     ParityDistance,
@@ -22,7 +22,7 @@ from skdpot.nets.autoencoder_training import (
 )
 from skdpot.nets.training import noisy_learning_rate, train_network, train_privately
 from skdpot.privacy.events import NonPrivateEvent
-from skdpot.privacy.spent import PrivacySpent, charge
+from skdpot.privacy.spent import charge
 from skdpot.release.bounds import DataBounds, planned_bounds, public_bounds
 from skdpot.release.gradients import SINGLE_PRECISION, TrainingPlan, plan_training, trained_numbers
 from skdpot.release.output_tables import Cells
@@ -113,16 +113,6 @@ class CodeParity(CodePenalty):
         return ParityDistance(radius=radius, n_projections=self.n_projections, **sizes)
 
 
-@dataclass(frozen=True, eq=False)
-class TrainedAutoencoder:
-    """What a fit released: the network was trained in place; `stopped` is to be raised."""
-
-    bounds: DataBounds
-    privacy_spent: PrivacySpent
-    n_steps: int
-    stopped: BaseException | None = None
-
-
 @dataclass(eq=False, repr=False)
 class DPSGD(Mechanism):
     """Training by noisy sums of clipped gradients of single records (DP-SGD).
@@ -208,7 +198,7 @@ class DPSGD(Mechanism):
         rows: np.ndarray,
         callbacks: Sequence[Any] | None,
         public: Sequence[str],
-    ) -> TrainedAutoencoder:
+    ) -> Released:
         """Plan, charge, and only then touch the rows: train the network in place.
 
         An interrupt after at least one step is part of the result, for the caller to raise once
@@ -244,7 +234,7 @@ class DPSGD(Mechanism):
         )
         if stopped is not None and (finished == 0 or isinstance(stopped, Exception)):
             raise stopped  # when it happened tells of the rows
-        return TrainedAutoencoder(bounds, spent, finished, stopped)
+        return Released(None, bounds, spent, attributes={"n_steps_": finished}, stopped=stopped)
 
     def train_public(
         self,
@@ -256,7 +246,7 @@ class DPSGD(Mechanism):
         bounds: DataBounds,
         rng: np.random.Generator,
         callbacks: Sequence[Any] | None,
-    ) -> TrainedAutoencoder:
+    ) -> Released:
         """Train on public rows; a finite budget refuses a fit without noise."""
         try:
             spent = charge(
@@ -285,7 +275,7 @@ class DPSGD(Mechanism):
             callbacks=callbacks,
             progress=context.progress(context.caller),
         )
-        return TrainedAutoencoder(bounds, spent, n_steps)
+        return Released(None, bounds, spent, attributes={"n_steps_": n_steps})
 
     def _plan(
         self,

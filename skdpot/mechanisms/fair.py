@@ -57,10 +57,12 @@ from skdpot.release.output_tables import (
     ComparedOutputs,
     OutputTables,
     ParityPenalty,
+    Probabilities,
     TableNoise,
     ThresholdNoise,
     plan_tables,
     release_tables,
+    tuned_threshold,
 )
 from skdpot.release.per_sample import chain_of_layers, record_outputs
 
@@ -243,6 +245,12 @@ def _values(compared: ComparedOutputs, network: nn.Module, rows: torch.Tensor) -
     return compared.values(network_outputs(network, rows)).cpu().numpy()
 
 
+def _probabilities(network: nn.Module, rows: torch.Tensor) -> np.ndarray:
+    """Return the probability of the second class, before a threshold is known."""
+    outputs = network_outputs(network, rows.to("cpu", torch.float32))
+    return outputs[:, 0].sigmoid().numpy()
+
+
 def _bounded(outputs: torch.Tensor) -> torch.Tensor:
     return outputs.nan_to_num(nan=0.0, posinf=_LARGEST, neginf=-_LARGEST)
 
@@ -423,9 +431,9 @@ class FairGradients(Mechanism):
             (*public, "the network's initial weights", *[SINGLE_PRECISION] * single),
             f"{n_steps} noisy sums of clipped gradients over batches of {text}",
         )
-        bounds = None
+        found: dict[str, Any] = {"n_steps_": n_steps}
         if task.bounds is not None:
-            bounds = task.bounds.settled(targets, streams)
+            bounds = found["target_bounds_"] = task.bounds.settled(targets, streams)
             targets = bounds.to_units(targets)
         records = Records.of(network, rows, targets, context.device)
         trained = deepcopy(network).to(records.rows.dtype) if _in_double(network) else network
@@ -442,7 +450,13 @@ class FairGradients(Mechanism):
         if stopped is not None:
             raise stopped
         network = with_trained_parameters(network, trained)
-        return Released(network, bounds, spent, attributes={"n_steps_": n_steps})
+        if isinstance(task.compared, Probabilities):
+            found["threshold_"] = 0.5
+        if task.threshold is not None:
+            of = partial(_probabilities, network)
+            parts = (of(torch.from_numpy(rows)), targets, task.threshold, streams.secret, of)
+            found["threshold_"] = tuned_threshold(*parts)
+        return Released(network, None, spent, attributes=found)
 
     def _plan(
         self, context: FitContext, task: FairTask, loss: FairLoss, n_steps: int

@@ -16,7 +16,6 @@ from skdpot.mechanisms.base import FitContext, Mechanism, Released, refuse_class
 from skdpot.mechanisms.rows import epochs
 from skdpot.nets.generator_training import (
     OutputUnits,
-    TrainedGenerator,
     draw_groups,
     noisy_gradient_steps,
 )
@@ -131,8 +130,9 @@ class Gradient(Mechanism):
         )
         if stopped is not None:
             raise stopped
-        units = OutputUnits.of_ball(bounds)
-        return Released(TrainedGenerator(network, plan.n_steps, units, latent_dim), bounds, spent)
+        found = {"n_steps_": plan.n_steps, "_units": OutputUnits.of_ball(bounds)}
+        found |= {"_latent_dim": latent_dim, "module_": network}
+        return Released(None, bounds, spent, attributes=found)
 
     def _plan(
         self, context: FitContext, network: nn.Module, n: int, d: int, n_steps: int | None

@@ -85,16 +85,6 @@ class OutputUnits:
         return self.location + self.scale * outputs
 
 
-@dataclass(frozen=True, eq=False)
-class TrainedGenerator:
-    """A network in evaluation mode, and what is needed to run it."""
-
-    network: nn.Module
-    n_steps: int
-    units: OutputUnits
-    latent_dim: int
-
-
 _PREFERRED_SLICES = 64
 
 

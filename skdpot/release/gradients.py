@@ -127,10 +127,6 @@ def plan_training(
     cells = tuple(np.atleast_1d(n_samples).tolist())
     wanted = np.atleast_1d(batch_size).tolist()
     sizes = tuple(min(size, n) for size, n in zip(wanted, cells, strict=True))
-    if sampling == "poisson" and len(cells) > 1:
-        raise ValueError(
-            'Batches of a fixed number of records of each cell need sampling="without_replacement".'
-        )
 
     def training(scale: float) -> Event:
         noise = noise_for_sums(scale, sensitivity, max(1, n_parameters))

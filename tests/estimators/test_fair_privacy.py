@@ -109,7 +109,7 @@ def watched(case):
 
             patch.setattr(owner, name, spied)
 
-        spy(fair_estimators, "tuned_threshold", lambda *args: seen["tuning"].append(args[2]))
+        spy(mechanisms, "tuned_threshold", lambda *args: seen["tuning"].append(args[2]))
         spy(FairLoss, "ranked_vectors", lambda _, __, *args: seen["sums"].append(args))
         spy(FairLoss, "joint_vectors", lambda _, *args: seen["sums"].append(args))
         spy(mechanisms, "plan_tables", lambda *args: seen["tables"].append(args))
@@ -307,7 +307,7 @@ def test_masks_of_dropout_and_the_threshold_are_of_the_secret_stream(monkeypatch
 
     keep(fair_estimators, "spawn_streams", lambda found, *_: seen.update(streams=found))
     keep(training, "train_network", lambda _, __, options: seen.update(rng=options["rng"]))
-    keep(fair_estimators, "tuned_threshold", lambda _, args, __: seen.update(secret=args[3]))
+    keep(mechanisms, "tuned_threshold", lambda _, args, __: seen.update(secret=args[3]))
     module = nn.Sequential(nn.Linear(3, 8), nn.Dropout(), nn.Linear(8, 1))
     fitted("sketch, demographic_parity, tuned", module=module, **QUICK)
     streams = seen["streams"]
