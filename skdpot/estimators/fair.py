@@ -209,18 +209,18 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
 class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     r"""Classifier that treats groups alike, trained with differential privacy.
 
-    What is minimised is :math:`(1 - \alpha)` times the cross-entropy plus :math:`\alpha` times
-    the squared Wasserstein distance between the groups' distributions of predicted
-    probabilities (sliced, and averaged over pairs, for more than two classes or groups).
+    Training minimises :math:`(1 - \alpha)` times the cross-entropy plus :math:`\alpha` times the
+    squared Wasserstein distance between the groups' distributions of predicted probabilities
+    (sliced for more than two classes, averaged over pairs for more than two groups).
 
-    X is used as it is: scale it first by *public* ranges, to about [-1, 1], or by a
+    X is used as it is. Scale it first by *public* ranges to about [-1, 1], or with a
     `PrivateScaler` that shares the budget.
 
     Parameters
     ----------
     alpha : float, default=0.5
         Weight of fairness in [0, 1); 0 is DP-SGD for the cross-entropy alone. Groups become
-        alike from about 0.5; most of the way is between 0.7 and 0.95.
+        alike from about 0.5; most of the effect lies between 0.7 and 0.95.
     fairness : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
         Whether all members of two groups are compared, or those of the same class. The second
         takes the class of every record as public.
@@ -229,51 +229,49 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
     module : {"linear", "mlp"}, torch.nn.Module or callable, default="linear"
-        Network from features to logits: one for two classes, one a class for more. "linear" is
+        Network from features to logits: one for two classes, one per class for more. "linear" is
         logistic regression, "mlp" has one hidden layer of 64 units. A module is copied and starts
-        from the weights that it has, which must be public; a function without arguments makes
-        one. It must treat every record by itself.
+        from its weights, which must be public; a function without arguments makes one. It must
+        treat every record by itself.
     mechanism : {"sketch", "ranks"}, SketchedOutputs or RankedOutputs, default="sketch"
-        How gradients are made private: steps, batches, learning rate, clipping. A name is short
-        for `skdpot.mechanisms.SketchedOutputs` or `skdpot.mechanisms.RankedOutputs` with their
-        defaults.
+        How gradients are made private: steps, batches, learning rate, clipping. A name stands for
+        `skdpot.mechanisms.SketchedOutputs` or `skdpot.mechanisms.RankedOutputs` with defaults.
     callbacks : list of skorch.callbacks.Callback, optional
-        Called by skorch during training, where a step is an epoch of one batch: a learning-rate
-        schedule in place of the half cosine, a checkpoint, a stop. They see the network and its
-        noisy gradients, never rows, losses or sizes of batches; what needs those is refused.
+        Called during training, in which an epoch is one step: a learning-rate schedule, a
+        checkpoint, a stop. They see the network and its noisy gradients, never rows, losses or
+        batch sizes; callbacks that need those are refused.
     tune_threshold : bool, default=False
-        For two classes: move the intercept in the end, so that as many training records are
-        predicted in the second class as there are; costs 5 % of the squared mu. A strong penalty
-        squeezes probabilities, so that few reach 0.5 otherwise.
+        For two classes: move the intercept after training, so that as many training records are
+        predicted in the second class as belong to it; costs 5 % of the squared mu. A strong
+        penalty squeezes probabilities, so that few reach 0.5 otherwise.
     classes : array-like, optional
-        The public set of classes. By default those that occur in y, which are then taken as
-        public.
+        The public set of classes. By default the classes in y, which are then taken as public.
     budget : PrivacyBudget, optional
         Shared budget that every fit is charged to.
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where networks run; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
-        Makes everything reproducible, the privacy noise included. For tests only: whoever knows
-        it can remove the noise.
+        Makes the fit reproducible, privacy noise included. For tests only: whoever knows it can
+        remove the noise.
     verbose : int, default=0
-        1 shows a progress bar, of steps and not of losses.
+        1 shows a progress bar of steps.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes.
     groups_ : ndarray of shape (n_groups,) or None
-        The groups of `sensitive_features`; None if nothing is compared (alpha=0).
+        The groups of `sensitive_features`; None if nothing is compared.
     network_ : torch.nn.Module
         From rows to logits.
     mechanism_ : SketchedOutputs or RankedOutputs
-        The mechanism that was used.
+        The mechanism of the fit, a copy.
     threshold_ : float
-        Probability of the network at which it predicts the second class; 0.5 unless tuned.
+        Probability of the network from which the second class is predicted; 0.5 unless tuned.
     n_steps_ : int
         Number of training steps.
     privacy_spent_ : PrivacySpent
-        What the fit cost, and under which assumptions.
+        Cost of the fit and its assumptions.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -282,21 +280,20 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     Privacy
     -------
     A fit releases the noisy summed gradient of every step and, with a sketch, noisy distributions
-    of the outputs of all records: one composed event under replace-one, for a neighbour that has
-    *the same group*, and under equalised odds the same class too. Public are the groups, their
-    sizes, who belongs to which, the set of classes, the number of rows and of features and their
-    names, and the network's first weights; under equalised odds also the class of every record.
-    With a sketch batches are Poisson samples and the sensitivity of a sum is :math:`(1-\alpha)\,2C`
-    (`skdpot.mechanisms.fair`); with ranks they are fixed numbers of records of each group (and
-    class), and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K Q} \frac{4 r L}{\min_c n'_c}`
-    (`skdpot.release.output_tables`). A tuned threshold takes two more releases, of noisy
-    histograms. Rounding to the lattice of the noise adds at most 1/512 to these
+    of the outputs of all records: one composed event under replace-one, for a neighbour with *the
+    same group*, and under equalised odds the same class. Public are the groups, their sizes and
+    members, the set of classes, the number of rows and of features and their names, and the initial
+    weights; under equalised odds also the class of every record. With a sketch, batches are Poisson
+    samples and the sensitivity of a sum is :math:`(1-\alpha)\,2C` (`skdpot.mechanisms.fair`). With
+    ranks, batches are fixed numbers of records per group (and class), and it is :math:`(1-\alpha)\,
+    2C + \alpha\, n' \frac{2}{K Q} \frac{4 r L}{\min_c n'_c}` (`skdpot.release.output_tables`). A
+    tuned threshold adds noisy histograms. Rounding to the lattice of the noise adds at most 1/512
     (`skdpot.privacy.noise.noise_for_sums`). Networks that are not plain chains of layers are
-    trained in single precision, of which the last bits can depend on the size of the batch; the
-    statement assumes that they do not. No loss is recorded or shown.
+    trained in single precision, whose last bits can depend on the size of the batch; the statement
+    assumes that they do not. No loss is recorded or shown.
 
-    What `predict` and `score` are given is treated as public. A grid search that scores on
-    private records leaks through its scores and its choice.
+    Rows given to `predict` and `score` are treated as public. A grid search that scores on private
+    records leaks through its scores and its choice.
 
     References
     ----------
@@ -429,11 +426,11 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
 class FairPrivateRegressor(RegressorMixin, FairPredictor):
     r"""Regressor that treats groups alike, trained with differential privacy.
 
-    What is minimised is :math:`(1 - \alpha)` times half the squared error plus :math:`\alpha`
-    times the squared (sliced) Wasserstein distance between the groups' distributions of
-    predictions, averaged over pairs of groups; targets are mapped to [-1, 1] by their bounds.
+    Training minimises :math:`(1 - \alpha)` times half the squared error plus :math:`\alpha` times
+    the squared (sliced) Wasserstein distance between the groups' distributions of predictions,
+    averaged over pairs of groups. Targets are mapped to [-1, 1] by their bounds.
 
-    X is used as it is: scale it first by *public* ranges, to about [-1, 1], or by a
+    X is used as it is. Scale it first by *public* ranges to about [-1, 1], or with a
     `PrivateScaler` that shares the budget.
 
     Parameters
@@ -446,44 +443,43 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         Privacy parameter of the whole fit, in (0, 1).
     module : {"linear", "mlp"}, torch.nn.Module or callable, default="linear"
         Network from features to mapped targets. "mlp" has one hidden layer of 64 units and needs
-        tens of thousands of rows at epsilon 1. A module is copied and starts from the weights that
-        it has, which must be public; a function without arguments makes one. It must treat every
-        record by itself.
+        tens of thousands of rows at epsilon 1. A module is copied and starts
+        from its weights, which must be public; a function without arguments makes one. It must
+        treat every record by itself.
     mechanism : {"sketch", "ranks"}, SketchedOutputs or RankedOutputs, default="sketch"
-        How gradients are made private: steps, batches, learning rate, clipping. A name is short
-        for `skdpot.mechanisms.SketchedOutputs` or `skdpot.mechanisms.RankedOutputs` with their
-        defaults.
+        How gradients are made private: steps, batches, learning rate, clipping. A name stands for
+        `skdpot.mechanisms.SketchedOutputs` or `skdpot.mechanisms.RankedOutputs` with defaults.
     callbacks : list of skorch.callbacks.Callback, optional
-        Called by skorch during training, where a step is an epoch of one batch: a learning-rate
-        schedule in place of the half cosine, a checkpoint, a stop. They see the network and its
-        noisy gradients, never rows, losses or sizes of batches; what needs those is refused.
+        Called during training, in which an epoch is one step: a learning-rate schedule, a
+        checkpoint, a stop. They see the network and its noisy gradients, never rows, losses or
+        batch sizes; callbacks that need those are refused.
     target_bounds : "private" or (low, high), default="private"
-        Range of each target: ``(low, high)``, scalars or arrays of shape (n_targets,), is public
-        and costs nothing. "private" spends at most 10 % of the squared mu on estimating it.
+        Range of each target. ``(low, high)``, scalars or arrays of shape (n_targets,), is public
+        and free. "private" spends at most 10 % of the squared mu on estimating it.
     budget : PrivacyBudget, optional
         Shared budget that every fit is charged to.
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where networks run; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
-        Makes everything reproducible, the privacy noise included. For tests only: whoever knows
-        it can remove the noise.
+        Makes the fit reproducible, privacy noise included. For tests only: whoever knows it can
+        remove the noise.
     verbose : int, default=0
-        1 shows a progress bar, of steps and not of losses.
+        1 shows a progress bar of steps.
 
     Attributes
     ----------
     groups_ : ndarray of shape (n_groups,) or None
-        The groups of `sensitive_features`; None if nothing is compared (alpha=0).
+        The groups of `sensitive_features`; None if nothing is compared.
     network_ : torch.nn.Module
         From rows to mapped targets.
     mechanism_ : SketchedOutputs or RankedOutputs
-        The mechanism that was used.
+        The mechanism of the fit, a copy.
     target_bounds_ : DataBounds
         Map from targets to [-1, 1]; predictions lie within.
     n_steps_ : int
         Number of training steps.
     privacy_spent_ : PrivacySpent
-        What the fit cost, and under which assumptions.
+        Cost of the fit and its assumptions.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -491,20 +487,10 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
 
     Privacy
     -------
-    A fit releases the noisy summed gradient of every step, noisy distributions of the outputs of
-    all records with a sketch, and the bounds of the targets unless they are public: one composed
-    event under replace-one, for a neighbour that has *the same group*. Public are the groups, their
-    sizes, who belongs to which, the number of rows, features and targets, names, and the network's
-    first weights. With a sketch batches are Poisson samples and the sensitivity of a sum is
-    :math:`(1-\alpha)\,2C` (`skdpot.mechanisms.fair`); with ranks they are fixed numbers of
-    records of each group and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K} \frac{4 r
-    L}{\min_c n'_c}` with r = 2M (`skdpot.release.output_tables`). Rounding to the lattice of
-    the noise adds at most 1/512 (`skdpot.privacy.noise.noise_for_sums`). Networks that are not
-    plain chains of layers are trained in single precision, of which the last bits can depend on the
-    size of the batch; the statement assumes that they do not. No loss is recorded or shown.
-
-    What `predict` and `score` are given is treated as public. A grid search that scores on
-    private records leaks through its scores and its choice.
+    As in `FairPrivateClassifier` under demographic parity, with r = 2M in the sensitivity of ranks.
+    Private bounds of the targets are one more release. Protected are a row and its targets; public
+    are the groups, their sizes and members, the number of rows, features and targets, names, and
+    the initial weights.
 
     References
     ----------

@@ -176,8 +176,6 @@ class FairLoss:
     ) -> ClippedVectors:
         """Return what is pulled back of each record of a batch: the gradient, times its size.
 
-        Privacy
-        -------
         Not private by itself. Replacing one record by another of its cell moves the sum by at most
         `ranked_sensitivity`.
         """
@@ -211,8 +209,6 @@ class FairLoss:
         Record i contributes :math:`(1 - \alpha) \nabla \ell_i + \alpha J_i^\top w_i`, with the
         vector w of `LocalPenalty.vectors`, shortened to the norm `joint_clip`.
 
-        Privacy
-        -------
         Not private by itself. A record contributes a vector of norm at most `joint_clip`, which
         depends on the other records only through the release.
         """
@@ -321,8 +317,6 @@ def tabled_steps(
 ) -> GradientStep:
     """Make the steps of training by released tables.
 
-    Privacy
-    -------
     Each step releases one noisy sum, and each step of `release_at` first a noisy table of all
     cells, all of them on lattices.
     """

@@ -1,6 +1,4 @@
-r"""Steps that train an autoencoder, with and without privacy.
-
-Penalties of an autoencoder's codes, with gradients that can be private.
+r"""Steps that train an autoencoder, with and without privacy, and penalties of its codes.
 
 *Prior.* Along a direction θ the prior's quantiles at (j − 1/2)/n are known in closed form, so that
 the penalty of a batch of n codes c_i is
@@ -14,10 +12,7 @@ with increasing constants v_1, ..., v_n. Its gradient, times n, is :math:`\sum_i
 *Parity.* The mean squared sliced Wasserstein distance between the codes of the groups in a batch
 (`skdpot.release.output_tables`). Codes are shortened to a ball before they are compared. A code
 outside of it is pulled as the point that it is shortened to, so that it is not lost to the penalty.
-
-References
-----------
-D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
+Both are those of Rodríguez-Vítores et al., "Learning with differentially private (sliced)
 Wasserstein gradients", 2025, appendix B.3.
 """
 
@@ -254,8 +249,6 @@ class AutoencoderLoss:
     ) -> dict[nn.Parameter, torch.Tensor]:
         """Return the summed, clipped gradient of a batch.
 
-        Privacy
-        -------
         Not private by itself. Replacing one record moves it by at most `sensitivity`.
         """
         clipped = by_jacobians(self.clip)
@@ -288,8 +281,6 @@ def private_steps(
 ) -> GradientStep:
     """Make the steps of training with noisy sums of clipped gradients.
 
-    Privacy
-    -------
     Each step releases the sum, rounded to a lattice, with discrete Gaussian noise ``plan.noise``.
     Batches are secret; nothing of them is kept.
     """

@@ -1,9 +1,8 @@
 """Training a generator: on released one-dimensional quantiles, or on noisy gradients.
 
 The loss of a batch of generated points is the mean, over some directions, of the squared
-Wasserstein-2 distance between their projections and quantiles along each direction. On the line
-the optimal plan matches ranks, so that its gradient is a sort and a difference: it is computed
-directly, and only the network is differentiated by torch.
+Wasserstein-2 distance between their projections and quantiles. On the line the optimal plan matches
+ranks, so that its gradient is a sort and a difference; torch differentiates the network only.
 """
 
 import math
@@ -221,8 +220,6 @@ def noisy_gradient_steps(
 ) -> GradientStep:
     """Make training steps from noisy gradients of batches.
 
-    Privacy
-    -------
     Each step releases the gradient times the batch size, rounded to a lattice, with discrete
     Gaussian noise ``plan.noise``. Batches are secret; nothing of them is kept.
     """
@@ -250,8 +247,6 @@ def clipped_gradient(
 ) -> dict[nn.Parameter, torch.Tensor]:
     """Return the clipped gradient of the squared sliced Wasserstein distance of points to rows.
 
-    Privacy
-    -------
     Not private by itself: `skdpot.release.output_tables.fixed_side_sensitivity` bounds how far
     one of the rows moves it, times their number. Outputs are shortened to a ball of radius `reach`.
     """

@@ -1,20 +1,16 @@
-"""The networks of the estimators, by name or given by the caller, and running them on rows.
+"""Networks of the estimators: making, checking, running and training them.
 
-Training by skorch, a step at a time, on gradients that a caller provides.
+Training is done by skorch, for which a step is an epoch of one batch and a batch is the number of
+the step. skorch keeps the network, its optimizer, device, learning rate, callbacks and history. It
+never sees rows, losses or batch sizes, and neither does a callback: a function that the net has no
+reference to puts the gradient in place, computed on a copy of the network, so that nothing of a
+private row can stay in the buffers or hooks of the network that is trained.
 
-To skorch a step is an epoch of one batch, and a batch is the number of the step. It keeps the
-network, its optimizer, its device, its learning rate, its callbacks and its history. What it, and
-with it every callback, never sees are rows, losses and the sizes of batches: a gradient is put in
-place by a function that the net has no reference to, and on a copy of the network, so that nothing
-of a private row can stay in the one that is trained, in its buffers or in a hook.
-
-Refusing networks in which one record can reach another's output.
-
-Clipping bounds what a record contributes through its own gradient. A layer that computes with
-several records, or remembers earlier ones, opens a second way that no clipping closes. So private
-rows are shown to copies of a network, one row at a time, unless it is a plain chain of layers
-(`skdpot.release.per_sample`), and of a trained network only the parameters that were trained count.
-What is refused here would be trained as something else than what is used afterwards.
+Networks in which one record can reach another's output are refused. Clipping bounds what a record
+contributes through its own gradient; a layer that computes with several records, or remembers
+earlier ones, opens a second way. Private rows are therefore shown to copies of a network, one row
+at a time, unless it is a plain chain of layers (`skdpot.release.per_sample`), and only trained
+parameters are kept.
 """
 
 import math
@@ -89,11 +85,8 @@ def build_networks(
 ) -> tuple[nn.Module, nn.Module]:
     """Make an encoder and a decoder.
 
-    References
-    ----------
-    "conv" and "dcgan": Sebag et al., "Differentially private gradient flow based on the sliced
-    Wasserstein distance", appendix C.2, with group normalisation in the place of batch
-    normalisation and without padding images of 28 x 28.
+    "conv" and "dcgan" are those of Sebag et al. (`skdpot.mechanisms.Architecture`), with group
+    normalisation instead of batch normalisation and without padding images of 28 x 28.
     """
     if not isinstance(architecture, str):
         if len(architecture) != 2:
@@ -334,12 +327,9 @@ def train_network(
 
     ``gradient_step(network, number)`` fills ``parameter.grad`` of every parameter that is to move.
     The learning rate falls to zero along a half cosine, unless `callbacks` hold a schedule. The
-    progress bar shows no speed: that follows the sizes of batches, which may be secret.
-
-    `rng` seeds torch's own generator while training runs (dropout uses it). With private records in
-    Poisson batches it must come from the secret stream: the masks that a record gets depend
-    on who else is in its batch, and only masks that nobody knows leave the distribution of
-    the others' gradients as it was. Otherwise it is the solver's stream.
+    progress bar shows no speed, which would tell of the sizes of batches. `rng` seeds torch's own
+    generator (for dropout). With private records in Poisson batches it must be secret: masks depend
+    on who else is in a batch.
     """
     given = list(callbacks or ())
     if not any(isinstance(_callback(one), LRScheduler) for one in given):
@@ -445,10 +435,8 @@ def noisy_learning_rate(
 ) -> float:
     """Return Adam's learning rate, by default a public rule in parameters and steps.
 
-    Every parameter of a noisy step moves by about the learning rate, so that what noise adds to an
-    output grows with the number of parameters, and over many steps the noise of each has to count
-    for less. The constants were measured on digits (900 and 1,800 rows, 13,000 parameters) and
-    MNIST (10,000 rows, a million parameters).
+    Each parameter moves by about the rate, so that the noise of an output grows with their number.
+    The constants were measured on digits (13,000 parameters) and MNIST (a million).
     """
     if given != "auto":
         return float(given)
@@ -496,10 +484,9 @@ def check_per_record(
 ) -> None:
     """Refuse a network whose output for a record depends on other records.
 
-    Layers that are known for it are refused by name. For all others a copy of the network is run
-    on made-up records, in training mode: exchanging the companions of a record must leave its
-    output as it is, every record must have an output of its own, no buffer and no parameter may
-    change, and gradients of single records must be computable.
+    Layers known for it are refused by name. Otherwise a copy of the network is run on made-up
+    records, in training mode: exchanging the companions of a record must leave its output as it is,
+    nothing may change, and gradients of single records must be computable.
     """
     for name, layer in network.named_modules():
         kind = type(layer).__name__

@@ -1,20 +1,17 @@
-r"""Noisy sums of clipped gradients: the plan of a training, and the release of a step.
-
-Sums of clipped gradients that are chosen where the outputs are.
+r"""Noisy sums of clipped gradients: the plan of a training, the sums, and the release of a step.
 
 Every loss of the outputs :math:`o_i` of a network has the gradient :math:`J_i^\top v_i`, with the
 Jacobian :math:`J_i` of record i by all parameters and the loss' gradient :math:`v_i` by
-:math:`o_i`. All that clipping has to know of :math:`J_i` is the small Gram matrix
+:math:`o_i`. All that clipping needs of :math:`J_i` is the small Gram matrix
 :math:`G_i = J_i J_i^\top`:
 
 .. math:: \|J_i^\top v_i\| = \sqrt{v_i^\top G_i v_i}, \qquad
           \|J_i\|_2 = \sqrt{\lambda_\max(G_i)}.
 
-So one pass that computes Jacobians serves any number of losses and penalties, each clipped in its
-own way, by vectors of length k. Where outputs are many, as those of an autoencoder, the loss is the
-one output. What is clipped behind the network, such as probabilities
-:math:`p(o_i)` with the k x k Jacobian :math:`D_i`, has the Gram matrix
-:math:`D_i G_i D_i^\top`, and its vectors pull back as :math:`D_i^\top w_i`.
+One pass that computes Jacobians serves any number of losses and penalties, each clipped in its own
+way, by vectors of length k. Where outputs are many, the loss is the one output. What is clipped
+behind the network, such as probabilities :math:`p(o_i)` with the k x k Jacobian :math:`D_i`, has
+the Gram matrix :math:`D_i G_i D_i^\top`, and its vectors pull back as :math:`D_i^\top w_i`.
 """
 
 import math
@@ -223,8 +220,6 @@ def pulled_back_sum(
 
     Where a loss has an `output_gradient`, it is the one output: of J is left the loss' gradient.
 
-    Privacy
-    -------
     Not private by itself. What a record adds is what `vectors` lets it add: at most C with
     `shares_of_vectors`, :math:`L \|w_i\|` with `shares_of_jacobians`, C for a loss that these
     shorten.
@@ -245,8 +240,6 @@ def pulled_back_sum(
 def shares_of_vectors(vectors: torch.Tensor, gram: torch.Tensor, clip: float) -> torch.Tensor:
     """Return by how much to shorten vectors for their gradients to be no longer than `clip`.
 
-    Privacy
-    -------
     Replacing one record moves the sum of its gradients, so shortened, by at most 2C in the L2
     norm.
     """
@@ -259,8 +252,6 @@ def shares_of_vectors(vectors: torch.Tensor, gram: torch.Tensor, clip: float) ->
 def shares_of_jacobians(gram: torch.Tensor, clip: float) -> torch.Tensor:
     r"""Return by how much to shorten Jacobians for their spectral norms to be at most `clip`.
 
-    Privacy
-    -------
     A record adds at most :math:`L \|w_i\|` to the sum of :math:`J_i^\top w_i`.
     """
     return _shares(_largest_eigenvalues(gram).clamp(min=0.0).sqrt(), clip)
@@ -385,8 +376,6 @@ def release_gradient(
 ) -> None:
     """Add noise to a clipped gradient and give it to the parameters.
 
-    Privacy
-    -------
     One step of an event that the caller has charged. The whole gradient is rounded to the lattice
     of the noise once; in this and in the division nothing depends on the batch but the sum. The
     gradients pass the gate with their noise, as the optimizer gets them, with the parameters that

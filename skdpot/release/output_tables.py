@@ -440,8 +440,6 @@ def release_tables(
 ) -> OutputTables:
     """Release noisy distribution functions of the outputs of every cell, once.
 
-    Privacy
-    -------
     One release of a `GaussianEvent` that the caller has charged, under replace-one within a
     cell: the record then moves one count a direction in the table of its cell, by
     ``strategy.sensitivity(n_projections, conditional=False)`` in all, whatever range is binned. The
@@ -477,8 +475,6 @@ def noisy_counts(
 ) -> np.ndarray:
     """Measure the histograms of each part of the records along each direction, with noise.
 
-    Privacy
-    -------
     One release. Under replace-one within a part it has
     ``strategy.sensitivity(n_projections, conditional=False)``.
     """
@@ -569,8 +565,6 @@ def tuned_threshold(
 ) -> float:
     """Release the score that as many records exceed as belong to the second class.
 
-    Privacy
-    -------
     The events of `plan_threshold`, which the caller has charged, under replace-one.
     """
     n = len(labels)

@@ -1,18 +1,11 @@
 r"""The gradient of every record of a batch, in a form that can be measured, weighted and added.
 
 For a chain of ordinary layers one backward pass is enough. The gradient of record i for a linear
-layer is the outer product :math:`g_i a_i^\top` of the gradient of its output and its input, so
-its norm is :math:`|g_i| |a_i|` and a weighted sum over records is one matrix product: no
-gradient of a single record is ever formed (Goodfellow 2015; "book-keeping" of Bu et al. 2023).
-Kernels of convolutions are small, and their gradients are formed. All other networks go
-through `torch.func`, one gradient a record, which is right for every network that treats records
-one by one and takes several times longer.
-
-References
-----------
-I. Goodfellow, "Efficient per-example gradient computations", 2015.
-Z. Bu, Y.-X. Wang, S. Zha, G. Karypis, "Differentially private optimization on large model at
-small cost", ICML 2023.
+layer is the outer product :math:`g_i a_i^\top` of the gradient of its output and its input, so its
+norm is :math:`|g_i| |a_i|` and a weighted sum over records is one matrix product: no gradient of a
+single record is formed (Goodfellow, "Efficient per-example gradient computations", 2015;
+"book-keeping" of Bu et al., ICML 2023). Kernels of convolutions are small, and their gradients are
+formed. All other networks go through `torch.func`, one gradient per record, several times slower.
 """
 
 import math
