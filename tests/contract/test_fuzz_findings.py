@@ -27,7 +27,6 @@ from skdpot import (
 from skdpot.datasets import trajectories
 from skdpot.mechanisms import LatentNetwork, TrajectorySketch
 from skdpot.metrics import fairness
-from skdpot.privacy import gdp_delta
 from tests.contract.fuzz_harness import chain
 from tests.flat_options import (
     flow_sampler,
@@ -46,7 +45,6 @@ TRAJECTORIES = {**SMALL, "n_particles": 3, "schedule": [(0.5, None, 1)]}
 WHOLE = {"n_steps": 3, "batch_fraction": 1.0}
 GROUPED = {"y": LABELS, "sensitive_features": LABELS}
 LANGEVIN = {"n_particles": 3, "schedule": [(1e-4, None, 2)]}
-NETWORKS = (DPSlicedGenerator, PrivateSWAutoencoder, FairPrivateClassifier, FairPrivateRegressor)
 
 
 class Fails:
@@ -118,14 +116,6 @@ FITS = {
         f"{name}=True": (SlicedSketch(**{"n_bins": 4, name: True}), {}, f"'{name}' parameter")
         for name in ("epsilon", "n_bins", "norm_bound")
     },
-    # Training failed, or left a network of NaN.
-    **{
-        f"{kind.__name__}, {rate}": (
-            made(kind, learning_rate=rate, n_steps=1), {"y": LABELS}, "'learning_rate' parameter"
-        )
-        for kind in NETWORKS
-        for rate in (1e39,)
-    },
     # No message can carry them: every comparison was refused later.
     **{
         f"distance, {bounds}": (private_distance(**SMALL | {"bounds": bounds}), {}, "bounds")
@@ -157,13 +147,6 @@ FITS = {
         for name, narrow in NARROW
         for kind, more in ((DPSlicedGenerator, {}), (PrivateSWAutoencoder, {"penalty": "prior"}))
     },
-    # In half precision a sensitivity of 2 C is wrong by up to a thousandth.
-    **{
-        f"clip_loss={value!r}": (
-            made(FairPrivateClassifier, clip_loss=value), {"y": LABELS}, "float32 and float64"
-        )
-        for value in (np.float16(1), np.longdouble(1))
-    },
     **{
         f"{mechanism}, {name}={size}": (
             flow_sampler(mechanism).set_params(**{name: size}),
@@ -172,10 +155,6 @@ FITS = {
         for mechanism, name in SIZES
         for size in (2**31, 10**30)
     },
-    # A cap that is an integer of 600 digits.
-    "epsilon=1e300": (PrivateScaler(epsilon=1e300, delta=1e-300), {}, "."),
-    # Single precision overflowed, with a warning, once the fit was charged.
-    "diffusion=1e300": (flow_sampler(diffusion=1e300), {}, "'diffusion' parameter"),
     # Their sum, which scikit-learn takes, is NaN: a warning would say that both occur.
     "infinities of both signs": (
         SlicedSketch(**SMALL), {"X": np.vstack([[np.inf, -np.inf], X])}, "contains infinity"
@@ -265,10 +244,6 @@ REFUSED = {
         for method in ("cdf", "quantiles")
         for at in NO_NUMBERS
     },
-    **{
-        f"the class {label!r}": (asked("classes", "table", label), "label is not a class")
-        for label in (np.array([0, 1]), range(3), dict)
-    },
     # Booleans, and integers that no array can hold, ended in IndexError and OverflowError.
     **{
         f"{method} of {n!r}": (asked("flow", method, n), "n_samples")
@@ -284,12 +259,6 @@ REFUSED = {
         f"time stamps {k}": (asked("paths", "score", X, stamps), "t must hold numbers or dates")
         for k, stamps in enumerate(([1j * NUMBER, 1.0] * 12, FailingColumn()))
     },
-    "scores far away": (
-        asked("distance", "score_samples", [[1e300, 0.0], [0.0, 0.0]]), r"at most 1e\+150"
-    ),
-    "errors far away": (
-        asked("autoencoder", "score", [[1e200, 0.0]]), "squared errors are not finite"
-    ),
     **{
         f"{name}, parties {k}": (asked(name, method, parties), "must be a sequence of Party")
         for name, method in (("contribution", "contributions"), ("distance", "pairwise_distances"))
@@ -314,13 +283,6 @@ REFUSED = {
         )
     },
     **{
-        f"the profile at {epsilon!r}": (partial(gdp_delta, epsilon, 1.0), "epsilon")
-        for epsilon in (None, np.nan, [np.nan, 1.0])
-    },
-    "positions beyond 1e150": (
-        lambda: metrics.wasserstein_distance(HUGE * 1e60, HUGE), r"of at most 1e\+150"
-    ),
-    **{
         f"{name} at {times!r:.20}": (partial(call, times), "times must")
         for times in (1j, 10**400, "2020")
         for name, call in {
@@ -337,9 +299,6 @@ REFUSED = {
             "rows": partial(metrics.sliced_wasserstein_distance, X, X),
         }.items()
     },
-    "branches of a tensor": (
-        lambda: trajectories.branch_of(TABLES["torch"], 0.5), "points must hold finite numbers"
-    ),
 }  # fmt: skip
 
 
@@ -351,13 +310,6 @@ def test_what_cannot_be_answered_is_refused(case):
 def regressor(**options):
     small = {"epsilon": float("inf"), "n_steps": 2, "batch_fraction": 1.0, "n_projections": 2}
     return made(FairPrivateRegressor, **(small | {"n_releases": 1} | options))
-
-
-def decoded(normalize):
-    options = {"bounds": (-1, 1), "n_steps": 1, "normalize_codes": normalize}
-    autoencoder = made(PrivateSWAutoencoder, 2, **options).fit(X)
-    assert autoencoder.architecture_.normalize_codes is normalize
-    return np.isfinite(autoencoder.inverse_transform([[1e308, -1e308]])).all()
 
 
 def clipped(mechanism, name):
@@ -376,22 +328,12 @@ ANSWERS = {
     "rows, uint64": (lambda: fitted("flow").sample(np.uint64(3)).shape, (3, 2)),
     "paths, int8": (lambda: fitted("paths").sample_frame(np.int8(100)).shape, (300, 4)),
     "directions, uint64": (lambda: SLICED(X, X, n_projections=np.uint64(3)), 0.0),
-    "a reference group that is true": (
-        lambda: fairness.equalized_odds_ratios(
-            [1, 1, 0, 0], [1, 1, 1, 1], sensitive_features=[0, 1, 0, 1], reference=True
-        ).to_dict(),
-        {0: 1.0, 1: 1.0},
-    ),
     "a distance far away": (
         lambda: metrics.wasserstein_distance(HUGE, HUGE + 1e100, p=40), pytest.approx(1e100)
     ),
     "a high power": (
         lambda: np.isfinite(SLICED(np.c_[HUGE, HUGE], -np.c_[HUGE, HUGE[::-1]], p=1e300)), True
     ),
-    **{
-        f"huge codes, {normalize}": (partial(decoded, normalize), True)
-        for normalize in (False, True)
-    },
     "huge targets": (
         lambda: np.isfinite(regressor(alpha=0.0).fit(X, [1e308, -1e308] * 12).predict(X)).all(),
         True,

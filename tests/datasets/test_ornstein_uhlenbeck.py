@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from skdpot.datasets import make_ornstein_uhlenbeck_trajectories
@@ -46,16 +44,6 @@ def test_moments_solve_their_differential_equations():
     solution = integrate.solve_ivp(change, (0, 3), start, t_eval=times, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(LAW.mean(times), solution.y[:3].T, atol=1e-8)
     np.testing.assert_allclose(LAW.covariance(times), solution.y[3:].T.reshape(4, 3, 3), atol=1e-8)
-
-
-@given(s=st.floats(0, 4), wait=st.floats(0, 4))
-@settings(max_examples=50, deadline=None)
-def test_later_points_regress_on_earlier_ones(s, wait):
-    """Cov(X_s, X_t) = Cov(X_s)·e^(−θ(t − s)), by the Markov property."""
-    decay = np.diag(np.exp(-LAW.mean_reversion * wait))
-    forward = LAW.cross_covariance(s, s + wait)
-    np.testing.assert_allclose(forward, LAW.covariance(s) @ decay, atol=1e-12)
-    np.testing.assert_allclose(LAW.cross_covariance(s + wait, s), forward.T, atol=1e-12)
 
 
 def test_whole_paths_have_the_law():

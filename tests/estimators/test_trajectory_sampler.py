@@ -6,14 +6,12 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
 
 from skdpot import PrivacyBudget
 from skdpot.datasets import make_ornstein_uhlenbeck_trajectories
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import mean_field_langevin, trajectory_sketch
 from skdpot.metrics import wasserstein_distance
-from skdpot.trajectories.paths import PathMeasure
 from tests.flat_options import trajectory_sampler
 
 RNG = np.random.default_rng(8841)
@@ -325,17 +323,6 @@ def test_paths_remember_where_they_came_from(diffusion):
         np.testing.assert_allclose(found, law.cross_covariance(s, t), atol=0.03)
 
 
-def test_privacy_costs_little_here(diffusion):
-    """Means of 2,000 rows, seen through noise: off by .01 to .03 in thirty fits."""
-    _, law = diffusion
-    rows, t, _ = make_ornstein_uhlenbeck_trajectories(
-        2000, 6, initial_covariance=0.1, diffusivity=0.3, random_state=2
-    )
-    private = trajectory_sampler(epsilon=1.0, delta=1e-5, bounds=(-2.5, 2.5)).fit(rows, t)
-    for i, time in enumerate(private.times_):
-        np.testing.assert_allclose(private.particles_[i].mean(axis=0), law.mean(time), atol=0.12)
-
-
 def test_mfld_moves_from_the_center_towards_the_rows():
     """Without a warm start it takes long: the clip lets rows far away pull little."""
     rows = 0.1 * RNG.standard_normal((800, 2)) + np.column_stack([(T - 15) / 8, 0 * T + 0.6])
@@ -346,33 +333,7 @@ def test_mfld_moves_from_the_center_towards_the_rows():
     assert means[:, 1].mean() > 0.05
 
 
-@pytest.mark.parametrize("coupling", ["entropic", "exact"])
-def test_couplings_make_different_paths_of_the_same_particles(coupling):
-    coupled = seeded(sampler(epsilon=np.inf, random_state=0, coupling=coupling), X, T)
-    other = seeded(sampler(epsilon=np.inf, random_state=0), X, T)
-    np.testing.assert_array_equal(coupled.particles_, other.particles_)
-    assert isinstance(coupled.path_, PathMeasure)
-    partners = [np.count_nonzero(plan.toarray() > 1e-9, axis=1) for plan in coupled.path_.plans]
-    assert np.mean(partners) < 1.5 if coupling == "exact" else np.mean(partners) > 3
-
-
 # scikit-learn -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mechanism", QUICK)
-def test_a_fitted_sampler_travels(mechanism):
-    there = sampler(mechanism).fit(X, T)
-    back = pickle.loads(pickle.dumps(there))
-    np.testing.assert_array_equal(
-        there.sample(9, [11, 20], random_state=1), back.sample(9, [11, 20], random_state=1)
-    )
-    again = pickle.loads(pickle.dumps(clone(back))).fit(X, T)
-    nested = ("mechanism", "mechanism__schedule")
-    given, found = there.get_params(), again.get_params()
-    assert {name: found[name] for name in found if name not in nested} == {
-        name: given[name] for name in given if name not in nested
-    }
-    assert "PrivateTrajectorySampler" in repr(again)
 
 
 def test_time_stamps_by_their_own_name():
@@ -381,14 +342,6 @@ def test_time_stamps_by_their_own_name():
         sampler().fit(X, T, t=T)
     with pytest.raises(ValueError, match="target y is None"):
         sampler().fit(X)
-
-
-def test_parameters_may_change_after_a_fit():
-    changed = sampler(epsilon=np.inf).fit(X, T)
-    before = changed.sample(5, [11.0], random_state=0)
-    changed.set_params(mechanism="mfld", n_particles=3, diffusivity=9.0, coupling="exact")
-    np.testing.assert_array_equal(changed.sample(5, [11.0], random_state=0), before)
-    assert changed.score(X, T) > -0.3
 
 
 # Interrupts ---------------------------------------------------------------------------------

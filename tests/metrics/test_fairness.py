@@ -22,7 +22,6 @@ from skdpot.metrics import (
     disparate_impact,
     equalized_odds_difference,
     make_parity_scorer,
-    sliced_wasserstein_distance,
     wasserstein_parity,
 )
 from skdpot.metrics.fairness import equalized_odds_ratios, selection_rates
@@ -268,20 +267,6 @@ def test_wasserstein_parity_with_classes_is_the_mean_over_classes():
     found = wasserstein_parity(scores, sensitive_features=group, y_true=y)
     assert found == pytest.approx(np.mean(per_class))
     assert found != pytest.approx(wasserstein_parity(scores, sensitive_features=group))
-
-
-def test_wasserstein_parity_of_matrices_is_sliced():
-    rng = np.random.default_rng(2)
-    codes, group = rng.normal(size=(90, 3)), np.array(list("abc") * 30)
-    options = {"n_projections": 30, "random_state": 5}
-    pairs = [
-        sliced_wasserstein_distance(codes[group == a], codes[group == b], **options)
-        for a, b in combinations("abc", 2)
-    ]
-    found = wasserstein_parity(codes, sensitive_features=group, **options)
-    assert found == pytest.approx(np.mean(pairs))
-    other = wasserstein_parity(codes, sensitive_features=group, n_projections=30, random_state=6)
-    assert found != other
 
 
 # Scores of searches -------------------------------------------------------------------------

@@ -104,16 +104,6 @@ def test_no_neighbour_moves_a_release_further_than_the_sensitivity(tables, metho
         assert moved <= plan.noise.sensitivity * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("mu", [0.1, 5.0])
-def test_opposite_records_attain_the_sensitivity_of_a_mean(tables, mu):
-    plan = plan_warm_start("mean", mu, 2.0, 2)
-    rows = np.zeros((9, 2))
-    rows[0] = [2.0, 0.0]
-    ends = [one_step(tables, r, plan) for r in (rows, -rows)]
-    moved = float(np.linalg.norm(ends[0] - ends[1]))
-    assert 0.98 * plan.noise.sensitivity <= moved <= plan.noise.sensitivity
-
-
 @pytest.mark.parametrize("clusters", [1, 3])
 def test_a_search_attains_the_sensitivity_of_a_lloyd_step(tables, clusters):
     """With one cluster by opposite records, with several by a record that changes its cluster."""

@@ -93,15 +93,6 @@ def test_times_that_have_nothing_in_common_are_left_alone(name):
     assert np.diag(smoothing_weights(products, times, np.ones(10))).max() < 0.2
 
 
-@pytest.mark.parametrize("believed", [0.3, 1.0, 1e6])
-def test_a_level_of_noise_that_is_not_reached_changes_nothing(believed):
-    _, values = series(300, 0.5, 0.1)
-    products = values @ values.T
-    weights = smoothing_weights(products, TIMES, VARIANCES)
-    again = smoothing_weights(products, TIMES, VARIANCES, largest_noise=believed * 300)
-    np.testing.assert_array_equal(again, weights)
-
-
 def test_a_level_of_noise_below_the_real_one_is_kept_to():
     _, values = series(300, 0.5, 0.5)
     products = values @ values.T
