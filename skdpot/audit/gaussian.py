@@ -1,4 +1,4 @@
-"""Audit of one release by many runs of it: the stronger test of a single mechanism."""
+"""The audit by many runs: a sharper test of a single mechanism."""
 
 import math
 import warnings
@@ -40,11 +40,11 @@ def gaussian_audit(
     random_state: int | np.random.RandomState | None = None,
     verbose: int = 0,
 ) -> "GaussianAuditResult":
-    """Fit many times on two neighbouring data sets, and tell the two apart by what is released.
+    """Audit a fit by running it many times on two neighbouring data sets.
 
-    With one record at stake and hundreds of runs the scores show the whole noise of a mechanism:
-    a scale wrong by a tenth is seen, where `one_run_audit` sees a factor. It costs `n_trials`
-    fits a side.
+    With one record at stake and hundreds of runs, the scores show the noise of a mechanism
+    precisely: a standard deviation that is wrong by a tenth is found, where `one_run_audit` finds
+    a factor. The audit costs ``2 * n_trials`` fits.
 
     Parameters
     ----------
@@ -52,41 +52,45 @@ def gaussian_audit(
         An estimator, which is cloned, or a function ``fit(X, y, **fit_params)`` that returns
         what it released.
     X : array-like of shape (n_samples, n_features)
-        The rows that both data sets share; public or made-up ones.
+        Public or made-up rows that both data sets share.
     y : array-like of shape (n_samples,), optional
-        Their labels.
+        Labels of the rows.
     canaries : CanaryPairs of one pair, optional
-        The record of the one data set and the record of the other. Made by
-        `skdpot.audit.canaries` if it is None.
+        The record of each data set. By default, `skdpot.audit.canaries` makes them.
     score : callable or "auto", default="auto"
         As for `one_run_audit`.
     n_trials : int, default=500
-        Fits with each of the two records.
+        Number of fits with each of the two records.
     epsilon, delta : float, optional
         The claim, if `fit` returns something without a ``privacy_spent_``.
     fit_params : mapping of str to array-like of shape (n_samples,), optional
-        Further facts of the rows for `fit`.
+        Further arguments of `fit`, one value per row.
     random_state : int, RandomState or None, default=None
-        Makes the pair.
+        Seed for making the pair.
     verbose : int, default=0
-        Shows a progress bar if it is positive.
+        If positive, show a progress bar.
 
     Returns
     -------
     GaussianAuditResult
-        Scores of both kinds of fits, and the claim.
+        With the attributes ``member_scores`` and ``other_scores`` (the scores of the fits with
+        either record), ``epsilon`` and ``delta`` (the claim), ``refuted`` and ``verdict`` (by
+        counting, at 95 %), ``advantage`` and ``advantage_bound``. ``epsilon_lower_bound()`` holds
+        for any noise, but cannot exceed about ``log(n_trials / 8)``. ``mu_lower_bound()``,
+        ``gaussian_epsilon_lower_bound()`` and ``refuted_if_normal()`` assume that the scores are
+        normal with one variance, as those of Gaussian noise are, and show much more; they misjudge
+        other noise. ``roc()`` and ``plot()`` give the operating characteristic.
 
     Raises
     ------
     ValueError
-        If the estimator has a budget, which every trial would be charged to, or a seed, with which
-        all trials would have the same noise; if there is not exactly one pair, `n_trials` is less
-        than 4, a score has a wrong shape or nothing says what is claimed.
+        If the estimator has a budget or a seed, there is not exactly one pair, `n_trials` is less
+        than 4, a score has a wrong shape, or the claim is unknown.
 
     Privacy
     -------
-    For audits on public or made-up rows. `n_trials` releases of real rows would cost
-    `n_trials` times the ε and more, and the scores are computed from the rows without noise.
+    For public or made-up rows. The releases of `n_trials` fits to real rows would cost `n_trials`
+    times the epsilon or more, and the scores are computed from the rows without noise.
 
     Examples
     --------
@@ -103,7 +107,9 @@ def gaussian_audit(
     check_claim(epsilon, delta, score)
     for name, value in named_parameters(fit, "random_state").items():
         if value is not None:
-            raise ValueError(f"fit must have {name}=None: a seed repeats the noise of a trial.")
+            raise ValueError(
+                f"fit must have {name}=None: with a seed all trials have the same noise."
+            )
     if canaries is not None and not (isinstance(canaries, CanaryPairs) and len(canaries) == 1):
         raise ValueError("canaries must be CanaryPairs of one pair, or None.")
     task = checked_task(fit, X, y, canaries or 1, fit_params, random_state)
@@ -119,12 +125,7 @@ def gaussian_audit(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GaussianAuditResult(MembershipResult):
-    """Scores of many fits on two neighbouring data sets, and what they prove.
-
-    `epsilon_lower_bound` holds whatever the scores look like, but `n_trials` limit it to about
-    ``log(n_trials / 8)``. The methods here assume that scores are normal with one variance, as
-    those of Gaussian noise are, and see much more.
-    """
+    """The outcome of `gaussian_audit`, which explains the attributes."""
 
     def mu_lower_bound(self, confidence: float = 0.95) -> float:
         r"""Bound the distance of the two normal distributions of scores, in standard deviations.
@@ -165,11 +166,7 @@ class GaussianAuditResult(MembershipResult):
         return gdp_epsilon(mu, self.delta) if mu > 0.0 else 0.0
 
     def refuted_if_normal(self, confidence: float = 0.95) -> bool:
-        """Say whether the normal fit refutes the claim, for mechanisms with Gaussian noise.
-
-        Noise of another kind is misjudged: randomized response and Laplace noise of ε = 1 are
-        "refuted" by their normal fit.
-        """
+        """Return whether the normal fit refutes the claim of a mechanism with Gaussian noise."""
         return self.gaussian_epsilon_lower_bound(confidence) > self.epsilon
 
     @property
@@ -179,7 +176,7 @@ class GaussianAuditResult(MembershipResult):
 
     @property
     def verdict(self) -> str:
-        """What follows from counting at 95 %, in a sentence."""
+        """What counting shows at 95 % confidence, in a sentence."""
         return verdict_of(self.epsilon_lower_bound(), self.epsilon, 0.95)
 
     def __repr__(self) -> str:

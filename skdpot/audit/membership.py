@@ -1,4 +1,4 @@
-"""What a membership attack found, beside what a claimed (ε, δ) allows it to find."""
+"""The scores of a membership attack, and what a claimed (ε, δ) allows."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from skdpot.metrics._panels import COLORS, single_axes
 
 
 class Share(NamedTuple):
-    """A share that was counted, and its exact binomial confidence limits."""
+    """A counted share with its exact binomial confidence limits."""
 
     value: float
     low: float
@@ -37,7 +37,7 @@ def _limits(hits: np.ndarray, n_trials: int, tail: float) -> tuple[np.ndarray, n
 
 
 def check_confidence(confidence: Any) -> None:
-    """Refuse what is no probability; only numbers are quoted."""
+    """Refuse what is not a probability in (0, 1); messages quote only numbers."""
     if not isinstance(confidence, Real) or isinstance(confidence, bool):
         raise TypeError(f"confidence must be a number, not {type(confidence).__name__}.")
     if not 0 < float(confidence) < 1:
@@ -46,7 +46,7 @@ def check_confidence(confidence: Any) -> None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MembershipResult:
-    """Scores of a membership attack, and what a claimed (ε, δ) says about them."""
+    """Scores of a membership attack, and what a claimed (ε, δ) allows."""
 
     member_scores: np.ndarray
     other_scores: np.ndarray
@@ -64,23 +64,14 @@ class MembershipResult:
 
     @property
     def auc(self) -> float:
-        """Area under the operating characteristic: 0.5 for guessing, 1 for knowing.
-
-        The probability that a member scores above another; a tie counts a half.
-        """
+        """Area under the operating characteristic: 0.5 for random guessing, 1 for certainty."""
         n_members, n_others = len(self.member_scores), len(self.other_scores)
         ranks = rankdata(np.concatenate([self.member_scores, self.other_scores]))
         below = float(ranks[:n_members].sum()) - n_members * (n_members + 1) / 2
         return below / (n_members * n_others)
 
     def auc_interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return confidence limits of `auc`, normal on the scale of log odds.
-
-        References
-        ----------
-        E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson, "Comparing the areas under two or more
-        correlated receiver operating characteristic curves", Biometrics 1988.
-        """
+        """Return confidence limits of `auc`, normal in log odds (DeLong et al., 1988)."""
         kinds = self._kinds(confidence)
         both = rankdata(np.concatenate(kinds))
         placed = np.split(both, [len(kinds[0])])
@@ -98,15 +89,10 @@ class MembershipResult:
         return float(expit(odds - reach)), float(expit(odds + reach))
 
     def tpr_at(self, fpr: float, confidence: float = 0.95) -> Share:
-        """Return the share of members that are found while few others are accused.
+        """Return the true positive rate at a false positive rate, with confidence limits.
 
-        An attack is dangerous if it finds some members for sure, even if it does no better than
-        guessing on the average; so look at small `fpr` [1]_.
-
-        References
-        ----------
-        .. [1] N. Carlini et al., "Membership inference attacks from first principles", IEEE S&P
-           2022.
+        An attack is dangerous if it finds some members with certainty, even if it does no better
+        than guessing on average, so consider small `fpr` (N. Carlini et al., IEEE S&P 2022).
         """
         if not 0 <= fpr <= 1:
             raise ValueError(f"fpr={fpr!r} must be in [0, 1].")
@@ -121,7 +107,7 @@ class MembershipResult:
 
     @property
     def advantage(self) -> float:
-        """Largest ``TPR − FPR`` over the thresholds: 0 for guessing, 1 for knowing."""
+        """Largest ``TPR − FPR`` over all thresholds: 0 for guessing, 1 for certainty."""
         fpr, tpr, _ = self.roc()
         return float(np.max(tpr - fpr))
 
@@ -134,7 +120,7 @@ class MembershipResult:
         return math.tanh(self.epsilon / 2) + 2 * self.delta * small / (1 + small)
 
     def tpr_bound(self, fpr: ArrayLike) -> np.ndarray:
-        """Return the most true positives that the claim allows."""
+        """Return the largest true positive rate that the claim allows."""
         x = np.asarray(fpr, dtype=np.float64)
         with np.errstate(invalid="ignore", over="ignore"):
             steep = np.where(x > 0, np.exp(self.epsilon) * x, 0.0) + self.delta
@@ -142,7 +128,7 @@ class MembershipResult:
         return np.clip(np.minimum(steep, flat), 0.0, 1.0)
 
     def epsilon_lower_bound(self, confidence: float = 0.95) -> float:
-        """Bound the ε of whatever made the scores from below.
+        """Bound the ε of the mechanism behind the scores from below.
 
         A threshold is chosen on the first half of the scores and judged on the second, with
         exact binomial confidence limits (Clopper and Pearson) for its two error rates.
@@ -163,11 +149,11 @@ class MembershipResult:
         """Return both kinds of scores, enough for limits."""
         check_confidence(confidence)
         if min(len(self.member_scores), len(self.other_scores)) < 2:
-            raise ValueError("Two scores of each kind are needed at least.")
+            raise ValueError("At least two scores of each kind are needed.")
         return self.member_scores, self.other_scores
 
     def plot(self, ax: Any = None, *, log: bool = False, legend: bool = True, **kwargs: Any) -> Any:
-        """Draw the operating characteristic, and the region that the claim allows."""
+        """Draw the operating characteristic and the region that the claim allows."""
         ax = single_axes(ax, (6.4, 4.8))
         fpr, tpr, _ = self.roc()
         # Logarithmic axes begin at the smallest rate above zero, below which is nothing.
@@ -178,7 +164,14 @@ class MembershipResult:
         ax.fill_between(grid, grid, self.tpr_bound(grid), **region)
         style = {"color": COLORS[0], "drawstyle": "steps-post", "label": "attack"} | kwargs
         ax.plot(fpr, tpr, **style)
-        ax.plot([least, 1], [least, 1], color="black", linestyle=":", linewidth=1, label="guessing")
+        ax.plot(
+            [least, 1],
+            [least, 1],
+            color="black",
+            linestyle=":",
+            linewidth=1,
+            label="random guessing",
+        )
         scale = "log" if log else "linear"
         ax.set(xscale=scale, yscale=scale, xlim=(least, 1), ylim=(least, 1), aspect="equal")
         ax.set(xlabel="false positive rate", ylabel="true positive rate")

@@ -1,11 +1,9 @@
-r"""Audit of a whole fit by one run of it, and what all audits check before they fit.
+r"""The one-run audit of a fit, the bounds behind it, and the checks that all audits share.
 
-How many right guesses a private release allows.
-
-An auditor flips m fair coins, each of which puts one of two records into a slot of the data,
-sees one release of the data, and guesses r of the coins, abstaining on the others. Coins are
-independent, r does not depend on them, and the guesses are made from the release and from what was
-fixed before the coins. The number of right guesses is W.
+An auditor flips m independent fair coins. Each coin decides which of two records fills a slot of
+the data. The auditor sees one release of the data and guesses r of the coins; r does not depend on
+the coins, and the guesses use only the release and what was fixed before the coins. W is the number
+of correct guesses.
 
 *(ε, δ)-private releases* (Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training
 run", NeurIPS 2023, Theorem 5.2, arXiv:2305.08846). With B ~ Binomial(r, e^ε / (1 + e^ε)),
@@ -79,7 +77,7 @@ _LARGEST = 60.0
 def guessing_p_value(
     epsilon: float, delta: float, *, n_canaries: int, n_guesses: int, n_correct: int
 ) -> float:
-    """Bound the probability that an (ε, δ)-private release allows so many right guesses."""
+    """Bound the probability of so many correct guesses under (ε, δ)-differential privacy."""
     if n_correct <= 0 or math.isinf(epsilon):
         return 1.0
     right = 1.0 / (1.0 + math.exp(-epsilon))
@@ -94,7 +92,7 @@ def guessing_p_value(
 
 
 def mu_lower_bound(confidence: float, *, n_canaries: int, n_guesses: int, n_correct: int) -> float:
-    """Return the largest μ of μ-GDP that so many right guesses refute, 0 if there is none."""
+    """Return the largest μ of μ-GDP that so many correct guesses refute, or 0."""
     share = (1.0 - confidence) / n_canaries
 
     def refuted(mu: float) -> bool:
@@ -119,10 +117,10 @@ def epsilon_lower_bound(
     n_correct: int,
     gaussian: bool = False,
 ) -> float:
-    """Return the largest ε that so many right guesses refute, 0 if there is none.
+    """Return the largest ε that so many correct guesses refute, or 0.
 
-    Of (ε, δ)-private releases, or if `gaussian`, of μ-GDP ones: by the better of both theorems,
-    which costs nothing, since each refutes from some number of right guesses on.
+    If `gaussian`, by the better of both theorems. That costs no confidence, since each of them
+    refutes from some number of correct guesses on.
     """
     counts = {"n_canaries": n_canaries, "n_guesses": n_guesses, "n_correct": n_correct}
     bound = _last_refuted(lambda eps: guessing_p_value(eps, delta, **counts) < 1.0 - confidence)
@@ -132,7 +130,7 @@ def epsilon_lower_bound(
 
 
 def _last_refuted(refuted: Callable[[float], bool]) -> float:
-    """Return where a hypothesis, refuted up to there, is not refuted any more; at least 0."""
+    """Return the largest value up to which a hypothesis is refuted, at least 0."""
     if not refuted(0.0):
         return 0.0
     low, high = 0.0, _LARGEST
@@ -144,7 +142,7 @@ def _last_refuted(refuted: Callable[[float], bool]) -> float:
 
 
 def lower_text(bound: float, claim: float = math.inf) -> str:
-    """Write a lower bound, rounded down, with as many digits as tell it from a claim below it."""
+    """Write a lower bound, rounded down, with enough digits to tell it from a smaller claim."""
     if math.isinf(bound):
         return "∞"
     for digits in range(2, 16):
@@ -155,7 +153,7 @@ def lower_text(bound: float, claim: float = math.inf) -> str:
 
 
 def verdict_of(bound: float, claim: float, confidence: float, noise: str = "") -> str:
-    """Say in a sentence what a lower bound means beside a claim."""
+    """Compare a lower bound with a claim in a sentence."""
     found = f"ε ≥ {lower_text(bound, claim)}{noise} at {100 * confidence:g} % confidence"
     if math.isinf(claim):
         return f"{found}; nothing was claimed."
@@ -166,7 +164,7 @@ def verdict_of(bound: float, claim: float, confidence: float, noise: str = "") -
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class AuditResult:
-    """Outcome of `skdpot.audit.one_run_audit`."""
+    """The outcome of `one_run_audit`, which explains the attributes."""
 
     confidence: float
     n_canaries: int
@@ -181,40 +179,30 @@ class AuditResult:
 
     @cached_property
     def epsilon_lower(self) -> float:
-        """The ε that the guesses prove: with probability `confidence` no smaller one is true.
-
-        If `gaussian`, no Gaussian noise that costs less at `delta` is as private as the fit.
-        """
+        """The ε that the guesses prove; if `gaussian`, that of the Gaussian noise they refute."""
         return self._shown_by(self.n_correct)
 
     @property
     def gaussian_epsilon_lower(self) -> float | None:
-        """The bound that the noise that was found and the surest pair prove, if noise is normal.
-
-        See `skdpot.audit.matched_filter.NoiseEvidence.gaussian_epsilon_lower`.
-        """
+        """The bound from the noise that was found and the surest pair, if the noise is normal."""
         return None if self.noise is None else self.noise.gaussian_epsilon_lower(self.delta)
 
     @property
     def power(self) -> float | None:
-        """The share of the stated noise below which this audit would see it, in any one release.
-
-        With a probability of 95 %, but for releases in ``noise.blind``. None if it is not known, or
-        if missing noise could only be seen by the guesses.
-        """
+        """The share of the stated noise below which missing noise is found; None if unknown."""
         return None if self.noise is None else self.noise.seen_below
 
     @property
     def ceiling(self) -> float:
-        """The lower bound if all guesses had been right: more the guesses cannot show."""
+        """The lower bound if all guesses were correct."""
         return self._shown_by(self.n_guesses)
 
     @property
     def refuted(self) -> bool:
         """Whether guesses, missing noise or outputs beside the releases refute the claim.
 
-        By chance guesses do with a probability of ``1 - confidence`` at most, the noise with a
-        hundredth of that, and outputs never.
+        A correct claim is refuted by the guesses with a probability of at most
+        ``1 - confidence``, by the noise with a hundredth of that, and by the outputs never.
         """
         found = max(self.epsilon_lower, self.gaussian_epsilon_lower or 0.0)
         too_little = self.noise is not None and bool(self.noise.refuting)
@@ -222,7 +210,7 @@ class AuditResult:
 
     @property
     def verdict(self) -> str:
-        """What follows, and what such an audit could have refuted."""
+        """The result, and what this audit could have refuted, in words."""
         normal, told = self.gaussian_epsilon_lower or 0.0, []
         if self.epsilon_lower > self.epsilon or not self.refuted:
             noise = " of Gaussian noise" if self.gaussian else ""
@@ -234,19 +222,21 @@ class AuditResult:
             broken = f"REFUTED: {found}, but ε = {self.epsilon:.4g} was claimed."
             told.append(broken if normal > self.epsilon else f"It is {found}.")
         if self.noise is None and not self.refuted:
-            told.append(f"All guesses right would show ε ≥ {lower_text(self.ceiling)}.")
+            told.append(
+                f"If all guesses were correct, they would show ε ≥ {lower_text(self.ceiling)}."
+            )
         elif self.noise is not None:
             told.append(self.noise.verdict)
         if self.leak:
-            told.append(f"REFUTED: beside the releases, rows change the result: {self.leak}")
+            told.append(f"REFUTED: the result depends on the rows beside the releases: {self.leak}")
         return " ".join(told)
 
     def plot(self, ax: Any = None, *, legend: bool = True, **kwargs: Any) -> Any:
-        """Draw the share of right guesses against their number, and what the claim allows."""
+        """Draw the share of correct guesses against their number, and what the claim allows."""
         ax = single_axes(ax, (6.4, 4.8))
         made = np.arange(1, len(self.right) + 1)
         shares = np.cumsum(self.right) / made
-        label = f"right guesses: ε ≥ {lower_text(self.epsilon_lower)}"
+        label = f"correct guesses: ε ≥ {lower_text(self.epsilon_lower)}"
         ax.plot(made, shares, **({"color": COLORS[0], "label": label} | kwargs))
         if math.isfinite(self.epsilon):
             limit = binom.ppf(self.confidence, made, expit(self.epsilon)) / made
@@ -255,7 +245,7 @@ class AuditResult:
         ax.axhline(0.5, color="black", linestyle=":", linewidth=1, label="coin flips")
         ax.axvline(self.n_guesses, color="gray", linewidth=1, label="guesses counted")
         ax.set(xlim=(0, len(self.right)), ylim=(0.35, 1.02))
-        ax.set(xlabel="guesses, surest first", ylabel="share that is right")
+        ax.set(xlabel="guesses, surest first", ylabel="share of correct guesses")
         if legend:
             ax.legend(loc="lower right" if shares[-1] > 0.7 else "upper right", fontsize="small")
         return ax
@@ -266,28 +256,30 @@ class AuditResult:
         return epsilon_lower_bound(*claim, n_correct=n_correct, gaussian=self.gaussian, **counts)
 
     def __repr__(self) -> str:
-        found = f"{self.n_correct} of {self.n_guesses} guesses right, {self.n_canaries} canaries"
+        found = f"{self.n_correct} of {self.n_guesses} guesses correct, {self.n_canaries} canaries"
         return f"AuditResult({found}. {self.verdict})"
 
 
 def checked_task(
     fit: Any, X: Any, y: Any, canaries: Any, fit_params: Any, random_state: Any, verbose: int = 0
 ) -> AuditTask:
-    """Read what an audit is given, and make the canaries if they are not."""
+    """Check the arguments of an audit, and make the canaries if none are given."""
     if not (callable(fit) or hasattr(fit, "fit")) or isinstance(fit, type):
         raise ValueError("fit must be an estimator (an object, not a class) or a function.")
     if isinstance(fit, Pipeline):
-        raise NoKnownAttackError("Audit a Pipeline's private steps one by one, on their own rows.")
+        raise NoKnownAttackError(
+            "A Pipeline has no attack of its own: audit its private steps one by one."
+        )
     if issparse(X):
-        raise ValueError("X must be dense: pass X.toarray().")
+        raise ValueError("X must be dense. Pass X.toarray().")
     rows = np.asarray(X)
     if rows.ndim != 2:
-        raise ValueError(f"X must be a table of two dimensions, not {rows.ndim}.")
+        raise ValueError(f"X must have two dimensions, not {rows.ndim}.")
     labels = None if y is None else np.asarray(y)
     known = {name: np.asarray(value) for name, value in (fit_params or {}).items()}
     for name, column in {"y": labels, **known}.items():
         if column is not None and column.shape[:1] != (len(rows),):
-            raise ValueError(f"{name} must have one entry for each of the {len(rows)} rows of X.")
+            raise ValueError(f"{name} must have one entry per row of X, which has {len(rows)}.")
     if not isinstance(canaries, CanaryPairs):
         n_pairs, rng = check_count(canaries, "canaries"), solver_generator(random_state)
         canaries = default_canaries(fit, n_pairs, rows, labels, fit_params=known, rng=rng)
@@ -300,24 +292,24 @@ def checked_task(
 
 
 def check_claim(epsilon: Any, delta: Any, score: Any) -> None:
-    """Refuse a claim that nobody can make and what cannot score, before anything is fitted."""
+    """Refuse an impossible claim or score before anything is fitted."""
     if not callable(score) and score != "auto":
         raise ValueError(f'score must be a function or "auto", not {type(score).__name__}.')
     if epsilon is not None and not (isinstance(epsilon, Real) and float(epsilon) >= 0):
-        raise ValueError(f"epsilon={epsilon!r} must be at least 0; infinity claims nothing.")
+        raise ValueError(f"epsilon={epsilon!r} must be at least 0; inf claims nothing.")
     if delta is not None and not (isinstance(delta, Real) and 0 <= float(delta) < 1):
         raise ValueError(f"delta={delta!r} must be in [0, 1).")
 
 
 def claimed(fitted: Any, epsilon: float | None, delta: float | None) -> tuple[float, float, bool]:
-    """Return the ε and δ that a fit claims, or the caller for it, and whether it claims μ-GDP."""
+    """Return the claimed ε and δ, and whether the claim is μ-GDP."""
     if epsilon is not None and delta is not None:
         return float(epsilon), float(delta), False
     try:
         spent = getattr(fitted, "privacy_spent_", None) or total_spent(fitted)
     except TypeError as error:
         raise ValueError(
-            "Give epsilon and delta: what fit returned has no privacy_spent_ that claims them."
+            "Pass epsilon and delta: what fit returned has no privacy_spent_."
         ) from error
     loss = compose(spent.event)
     gaussian = not (loss.is_sampled or loss.leak) and 0.0 < loss.mu_without_sampling < math.inf
@@ -332,7 +324,7 @@ def scores_of(score: Score | str, audited: AuditedFit) -> np.ndarray:
     n_pairs = len(audited.pairs)
     scores = np.asarray(judge(audited), dtype=np.float64)
     if scores.shape != (n_pairs,) or np.isnan(scores).any():
-        allowed = f"{n_pairs} numbers, one a pair, none of them NaN"
+        allowed = f"{n_pairs} numbers, one per pair, none of them NaN"
         raise ValueError(f"score must return {allowed}; it returned shape {scores.shape}.")
     return scores
 
@@ -352,11 +344,13 @@ def one_run_audit(
     random_state: int | np.random.RandomState | None = None,
     verbose: int = 0,
 ) -> AuditResult:
-    """Bound the ε of a fit from below by one run of it (Steinke, Nasr and Jagielski, 2023).
+    """Audit a fit by running it once, and bound its epsilon from below.
 
-    Each canary slot holds one of two records, by the fall of a fair coin. The fit runs once on
-    the rows and the slots; an attacker who knows all but the coins scores them, and guesses those
-    with the largest scores. More right guesses than the claimed ε allows refute the claim.
+    Each canary slot holds one of two records, chosen by a fair coin. The estimator is fitted once
+    to the rows and the slots. An attacker who knows everything but the coins scores the slots, and
+    guesses those with the largest scores. More correct guesses than the claimed epsilon allows
+    refute the claim. So does noise that is missing from a release, or an output that depends on
+    the rows beside the releases.
 
     Parameters
     ----------
@@ -364,49 +358,60 @@ def one_run_audit(
         An estimator, which is cloned, or a function ``fit(X, y, **fit_params)`` that returns
         what it released, for instance a fitted estimator.
     X : array-like of shape (n_samples, n_features)
-        Rows beside the canaries; public or made-up ones. None at all may do:
+        Public or made-up rows beside the canaries. There may be none:
         ``np.empty((0, n_features))``.
     y : array-like of shape (n_samples,), optional
-        Their labels.
+        Labels of the rows.
     canaries : CanaryPairs or int, default=1000
-        The pairs, or how many `skdpot.audit.canaries` is to make.
+        Pairs of records (`skdpot.audit.canaries.CanaryPairs`), or the number of pairs to make.
     score : callable or "auto", default="auto"
-        ``score(audited: AuditedFit) -> ndarray of shape (n_pairs,)``: positive where the release
-        speaks for the first record of the pair, and the larger, the surer. "auto" takes the
-        white-box score of the estimator, see `skdpot.audit.default_score`.
+        ``score(audited) -> ndarray of shape (n_pairs,)`` for an
+        `skdpot.audit.canaries.AuditedFit`: positive where the release speaks for the first record
+        of the pair, and larger where it is surer. "auto" reads all releases of the fit.
     n_guesses : int, optional
-        How many coins are guessed, half of them by default. To be chosen before the run.
+        Number of coins to guess; half of them by default. Choose it before the run.
     confidence : float, default=0.95
-        Probability that the bound holds, in (0, 1).
+        Probability with which the bound holds, in (0, 1).
     epsilon, delta : float, optional
         The claim, if `fit` returns something without a ``privacy_spent_``.
     fit_params : mapping of str to array-like of shape (n_samples,), optional
-        Further facts of the rows for `fit`; those of the slots come with the canaries.
+        Further arguments of `fit`, one value per row; those of the slots come with the canaries.
     random_state : int, RandomState or None, default=None
-        Makes the canaries. Coins always come from the operating system.
+        Seed for making canaries. Coins always come from the operating system.
     verbose : int, default=0
-        Shows a progress bar over the steps that are scored if it is positive.
+        If positive, show a progress bar over the releases.
 
     Returns
     -------
     AuditResult
-        Lower bound, confidence, numbers of canaries, guesses and right guesses, and the claim.
+        With the attributes ``epsilon_lower`` (the lower bound from the guesses), ``refuted``
+        (whether guesses, missing noise or a leak refute the claim), ``verdict`` (the result in
+        words), ``confidence``, ``n_canaries``, ``n_guesses``, ``n_correct``, ``epsilon`` and
+        ``delta`` (the claim), ``right`` (whether each guess is correct, surest first), ``gaussian``
+        (whether the bound for Gaussian noise applies), ``ceiling`` (the bound if all guesses were
+        correct), ``noise`` (the test of the noise of each release, with ``to_frame()`` and
+        ``blind``, or None with a score of your own), ``gaussian_epsilon_lower`` (a bound from the
+        noise that was found, if it is normal), ``power`` (noise below this share of the stated
+        noise is found in any release with a probability of 95 %) and ``leak`` (the first output
+        that depends on rows beside the releases; empty if there is none, None if not tested).
+        ``plot()`` draws the guesses.
 
     Raises
     ------
     ValueError
-        If the estimator has a budget, a parameter is out of range, the score has a wrong
-        shape, nothing says what is claimed, or no attack on the estimator is known.
+        If the estimator has a budget, a parameter is out of range, the score has a wrong shape,
+        the claim is unknown, or no attack on the estimator is known.
 
     Privacy
     -------
-    For public or made-up rows. The release itself is as private as claimed, but scores are
-    computed from the rows without noise, and a result tells about them.
+    For public or made-up rows. The release is as private as it claims, but the scores are computed
+    from the rows without noise, so the result reveals information about them.
 
     Notes
     -----
-    A low bound is no proof of privacy: canaries and scores may be weak. Where nothing but Gaussian
-    noise that all records see is claimed, the second theorem bounds more, otherwise the first.
+    A low bound does not prove privacy: canaries and scores may be weak. If the claim is Gaussian
+    noise on quantities that all records enter, the stronger of two theorems applies; otherwise the
+    first one.
 
     References
     ----------

@@ -42,22 +42,22 @@ _MOST_EPSILON = 10.0
 _MOST_FAILURES = 0.1  # records that a release may publish in the mean and still keep its δ
 
 _MEMBERS = (
-    "This report is not private: attacks in it were computed, without noise, from rows that the "
-    "release was made from (X_members). Keep it to those who may see these rows; make another one "
-    "without X_members for everybody else."
+    "This report is not private: its attacks were computed without noise from rows that the "
+    "release was made from (X_members). Show it only to those who may see these rows, and make "
+    "another report without X_members for everybody else."
 )
 
 NOT_COVERED = (
-    "Fits that are not in the history above: another fit on the same persons adds to what is known "
-    "of them, also one that was thrown away, repeated, or made with other software. One "
-    "PrivacyBudget for all of them counts and caps the sum.",
-    "Choices made by looking at the data: a search over parameters (GridSearchCV) makes many "
-    "fits, and its scores and its choice tell about the rows that it was scored on.",
-    "Rows handed to predict, transform, score or distance: they count as public.",
+    "Fits that are not in the history above. Every fit on the same persons reveals more about "
+    "them, even if it was discarded, repeated or made with other software. One PrivacyBudget for "
+    "all fits counts and caps the sum.",
+    "Choices made by looking at the data. A search over parameters (GridSearchCV) makes many fits, "
+    "and its scores and its choice reveal information about the rows that it was scored on.",
+    "Rows passed to predict, transform, score or distance: they are treated as public.",
     "Persons with more than one record, unless the assumptions say how many each may have.",
-    "What is true of a whole group: somebody may learn from the release that smoking harms, and so "
+    "Facts about a whole group. A release may show that smoking is harmful, and so reveal "
     "something about you, whether or not your record was used.",
-    "Security of the machine: who reads its memory or its disk needs no release.",
+    "Security of the machine. Whoever can read its memory or disk needs no release.",
 )
 
 
@@ -74,61 +74,70 @@ def privacy_report(
     random_state: Any = None,
     verbose: int = 0,
 ) -> "PrivacyReport":
-    """Say what a fitted estimator has released, what that protects, and test it.
+    """Report what a fitted estimator released, what that protects, and what tests of it found.
 
     Parameters
     ----------
     estimator : estimator
-        Fitted: a private estimator of this package, or a pipeline that holds some.
+        A fitted private estimator of this package, or a fitted pipeline that contains some.
     X_holdout : array-like of shape (n_holdout, n_features), optional
-        **Public** rows of the same population, which it was not fitted on. With them the report
-        has figures of utility, and for samplers attacks on a copy that is fitted to one half.
+        **Public** rows of the same population that the estimator was not fitted on. They are used
+        to measure utility and, for samplers, to attack a copy that is fitted to one half of them.
     y_holdout : array-like of shape (n_holdout,), optional
         Their labels, targets or time stamps.
     X_members : array-like of shape (n_members, n_features), optional
-        Rows that the estimator was fitted on. With them the attacks are on the release itself,
-        and the report is **not private**: it says so at its top.
+        Rows that the estimator was fitted on. If given, the attacks are on the release itself and
+        the report is **not private**; it says so at its top.
     budget : PrivacyBudget, optional
-        Whose history is shown; by default those of the estimator.
+        Budget whose history is shown. By default, the budgets of the estimator.
     audit : bool, default=True
-        Whether to attack a copy of the estimator, see Notes. It costs a fit.
+        Whether to audit a copy of the estimator, see Notes. This costs a fit.
     n_canaries : int, optional
-        How many records the audit plants. By default as many as half the numbers in a sketch, from
-        100 to 1,000, and 100 where none is released.
+        Number of canaries in the audit. By default half of the numbers in a sketch, from 100 to
+        1,000, and 100 if there is no sketch.
     confidence : float, default=0.95
-        Of the lower bounds, in (0, 1). Of a pipeline with several private parts each one is
-        audited, and all bounds hold together with this confidence.
+        Confidence of the lower bounds, in (0, 1). Each private part of a pipeline is audited, and
+        all bounds hold together with this confidence.
     random_state : int, RandomState or None, default=None
-        For made-up rows and draws; no privacy depends on it.
+        Seed for made-up rows and draws; does not affect privacy.
     verbose : int, default=0
-        If positive, the audits have a progress bar.
+        If positive, show a progress bar over the audits.
 
     Returns
     -------
     PrivacyReport
-        With an HTML repr, `to_html`, `to_dict` and `to_frame`.
+        Shows itself in a notebook. ``to_html()`` returns a page, ``to_dict()`` and ``to_frame()``
+        the facts, by the names of the attributes: ``estimator``, ``parts`` (its private parts),
+        ``silent`` (parts that learned without noise), ``n_samples``, ``n_features``, ``created``,
+        ``version``, ``spent`` (`~skdpot.privacy.PrivacySpent`), ``releases`` (in words),
+        ``meaning`` (what epsilon and delta say about an attacker), ``cautions`` (``level`` and
+        ``text`` of each warning), ``budgets``, ``audits`` (``name``, ``result``, ``reason`` and
+        ``verdict`` of each part), ``confidence``, ``refuted`` (whether an audit refutes the claim),
+        ``membership`` (``found``, ``reason``, ``of_members``), ``utility`` (figures),
+        ``utility_reason`` (why there are none) and ``not_covered``.
 
     Raises
     ------
     sklearn.exceptions.NotFittedError
         If the estimator is not fitted.
     TypeError
-        If it is fitted and has spent nothing, or is a search, whose fits are not all kept; or an
-        option is of another type. No value is quoted.
+        If the estimator is not private, or is a search whose fits are not all kept, or if a
+        parameter has the wrong type. The message contains no value of the rows.
     ValueError
-        If an option is out of range, `X_members` or `y_holdout` come without `X_holdout`, or rows
-        and labels do not fit each other or the estimator.
+        If a parameter is out of range, `X_members` or `y_holdout` is given without `X_holdout`, or
+        the rows and labels do not match each other or the estimator.
 
     Privacy
     -------
-    Made of public facts and post-processing of the release: no private row is touched, unless
-    `X_members` holds some. The audit and the attacks fit copies without budget, to made-up rows and
-    to public ones.
+    The report uses public facts and post-processing of the release: no private row is read, unless
+    `X_members` contains some. The audit and the attacks fit copies without a budget, to made-up
+    and to public rows.
 
     Notes
     -----
     The audit (`one_run_audit`) fits a copy of the estimator to rows that are sampled from the
-    release, with canaries among them. Its lower bound of ε can refute a claim and never prove one.
+    release, with canaries among them. Its lower bound of epsilon can refute a claim but never
+    prove one.
 
     Examples
     --------
@@ -187,7 +196,7 @@ def privacy_report(
 
 @dataclass(frozen=True)
 class Caution:
-    """One warning: "stop" where the release must not be trusted, and what to do."""
+    """One warning and what to do; "stop" if the release must not be trusted."""
 
     level: Literal["stop", "caution"]
     text: str
@@ -197,10 +206,10 @@ class Caution:
 class Meaning:
     """What ε and δ say about an attacker.
 
-    Nothing is more probable with one record than `odds_factor` = e^ε times what it is with
-    another, plus δ. A guess which of two equally likely records was used is right with a
-    probability of `right_at_most` after ε and δ, and of `right_by_noise` after the noise that was
-    drawn. `advantage_bound` is the largest difference of true and false positive rates, and
+    No outcome is more probable with one record than `odds_factor` = e^ε times its probability with
+    another record, plus δ. A guess of which of two equally likely records was used is correct with
+    a probability of at most `right_at_most` by ε and δ, and `right_by_noise` by the noise.
+    `advantage_bound` is the largest difference between true and false positive rates, and
     `tpr_bound` the largest true positive rate at a false positive rate of 0.01.
     """
 
@@ -225,10 +234,7 @@ class LedgerState:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PrivacyReport(HtmlReport):
-    """What was released, what it protects, and what tests of it found.
-
-    `privacy_report` makes one. In a notebook it shows itself.
-    """
+    """The outcome of `privacy_report`, which explains the attributes."""
 
     estimator: str
     parts: tuple[str, ...]
@@ -259,7 +265,7 @@ class PrivacyReport(HtmlReport):
         return f"Privacy report: {self.estimator}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as numbers, text, lists and dicts."""
+        """Return all facts as numbers, text, lists and dicts."""
         return _facts(self, strict=True)
 
     def to_frame(self) -> pd.DataFrame:
@@ -287,7 +293,7 @@ class PrivacyReport(HtmlReport):
 
 
 def _statement(estimator: Any) -> PrivacySpent:
-    """Return what an estimator has spent, or say why there is nothing to report."""
+    """Return what an estimator has spent, or raise why there is nothing to report."""
     spent = getattr(estimator, "privacy_spent_", None)
     if isinstance(spent, PrivacySpent):
         return spent
@@ -353,16 +359,18 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _check_rows(X_holdout: Any, y_holdout: Any, X_members: Any) -> None:
-    """Refuse rows and labels that do not belong together. No value is quoted."""
+    """Refuse rows and labels that do not match; messages contain no values."""
     if X_members is not None and X_holdout is None:
-        raise ValueError("X_members needs X_holdout: others to tell the members from.")
+        raise ValueError("X_members needs X_holdout, rows that are not members.")
     if y_holdout is not None:
         if X_holdout is None:
-            raise ValueError("y_holdout needs X_holdout: the rows that it labels.")
+            raise ValueError("y_holdout needs X_holdout, the rows that it labels.")
         try:
             n_rows, n_labels = len(X_holdout), len(y_holdout)
         except TypeError as error:
-            raise ValueError("X_holdout and y_holdout must be arrays, one entry a row.") from error
+            raise ValueError(
+                "X_holdout and y_holdout must be arrays with one entry per row."
+            ) from error
         if n_rows != n_labels:
             raise ValueError(f"y_holdout has {n_labels} labels for {n_rows} rows of X_holdout.")
     if X_members is not None and not Table.is_frame(X_members):  # which may hold text
@@ -370,7 +378,7 @@ def _check_rows(X_holdout: Any, y_holdout: Any, X_members: Any) -> None:
 
 
 def _releases(parts: Sequence[tuple[str, Any]], spent: PrivacySpent) -> tuple[str, ...]:
-    """Say what touched private data, a sentence for each phase."""
+    """Return what touched private data, a sentence per phase."""
     sentences = tuple(phase.describe() for phase in spent.event.phases)
     names = [name for name, part in parts for _ in part.privacy_spent_.event.phases]
     if len(parts) < 2 or len(names) != len(sentences):  # one fit, or one that occurs twice
@@ -381,7 +389,7 @@ def _releases(parts: Sequence[tuple[str, Any]], spent: PrivacySpent) -> tuple[st
 def _known_sizes(
     parts: Sequence[tuple[str, Any]], spent: PrivacySpent
 ) -> tuple[int | None, int | None]:
-    """Return the public numbers of records, if anything keeps it, and of features."""
+    """Return the public numbers of records, if known, and of features."""
     known = [part.n_samples_ for _, part in parts if hasattr(part, "n_samples_")]
     known += [phase.n_records for phase in spent.event.phases if phase.n_records is not None]
     features = [part.n_features_in_ for _, part in parts if hasattr(part, "n_features_in_")]
@@ -397,11 +405,7 @@ def cautions_of(
     silent: Sequence[str] = (),
     of_members: bool = False,
 ) -> tuple[Caution, ...]:
-    """List what is wrong or open with a release, the gravest first, from public facts alone.
-
-    `silent` are names of parts that learned from the rows and have no event; `of_members` says
-    that the report was computed from rows that the release was made from.
-    """
+    """List what is wrong or open with a release, the gravest first, from public facts alone."""
     finite, names = math.isfinite(spent.epsilon), " + ".join(name for name, _ in parts)
     failures = spent.delta * (n_samples or 0) if finite else 0.0
     delta = f"δ = {spent.delta:g}"
@@ -411,10 +415,10 @@ def cautions_of(
     stop: dict[str, bool] = {
         _MEMBERS: of_members,
         **{
-            f"{name} was fitted on the rows without noise: no ε bounds what it, and every part "
-            "after it, tell of them, and the ε stated here does not hold for the whole. Take a "
-            "private estimator in its place (for a scaler, PrivateScaler), or fit it to public "
-            "rows before. skdpot.check_pipeline refuses such a pipeline before the fit.": True
+            f"{name} was fitted on the rows without noise. No ε bounds what it, and every part "
+            "after it, reveals about them, and the ε stated here does not hold for the whole. Use "
+            "a private estimator instead (PrivateScaler for a scaler), or fit it to public rows "
+            "beforehand. skdpot.check_pipeline refuses such a pipeline before the fit.": True
             for name in silent
             if name != "FrozenEstimator"
         },
@@ -426,48 +430,46 @@ def cautions_of(
         f"{delta} is not below 1/n for n = {n_samples or 0:,} records: with such a δ even the "
         "publication of one record, picked at random, would count as private. Choose a δ well "
         "below 1/n.": failures >= 1.0,
-        "The noise can be repeated: random_state was set. Whoever knows or guesses it can "
+        "The noise can be repeated because random_state was set. Whoever knows or guesses it can "
         "subtract the noise. Fit again with random_state=None before publishing.": (
             seeded or any("random_state" in text for text in spent.assumptions)
         ),
     }
     caution: dict[str, bool] = {
-        "FrozenEstimator was fitted before: the guarantee holds only if the rows of that fit were "
-        "public.": "FrozenEstimator" in silent,
+        "FrozenEstimator was fitted beforehand: the guarantee holds only if the rows of that fit "
+        "were public.": "FrozenEstimator" in silent,
         f"ε = {spent.epsilon:.4g} is so large that the guarantee says little about a determined "
         "attacker. Values up to 1 are called strong, and up to 10 reasonable (N. Ponomareva et "
         "al., “How to DP-fy ML”, JAIR 2023).": finite and spent.epsilon > _MOST_EPSILON,
-        f"{names} does not keep the number of records. Check that {delta} is well below one over "
-        "it.": finite and n_samples is None,
+        f"{names} does not keep the number of records n. Check that {delta} is well below 1/n.": finite
+        and n_samples is None,
         f"{delta} is not far below 1/n for n = {n_samples or 0:,} records: with such a δ the "
         f"publication of one record, picked at random, in {failures:.0%} of all releases would "
         "count as private. Choose a δ of less than a tenth of 1/n.": (
             _MOST_FAILURES < failures < 1.0
         ),
-        "Noise was drawn as floating-point numbers (noise='float'). The proof is about real "
-        "numbers, and the last bits of a noisy number can tell more; do not publish raw noisy "
+        "Noise was drawn as floating-point numbers (noise='float'). The proof assumes real "
+        "numbers, and the last bits of a noisy number can reveal more. Do not publish raw noisy "
         "numbers of this release with all digits.": (
             any(getattr(phase, "lattice", None) is None for phase in noisy)
         ),
         "No budget counts the fits on these records. If fit was called more than once, or another "
-        "private estimator saw the same persons, the true ε is larger than this one.": (
+        "private estimator was fitted to the same persons, the total ε is larger than this one.": (
             finite and not budgets
         ),
-        "Several budgets were charged: what they admit together is not capped by one.": (
-            len(budgets) > 1
-        ),
+        "Several budgets were charged: no single cap bounds their sum.": (len(budgets) > 1),
         "The budget has no cap (ε = ∞): it admits every further fit.": (
             any(math.isinf(budget.epsilon) for budget in budgets)
         ),
-        "The ledger of the budget is a temporary file, which ends with its process: later fits "
-        "will not be counted. Pass ledger='<path>' for a lasting one.": not lasting,
+        "The ledger of the budget is a temporary file that is deleted when its process ends: later "
+        "fits will not be counted. Pass ledger='<path>' for a permanent one.": not lasting,
     }
     found = [Caution("stop", text) for text, holds in stop.items() if holds]
     return (*found, *(Caution("caution", text) for text, holds in caution.items() if holds))
 
 
 def protected_in_words(spent: PrivacySpent) -> str:
-    """Say against what change of the data the release is insensitive."""
+    """Return in words which change of the data the release hides."""
     if math.isinf(spent.epsilon):
         return "No one is protected: the release has no noise, or too little for any guarantee."
     if spent.relation is Relation.ADD_REMOVE:
@@ -481,7 +483,7 @@ def protected_in_words(spent: PrivacySpent) -> str:
 
 
 def meaning_of(spent: PrivacySpent) -> Meaning:
-    """Compute what a statement says about an attacker."""
+    """Return what a statement says about an attacker."""
     claim = _claim_of(spent)
     bound = min(1.0, claim.advantage_bound)
     # The largest advantage is the total variation distance, which is the δ of ε = 0.
@@ -496,7 +498,7 @@ def meaning_of(spent: PrivacySpent) -> Meaning:
 
 
 def _claim_of(spent: PrivacySpent) -> MembershipResult:
-    """Return a result without scores, that knows what (ε, δ) allow."""
+    """Return a membership result without scores, for its bounds."""
     return MembershipResult(np.empty(0), np.empty(0), spent.epsilon, spent.delta)
 
 
@@ -506,7 +508,7 @@ def percent_at_most(share: float) -> str:
 
 
 def beside_claim(shown: float, claimed: float) -> tuple[str, str]:
-    """Write a lower bound and a claim: rounded down and up, and still told apart."""
+    """Write a lower bound and a claim, rounded down and up, and still distinguishable."""
     low, usual = lower_text(shown, claimed), rounded_up(claimed)
     if claimed < shown < math.inf and float(usual) >= float(low):
         usual = repr(claimed)
@@ -514,12 +516,12 @@ def beside_claim(shown: float, claimed: float) -> tuple[str, str]:
 
 
 def one_in(delta: float) -> str:
-    """Write a small probability as people say it, never as less than it is."""
+    """Write a small probability as 1 in n, never as less than it is."""
     return f"1 in {math.floor(round(1.0 / delta, 6)):,}" if delta > 0.0 else "0"
 
 
 def mechanism_in_words(spent: PrivacySpent) -> str:
-    """Return how a release was made; what had no noise is not called noisy."""
+    """Return how a release was made; one without noise is not called noisy."""
     if not spent.mechanism or any(phase.is_private for phase in spent.event.phases):
         return spent.mechanism
     plain = spent.mechanism.replace("noisy ", "")
@@ -555,7 +557,7 @@ def report_fragment(report: Any) -> str:
 
 
 def _share_spent(budget: Any) -> float:
-    """Return which share of a ledger is spent: squares of μ add up, not ε."""
+    """Return the spent share of a ledger, by squares of μ, which add up."""
     if not 0.0 < budget.spent < math.inf > budget.epsilon:
         return 0.0
     used, whole = (gdp_mu(epsilon, budget.delta) for epsilon in (budget.spent, budget.epsilon))
@@ -563,7 +565,7 @@ def _share_spent(budget: Any) -> float:
 
 
 def _attack_rows(found: SyntheticMembership) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each attack on synthetic rows, with limits that are rounded outwards."""
+    """Yield a row per attack on synthetic rows, with limits rounded outwards."""
 
     def limited(share: Sequence[float], unit: int, decimals: int, sign: str = "") -> str:
         value, low, high = (unit * figure for figure in share)
@@ -585,7 +587,7 @@ _ATTACK_AXES = {"xlabel": "share of others wrongly suspected", "ylabel": "share 
 
 
 def _claim_picture(spent: PrivacySpent) -> str:
-    """Draw which attacks a claim leaves possible, as a data address of an SVG picture."""
+    """Draw the attacks that a claim allows, as a data address of an SVG picture."""
     figure = Picture(figsize=(3.6, 3.4), layout="constrained")
     ax = figure.subplots()
     fpr = np.linspace(0, 1, 201)

@@ -1,4 +1,4 @@
-"""Membership and utility in a privacy report, from public rows or rows given for it."""
+"""The audits, membership attacks and figures of utility of a privacy report."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ from skdpot.privacy.spent import silent_parts, total_spent
 from skdpot.tables.frames import Table
 
 _MANY, _FEW = 1000, 100
-# Other rows beside canaries; scores of trainings take time with the cube of all rows.
+# Rows beside the canaries; the scores of trainings take time with the cube of all rows.
 _MOST_ROWS, _FEWEST_ROWS = 2000, 200
 # Parameters that change what a copy costs or shows, and nothing that it releases.
 _QUIET = {"budget": None, "random_state": None, "verbose": 0}
@@ -39,7 +39,7 @@ _FIGURES = (
 
 @dataclass(frozen=True, eq=False)
 class PartAudit:
-    """The audit of one private estimator; without a result there is a reason."""
+    """The audit of one private estimator, or the reason why there is none."""
 
     name: str
     result: AuditResult | None
@@ -49,13 +49,13 @@ class PartAudit:
 
     @property
     def could_refute(self) -> bool:
-        """Whether it would have seen missing noise in every release."""
+        """Whether the audit would have found missing noise in every release."""
         noise = None if self.result is None else self.result.noise
         return noise is not None and noise.seen_below is not None and not noise.blind
 
     @property
     def verdict(self) -> str:
-        """What follows, in a sentence or two; bounds are rounded down."""
+        """The result in words, with bounds rounded down."""
         if self.result is None:
             return f"{self.name} was not audited. {self.reason}"
         return f"{self.name}: {self.result.verdict}"
@@ -98,11 +98,10 @@ def audit_copies(
     rng: np.random.Generator,
     verbose: int = 0,
 ) -> tuple[PartAudit, ...]:
-    """Audit a copy of each estimator, without its budget, on rows that are made up.
+    """Audit a copy of each estimator, without its budget, on made-up rows.
 
-    `n_canaries` None is half the numbers of a sketch, from 100 to 1,000, and 100 where none is
-    released. All lower bounds hold together with `confidence`: the chance of an error is divided
-    by the number of audits. `rng` makes rows and canaries, but not the coins.
+    All lower bounds hold together with `confidence`: the chance of an error is divided by the
+    number of audits.
     """
     tried = sum(not _is_public(part) for _, part in parts)
     each = 1.0 - (1.0 - confidence) / max(tried, 1)
@@ -111,7 +110,7 @@ def audit_copies(
 
 
 def _is_public(part: Any) -> bool:
-    """Whether a part was fitted to public rows, by its own words."""
+    """Whether a part says that it was fitted to public rows."""
     return np.isinf(part.privacy_spent_.epsilon) and getattr(part, "private", True) is False
 
 
@@ -140,10 +139,10 @@ def _audit(
         return PartAudit(name, None, str(error))
     stated = part.privacy_spent_.epsilon
     notes = {
-        "The columns were numbered by the cells that they are counted in; how bounds and "
-        "categories were found was not attacked.": bool(parameters),
-        f"The estimator itself states ε = {stated:.4g}; the copy claims {result.epsilon:.4g}, "
-        "because it has the same noise on another number of rows, and this claim is tested.": (
+        "The columns were numbered by the cells that they are counted in; the search for bounds "
+        "and categories was not attacked.": bool(parameters),
+        f"The estimator itself states ε = {stated:.4g}. The copy claims {result.epsilon:.4g}, "
+        "because it has the same noise on another number of rows; this claim is tested.": (
             not np.isclose(result.epsilon, stated, rtol=1e-2)
         ),
     }
@@ -154,13 +153,11 @@ def _audit(
 def simulated_rows(
     estimator: Any, n_rows: int, rng: np.random.Generator
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Make arguments of a fit with about `n_rows` rows that say nothing about anybody.
+    """Make arguments of a fit with about `n_rows` made-up rows, and parameters of the copy.
 
-    From fitted attributes and public parameters: synthetic rows of a sampler, else random points in
-    the released bounds; labels and groups from the public sets of them. Rows of a table are
-    numbered by the cells that it counts in, because the rows of an audit are numbers; the schema of
-    these is among the parameters that are returned second. Post-processing of what was released: no
-    private row is looked at.
+    Post-processing of the release: synthetic rows of a sampler, else random points in the released
+    bounds; labels and groups from their public sets. Rows of a table are numbered by the cells that
+    it counts in, since rows of an audit are numbers; the parameters hold the schema of these.
     """
     seed = int(rng.integers(2**31))
     if hasattr(estimator, "sample_marginal"):
@@ -212,7 +209,7 @@ _SYNTHETIC = 2000
 
 @dataclass(frozen=True, eq=False)
 class MembershipTrial:
-    """Attacks on synthetic rows: of the release itself, of a copy, or why there are none."""
+    """Attacks on synthetic rows, of the release itself or of a copy, or why there are none."""
 
     found: SyntheticMembership | None
     reason: str = ""
@@ -239,7 +236,7 @@ class Figure:
 
 
 def _in_numbers(source: Any, to_rows: Callable[[Any], Any]) -> Any:
-    """Return a sampler whose rows are led through a function before they are attacked."""
+    """Return a sampler whose rows pass through a function before they are attacked."""
 
     def sample(n_samples: int, random_state: Any = None) -> np.ndarray:
         return np.asarray(to_rows(source.sample(n_samples, random_state=random_state)))
@@ -248,11 +245,11 @@ def _in_numbers(source: Any, to_rows: Callable[[Any], Any]) -> Any:
 
 
 def _as_given(estimator: Any) -> Any:
-    """Return what draws rows as they came in: a pipeline leads those of its last step back."""
+    """Return what draws rows like those of the fit; a pipeline maps those of its last step back."""
     if hasattr(estimator, "sample"):
         return estimator
     sampler = _in_numbers(estimator[-1], estimator[:-1].inverse_transform)
-    # What has parts without an event claims nothing.
+    # A pipeline with parts that have no event claims nothing.
     sampler.privacy_spent_ = None if silent_parts(estimator) else total_spent(estimator)
     return sampler
 
@@ -262,8 +259,7 @@ def try_membership(
 ) -> MembershipTrial:
     """Attack the estimator on its members if they are given, else a copy on the hold-out.
 
-    Of a pipeline that ends in a sampler, synthetic rows are led back through the other steps.
-    Only `X_members` are private rows; `rng` cuts the hold-out, and draws.
+    Only `X_members` are private rows.
     """
     reason = _why_no_rows(estimator)
     if not reason and X_holdout is None:
@@ -307,62 +303,65 @@ def _last(estimator: Any) -> Any:
 
 
 def _why_no_rows(estimator: Any) -> str:
-    """Say why an estimator has no synthetic rows to attack; empty if it has."""
+    """Return why an estimator has no synthetic rows to attack; empty if it has."""
     last, name = _last(estimator), type(_last(estimator)).__name__
     if not hasattr(last, "sample"):
         return f"These attacks are for synthetic rows, and {name} has no method sample."
     if hasattr(last, "sample_marginal"):
         return (
-            f"{name} publishes paths, and these attacks are for rows of one population: pass "
-            "those of one time (sample_marginal) to skdpot.audit.synthetic_membership."
+            f"{name} publishes paths, and these attacks need rows of one population. Pass the rows "
+            "of one time (sample_marginal) to skdpot.audit.synthetic_membership."
         )
     if last is not estimator and not hasattr(estimator[:-1], "inverse_transform"):
-        return f"The steps before {name} have no inverse_transform that leads its rows back."
+        return f"The steps before {name} have no inverse_transform that maps its rows back."
     return ""
 
 
 def _why_no_copy(estimator: Any, n_rows: int, labels: Any) -> str:
-    """Say why no copy can be fitted to one half of the hold-out; empty if one can."""
+    """Return why no copy can be fitted to one half of the hold-out; empty if one can."""
     last = _last(estimator)
     if n_rows < _FEWEST:
         return f"X_holdout has {n_rows} rows; the attacks need at least {_FEWEST}."
     if getattr(getattr(last, "penalty_", None), "needs_groups", False):
         return (
             f"A copy of {type(last).__name__} needs sensitive_features of the hold-out, which a "
-            "report does not take: pass a copy of yours to skdpot.audit.synthetic_membership."
+            "report does not take. Fit a copy and pass it to skdpot.audit.synthetic_membership."
         )
     needed = getattr(last, "conditional", False) is True or get_tags(last).target_tags.required
     if needed and labels is None:
-        return "Fitting a copy takes labels of the hold-out (y_holdout), and none were given."
+        return "A copy needs labels of the hold-out (y_holdout), and none were given."
     return ""
 
 
 def measure_utility(
     estimator: Any, X_holdout: Any, y_holdout: Any, rng: np.random.Generator
 ) -> tuple[tuple[Figure, ...], str]:
-    """Measure how useful an estimator is on public rows, or say why that cannot be."""
+    """Measure the utility of an estimator on public rows, or return why that is not possible."""
     labelled = hasattr(estimator, "sample_labeled")
     if not (labelled or hasattr(estimator, "score")):
         return (), (
-            f"{type(_last(estimator)).__name__} has no score of its own: how useful it is, shows "
-            "in what is made with it."
+            f"{type(_last(estimator)).__name__} has no score of its own: its utility shows in what "
+            "is made from it."
         )
     if X_holdout is None:
-        return (), "It takes public rows (X_holdout), and labels where there are any (y_holdout)."
+        return (
+            (),
+            "This needs public rows (X_holdout), and their labels if there are any (y_holdout).",
+        )
     if labelled:
         rows = as_points(X_holdout, "X_holdout")
         return (*_distances(estimator, rows, rng), *_lessons(estimator, rows, y_holdout, rng)), ""
     name, meaning = _score_in_words(estimator)
     if y_holdout is None and (name != "Score" or hasattr(_last(estimator), "times_")):
-        return (), "It takes labels, targets or time stamps of the public rows (y_holdout)."
+        return (), "This needs labels, targets or time stamps of the public rows (y_holdout)."
     value = float(estimator.score(X_holdout, y_holdout))
     return (Figure(f"{name} on the hold-out", value, meaning),), ""
 
 
 def _score_in_words(estimator: Any) -> tuple[str, str]:
-    """Name the score of an estimator: "Score" where it predicts nothing."""
+    """Return the name of the score of an estimator, and how to read it."""
     if is_classifier(estimator):
-        return "Accuracy", "share of right predictions"
+        return "Accuracy", "share of correct predictions"
     if is_regressor(estimator):
         return "R²", "1 is perfect; 0 is as good as the mean"
     meanings = {
@@ -375,7 +374,7 @@ def _score_in_words(estimator: Any) -> tuple[str, str]:
 
 
 def _distances(estimator: Any, rows: np.ndarray, rng: np.random.Generator) -> Sequence[Figure]:
-    """Measure how far synthetic rows are from the hold-out, with two figures to compare."""
+    """Measure the distance of synthetic rows from the hold-out, with two figures to compare."""
     seed = int(rng.integers(2**31))
     made = np.asarray(estimator.sample(max(_SYNTHETIC, len(rows)), random_state=seed))
     name = "Distance of synthetic rows from the hold-out"

@@ -33,9 +33,8 @@ _MOST_ROWS = 5000  # of each sample that a kernel density is made of
 class SyntheticMembershipResult(MembershipResult):
     """Scores of members and of others in one attack on one set of synthetic rows.
 
-    Confidence limits are over the choice of persons, for the given release. If members are a
-    random part of the population, a claim bounds the rates in the mean over releases: this refutes
-    a claim less strictly than `one_run_audit`, and `epsilon_lower_bound` is only indicative.
+    Confidence limits are over the choice of persons. A claim bounds the rates only in the mean
+    over releases, so `epsilon_lower_bound` is merely indicative.
     """
 
     attack: str = ""
@@ -58,7 +57,7 @@ class SyntheticMembershipResult(MembershipResult):
 
 
 class ClosestRecordShare(NamedTuple):
-    """How often the real row that is closest to a synthetic one is a member."""
+    """The outcome of `closest_record_share`, which explains the attributes."""
 
     share: Share
     expected: float
@@ -146,7 +145,7 @@ def closest_record_share(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SyntheticMembership:
-    """What all attacks on one source of synthetic rows found."""
+    """The outcome of `synthetic_membership`, which explains the attributes."""
 
     results: Mapping[str, SyntheticMembershipResult]
     share: ClosestRecordShare
@@ -158,7 +157,7 @@ class SyntheticMembership:
         return max(self.results.values(), key=lambda result: result.auc)
 
     def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
-        """Return the figures, a row for each attack."""
+        """Return the figures, a row per attack."""
         figures = {name: result.figures(confidence) for name, result in self.results.items()}
         return pd.DataFrame.from_dict(figures, orient="index").rename_axis("attack")
 
@@ -383,13 +382,13 @@ def _synthetic(
     """Return synthetic rows, and the ε and δ that their source claims."""
     if not hasattr(sampler, "sample"):
         if hasattr(sampler, "fit"):
-            raise TypeError(f"{type(sampler).__name__} has no method sample: pass synthetic rows.")
+            raise TypeError(f"{type(sampler).__name__} has no method sample. Pass synthetic rows.")
         return as_points(sampler, "sampler"), (math.inf, 0.0)
     drawn = sampler.sample(n_samples, random_state=int(rng.integers(2**31)))
     if np.ndim(drawn) != 2:
         raise ValueError(
-            f"{type(sampler).__name__}.sample returns an array of {np.ndim(drawn)} dimensions: "
-            "pass synthetic rows, for instance those of sample_marginal at one time."
+            f"{type(sampler).__name__}.sample returns an array of {np.ndim(drawn)} dimensions. "
+            "Pass synthetic rows, such as those of sample_marginal at one time."
         )
     spent = getattr(sampler, "privacy_spent_", None)
     claim = (math.inf, 0.0) if spent is None else (spent.epsilon, spent.delta)

@@ -166,7 +166,7 @@ def test_pictures():
         ax = found.plot(log=True)
         # Below one alarm among the others there is nothing to see.
         assert ax.get_xlim() == pytest.approx((2 / N, 1.0))
-        assert {line.get_label() for line in ax.lines} == {*ATTACKS, "guessing"}
+        assert {line.get_label() for line in ax.lines} == {*ATTACKS, "random guessing"}
         assert found.plot(legend=False).get_legend() is None
     finally:
         plt.close("all")

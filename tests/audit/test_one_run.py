@@ -172,7 +172,7 @@ def test_refusals(changes, message):
         (SlicedSketch(), None, "two dimensions, not 0"),
         (SlicedSketch(), csr_array(X), "must be dense"),
         (SlicedSketch(), np.empty((0, 3)), "edge of the rows"),
-        (make_pipeline(PrivateScaler(), SlicedSketch()), X, "private steps one by one"),
+        (make_pipeline(PrivateScaler(), SlicedSketch()), X, "private steps"),
         (flow_sampler(budget=PrivacyBudget(1.0)), X, "budget=None"),
         (LogisticRegression(), X, "No attack on LogisticRegression"),
         (private_distance("triangle"), X, "(?i)triangle.*claims no privacy"),

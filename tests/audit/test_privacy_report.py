@@ -458,7 +458,7 @@ def test_every_estimator_has_a_report(name):
 # What is left out of a report, and why: a fit, options, and words of a reason.
 REASONS = {
     "paths": ("paths", {"X_holdout": X_PUBLIC, "y_holdout": np.arange(120) % 3}, "publishes paths"),
-    "score of paths": ("paths", {"X_holdout": X_PUBLIC}, "takes labels"),
+    "score of paths": ("paths", {"X_holdout": X_PUBLIC}, "needs labels"),
     "groups": ("parity", {"X_holdout": X_PUBLIC}, "sensitive_features"),
     "no sample": ("classifier", {"X_holdout": X_PUBLIC}, "has no method sample"),
     "no score": ("sketch", {"X_holdout": X_PUBLIC}, "has no score of its own"),
