@@ -441,8 +441,9 @@ def cautions_of(
         f"ε = {spent.epsilon:.4g} is so large that the guarantee says little about a determined "
         "attacker. Values up to 1 are called strong, and up to 10 reasonable (N. Ponomareva et "
         "al., “How to DP-fy ML”, JAIR 2023).": finite and spent.epsilon > _MOST_EPSILON,
-        f"{names} does not keep the number of records n. Check that {delta} is well below 1/n.": finite
-        and n_samples is None,
+        f"{names} does not keep the number of records n. Check that {delta} is far below 1/n.": (
+            finite and n_samples is None
+        ),
         f"{delta} is not far below 1/n for n = {n_samples or 0:,} records: with such a δ the "
         f"publication of one record, picked at random, in {failures:.0%} of all releases would "
         "count as private. Choose a δ of less than a tenth of 1/n.": (

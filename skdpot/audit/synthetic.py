@@ -81,7 +81,7 @@ def closest_record_share(
     metric: str = "euclidean",
     confidence: float = 0.95,
 ) -> ClosestRecordShare:
-    """Count the synthetic rows that are closer to a member than to anybody else.
+    """Return the share of synthetic rows whose closest real row is a member.
 
     Parameters
     ----------
