@@ -267,7 +267,7 @@ class Party(Introduction):
             raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}.")
         privacy_target(epsilon, delta, budget)  # checks their ranges
         check_random_state(random_state)
-        columns = BaseEstimator()  # receives the names of the columns
+        columns = type("Party", (BaseEstimator,), {})()  # receives the names of the columns
         rows = np.array(validate_rows(columns, X, reset=True, min_samples=2))
         names = getattr(columns, "feature_names_in_", None)
         if names is not None:

@@ -238,6 +238,23 @@ def test_the_transcript_holds_exactly_what_was_sent(name):
         assert [xi.t is None for xi in xis] == [False, False, True]
 
 
+def test_a_transcript_grows_only_and_shows_sizes_and_meanings():
+    transcript = triangle(party(), party("second", SECOND), reference=GAMMA).transcript
+    with pytest.raises(AttributeError, match="no setter"):
+        transcript.entries = ()
+    with pytest.raises(AttributeError, match="cannot assign"):
+        transcript.entries[0].sender = "nobody"
+    with pytest.raises(TypeError, match="holds messages, got str"):
+        transcript.record(0, "north", "server", "rows")
+    n, seen = len(transcript), transcript.seen_by("second")
+    seen.record(9, "first", "second", transcript.entries[0].message)
+    assert (len(transcript), len(transcript.seen_by("stranger"))) == (n, 0)
+    assert f"{n} messages, {transcript.n_bytes} bytes" in repr(transcript)
+    card = transcript._repr_html_()
+    assert "first → server: 1 × interpolating measure" in card
+    assert "Every row of the sender" in card
+
+
 def test_nobody_sees_messages_between_others():
     result = triangle(party(), party("second", SECOND), reference=GAMMA)
     eta = result.transcript.messages(InterpolatingMeasure, sender="first")[0]

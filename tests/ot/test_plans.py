@@ -1,4 +1,4 @@
-"""Plans against POT, linear programs and duality; costs against extended precision."""
+"""Plans against POT, linear programs and duality, and measures between measures."""
 
 import math
 
@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.distance import cdist
 
-from skdpot.ot.measures import DiscreteMeasure, optimal_plan, plan_from_costs, squared_distances
+from skdpot.ot.measures import (
+    DiscreteMeasure,
+    interpolate,
+    optimal_plan,
+    plan_from_costs,
+    squared_distances,
+)
 
 quick = settings(max_examples=150, deadline=None)
 
@@ -184,3 +190,75 @@ def test_equal_rows_are_at_squared_distance_zero():
     X = np.random.default_rng(0).normal(size=(40, 200)) + 5
     assert np.all(np.diag(squared_distances(X, X)) == 0)
     assert np.all(squared_distances(np.full((3, 2), 0.1), np.full((4, 2), 0.1)) == 0)
+
+
+# Measures between measures.
+
+FRACTIONS = [0.0, 0.1, 0.5, 0.9, 1.0]
+
+
+def close(value, scale=1.0):
+    # Squared distances are good to rounding, so distances to its root when they are 0.
+    return pytest.approx(value, rel=1e-9, abs=3e-8 * scale)
+
+
+@given(pair=measures(), t=st.sampled_from(FRACTIONS) | st.floats(0, 1))
+@settings(max_examples=150, deadline=None)
+def test_exact_interpolation_lies_on_a_geodesic(pair, t):
+    plan = optimal_plan(*pair)
+    middle = interpolate(plan, t, kind="exact")
+    scale = max(plan.distance, 1e-9)
+    assert optimal_plan(plan.source, middle).distance == close(t * plan.distance, scale)
+    assert optimal_plan(middle, plan.target).distance == close((1 - t) * plan.distance, scale)
+    assert middle.n_points <= plan.source.n_points + plan.target.n_points - 1
+
+
+@given(pair=measures(), t=st.floats(0, 1))
+@settings(max_examples=100, deadline=None)
+def test_barycentric_interpolation_stays_nearer_to_the_source(pair, t):
+    plan = optimal_plan(*pair)
+    middle = interpolate(plan, t)
+    assert middle.n_points == plan.source.n_points
+    np.testing.assert_allclose(middle.weights, plan.source.weights)
+    distance = optimal_plan(plan.source, middle).distance
+    assert distance <= t * plan.distance * (1 + 1e-9) + 1e-7
+    # The mean moves all the way, because means of means are means.
+    means = [m.weights @ m.points for m in (plan.source, middle, plan.target)]
+    np.testing.assert_allclose(means[1], (1 - t) * means[0] + t * means[2], atol=1e-12)
+
+
+@pytest.mark.parametrize("t", FRACTIONS)
+@pytest.mark.parametrize("n_features", [1, 3, 30])
+def test_both_kinds_agree_between_equally_many_points(n_features, t):
+    rng = np.random.default_rng(n_features)
+    clouds = [DiscreteMeasure(rng.normal(size=(40, n_features))) for _ in range(2)]
+    plan = optimal_plan(*clouds)
+    assert plan.is_map
+    exact, barycentric = (interpolate(plan, t, kind=kind) for kind in ("exact", "barycentric"))
+    np.testing.assert_array_equal(exact.points, barycentric.points)
+    assert exact.masses is None
+    expected = (1 - t) * clouds[0].points + t * clouds[1].points[plan.columns]
+    np.testing.assert_array_equal(exact.points, expected)
+
+
+def test_kinds_differ_when_points_are_split():
+    plan = optimal_plan(DiscreteMeasure([[0.0]]), DiscreteMeasure([[-1.0], [3.0]], [3, 1]))
+    exact = interpolate(plan, 0.5, kind="exact")
+    np.testing.assert_array_equal(exact.points, [[-0.5], [1.5]])
+    np.testing.assert_allclose(exact.weights, [0.75, 0.25])
+    np.testing.assert_allclose(interpolate(plan, 0.5).points, [[0.0]], atol=1e-16)
+
+
+@pytest.mark.parametrize(
+    ("t", "kind", "text"),
+    [
+        (-0.1, "exact", r"must be a fraction in \[0, 1\]"),
+        (1.1, "exact", r"must be a fraction in \[0, 1\]"),
+        (np.nan, "exact", r"must be a fraction in \[0, 1\]"),
+        (0.5, "linear", "kind='linear'"),
+    ],
+)
+def test_other_fractions_and_kinds_are_refused(t, kind, text):
+    plan = optimal_plan(DiscreteMeasure([[0.0]]), DiscreteMeasure([[1.0]]))
+    with pytest.raises(ValueError, match=text):
+        interpolate(plan, t, kind=kind)
