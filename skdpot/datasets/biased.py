@@ -18,10 +18,10 @@ def make_biased_classification(
     """Make a binary task whose classes are unevenly spread over two groups.
 
     A response r is uniform on the unit square, and the class is ``y = 1`` above the diagonal
-    ``r_1 + r_2 = 1``. The group of a row equals its class with probability `alignment`, and is
-    the other one else. The core features repeat the response and the spurious features repeat
-    the group, each with independent normal noise: a model that trusts the spurious features is
-    right for most rows, and its errors fall on those whose group and class differ.
+    ``r_1 + r_2 = 1``. The group equals the class with probability `alignment`. Core features repeat
+    the response and spurious features the group, with independent normal noise. A model that trusts
+    spurious features is right for most rows, and its errors fall on rows whose group and class
+    differ.
 
     Parameters
     ----------
@@ -52,14 +52,6 @@ def make_biased_classification(
     ------
     TypeError, ValueError
         If a parameter is of another type or out of its range.
-
-    See Also
-    --------
-    make_biased_regression : The same rows with the response itself as target.
-
-    Privacy
-    -------
-    Made-up data belong to nobody.
 
     References
     ----------
@@ -100,10 +92,10 @@ def make_biased_regression(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Make a task with two outputs whose distributions differ between two groups.
 
-    The rows of `make_biased_classification`, of the same parameters and random state, with the
-    response r on the unit square as target. Given the group, r falls into the triangle of the
-    group's number with probability `alignment`, and is uniform there: triangle 0 lies below
-    the diagonal ``r_1 + r_2 = 1`` and triangle 1 above.
+    The rows of `make_biased_classification` for the same parameters and random state, with the
+    response r on the unit square as target. Given the group, r lies in the triangle of the group's
+    number with probability `alignment`, and is uniform there: triangle 0 lies below the diagonal
+    ``r_1 + r_2 = 1`` and triangle 1 above.
 
     Parameters
     ----------
@@ -133,19 +125,6 @@ def make_biased_regression(
     ------
     TypeError, ValueError
         If a parameter is of another type or out of its range.
-
-    See Also
-    --------
-    make_biased_classification : With a binary target.
-
-    Privacy
-    -------
-    Made-up data belong to nobody.
-
-    References
-    ----------
-    D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private
-    (sliced) Wasserstein gradients", Appendix B; the default values are those of its figures.
 
     Examples
     --------

@@ -53,21 +53,21 @@ class PrivateSWAutoencoder(
 ):
     """Autoencoder with codes on a sphere, trained with or without differential privacy.
 
-    With ``private=True`` every record's gradient is clipped and the sums are noised (DP-SGD).
-    With ``private=False`` it is trained on rows that are *public*, to give later, private
-    steps few and well-behaved features: for example a `DPSlicedFlowSampler` of codes, whose
-    samples `inverse_transform` turns into images::
+    With ``private=True`` every record's gradient is clipped and sums get noise (DP-SGD). With
+    ``private=False`` it is trained on *public* rows, to give later private steps few and
+    well-behaved features: for example a `DPSlicedFlowSampler` of codes, whose samples
+    `inverse_transform` turns into images::
 
         autoencoder = PrivateSWAutoencoder(private=False).fit(X_public)
         sampler = DPSlicedFlowSampler(norm_bound=1.0)
         pipeline = make_pipeline(FrozenEstimator(autoencoder), sampler).fit(X_private)
         images = autoencoder.inverse_transform(pipeline[-1].sample(n))
 
-    where ``norm_bound=1.0`` holds for codes on the sphere, without any cost.
+    where ``norm_bound=1.0`` holds for codes on the sphere and is free.
 
-    Private training needs many rows. With the default network on 64 pixels, 900 rows learn
-    little at epsilon 3 and nothing at epsilon 1, 1,800 rows something at both; a network for
-    784 pixels learns from 10,000 rows at epsilon 3. With fewer rows train on public ones.
+    Private training needs many rows. On 64 pixels the default network learns little from 900 rows
+    at epsilon 3 and nothing at epsilon 1, something from 1,800 rows at both; a network for 784
+    pixels learns from 10,000 rows at epsilon 3. With fewer rows, train on public rows.
 
     Parameters
     ----------
@@ -81,37 +81,35 @@ class PrivateSWAutoencoder(
         False trains on **public** rows: nothing is clipped or noised, and ``privacy_spent_``
         says that epsilon is infinite.
     penalty : {"prior", "parity"}, PriorPenalty or CodeParity, optional
-        Adds a squared sliced Wasserstein distance to the reconstruction error: with "prior"
-        that between the codes of a batch and the prior that `sample` draws from, with "parity"
-        the mean over pairs of groups of that between their codes, so that little can be told
-        from a code about the group of its row. "parity" needs the groups as
-        ``fit(X, sensitive_features=groups)``. A name is short for
-        `skdpot.mechanisms.PriorPenalty` or `skdpot.mechanisms.CodeParity` with their defaults.
+        Adds a squared sliced Wasserstein distance to the reconstruction error: "prior" between the
+        codes of a batch and the prior of `sample`; "parity" between the codes of groups, averaged
+        over pairs, so that a code tells little about the group of its row. "parity" needs
+        ``fit(X, sensitive_features=groups)``. A name stands for `skdpot.mechanisms.PriorPenalty`
+        or `skdpot.mechanisms.CodeParity` with defaults.
     architecture : {"mlp", "conv", "dcgan"}, (encoder, decoder) or Architecture, default="mlp"
-        The networks. `skdpot.mechanisms.Architecture` describes them; it also holds the shape of
-        images, which "conv" and "dcgan" need, and whether codes are divided by their norms.
+        The networks. `skdpot.mechanisms.Architecture` describes them and also holds the shape of
+        images ("conv" and "dcgan" need it) and whether codes are divided by their norms.
     mechanism : "dpsgd" or DPSGD, default="dpsgd"
-        Steps, batches, learning rate, clipping and noise; "dpsgd" is short for
-        `skdpot.mechanisms.DPSGD` with its defaults. With ``private=False`` nothing is clipped or
-        noised.
+        Steps, batches, learning rate, clipping and noise; "dpsgd" is `skdpot.mechanisms.DPSGD`
+        with defaults. With ``private=False`` there is no clipping and no noise.
     callbacks : list of skorch.callbacks.Callback, optional
-        Called by skorch during training, where a step is an epoch of one batch: a learning-rate
-        schedule in place of the half cosine, a checkpoint, a stop. They see the network and its
-        noisy gradients, never rows, losses or sizes of batches; what needs those is refused.
+        Called during training, in which an epoch is one step: a learning-rate schedule, a
+        checkpoint, a stop. They see the network and its noisy gradients, never rows, losses
+        or batch sizes; callbacks that need those are refused.
     bounds : "private" or (low, high), default="private"
-        Range of each feature: ``(low, high)``, scalars or arrays of shape (n_features,), is
-        public and costs nothing, for example (0, 255) for pixels. "private" spends at most 10 % of
-        the squared mu on estimating it; with ``private=False`` it is read off the rows.
+        Range of each feature. ``(low, high)``, scalars or arrays of shape (n_features,), is public
+        and free, for example (0, 255) for pixels. "private" spends at most 10 % of the squared mu
+        on estimating it; with ``private=False`` it is read off the rows.
     norm_bound : float, optional
         Public bound of the norm of every row, in place of `bounds`.
     budget : PrivacyBudget, optional
-        Shared budget that every fit is charged to. A fit with ``private=False`` has no noise:
-        a finite budget refuses it, so give none when the rows are public.
+        Shared budget that every fit is charged to. A finite budget refuses ``private=False``,
+        which has no noise: give none when the rows are public.
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where networks run; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
-        Makes everything reproducible, the privacy noise included. With ``private=True`` for
-        tests only: whoever knows it can remove the noise.
+        Makes the fit reproducible, privacy noise included. With ``private=True`` for tests only:
+        whoever knows it can remove the noise.
     verbose : int, default=0
         1 shows a progress bar, of steps and not of losses.
 
@@ -124,7 +122,7 @@ class PrivateSWAutoencoder(
     bounds_ : DataBounds
         Map from the data to the set that rows and reconstructions are clipped to.
     mechanism_ : DPSGD
-        The mechanism that was used.
+        The mechanism of the fit, a copy.
     penalty_ : PriorPenalty, CodeParity or None
         The penalty that was used.
     architecture_ : Architecture
@@ -132,7 +130,7 @@ class PrivateSWAutoencoder(
     n_steps_ : int
         Number of finished training steps.
     privacy_spent_ : PrivacySpent
-        What the fit cost, and under which assumptions.
+        Cost of the fit and its assumptions.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -151,11 +149,11 @@ class PrivateSWAutoencoder(
     values are finite. With ``penalty="parity"`` the groups, their sizes and **who belongs to
     which** are public too: protected is what X says of a person, given the person's group.
 
-    What `transform`, `inverse_transform` and `score` are given is treated as public: **codes of
-    private rows are not private**. A private estimator that is fitted on them has to pay for
-    itself. It warns of a fit on the same rows that shares no budget with it only if the
-    codes came from `fit_transform`, as in a pipeline; codes of the training rows from `transform`,
-    or from a `FrozenEstimator`, are not noticed: train on other rows than those that are encoded.
+    Rows given to `transform`, `inverse_transform` and `score` are treated as public: **codes of
+    private rows are not private**. A private estimator that is fitted on codes pays for itself. It
+    warns of a fit on the same rows without a shared budget only if the codes came from
+    `fit_transform`, as in a pipeline, not from `transform` or a `FrozenEstimator`: train on other
+    rows than those that are encoded.
 
     References
     ----------
@@ -239,10 +237,9 @@ class PrivateSWAutoencoder(
 
         Notes
         -----
-        What stops private training, a KeyboardInterrupt for example, does not lose what was
-        paid for: the network of the finished steps stays and can be used, `n_steps_` says how
-        many they were, and the charge is still that of all steps. Stopped before its first
-        step is finished, a fit leaves nothing behind but its charge.
+        If private training is interrupted, the network of the finished steps stays and can be used;
+        `n_steps_` is their number, and the charge is still that of all steps. A fit interrupted in
+        its first step leaves nothing behind but its charge.
         """
         check_callbacks(self.callbacks)
         with all_or_nothing(self):

@@ -52,48 +52,46 @@ _NARROWEST, _WIDEST, _UNITS_PER_ROOT = 32, 256, 1.5
 class DPSlicedGenerator(SyntheticRows):
     """Network that turns random numbers into differentially private synthetic rows.
 
-    Like `DPSlicedFlowSampler` it makes the sliced Wasserstein distance to private rows small,
-    but what it leaves is a function: rows of any number cost one pass through a network.
+    Like `DPSlicedFlowSampler` it minimises the sliced Wasserstein distance to private rows, but the
+    result is a function: any number of rows costs one pass through a network.
 
     Parameters
     ----------
     mechanism : {"sketch", "smoothing", "gradient"} or Mechanism, default="sketch"
-        How private data are touched: an object such as ``Gradient(batch_size=100)`` or a name,
-        which is short for the object with default parameters. "sketch" (`Sketch`) releases a
-        `SlicedSketch`, once, and trains on its quantiles for as long as one likes. The other two
-        pay for every step: "smoothing" (`Resample`, DPSWgen) releases noisy projections of a
-        batch of rows, and compares them with equally noisy projections of generated ones;
-        "gradient" (`Gradient`) releases the gradient with noise.
+        How private data are touched: an object such as ``Gradient(batch_size=100)``, or a name for
+        the object with default parameters. "sketch" (`Sketch`) releases a `SlicedSketch` once and
+        trains on its quantiles; steps are free. The other two pay for every step: "smoothing"
+        (`Resample`, DPSWgen) releases noisy projections of a batch of rows and compares them with
+        equally noisy projections of generated rows; "gradient" (`Gradient`) releases the gradient
+        with noise.
     epsilon : float, default=1.0
         Privacy parameter of the whole fit; ``inf`` for no privacy. Not used when the mechanism
         is given its noise (``sigma``).
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
     module : torch.nn.Module, callable or LatentNetwork, optional
-        The network: from standard normal numbers (and, with classes, one indicator a class) to
-        one number a feature, whose mean 0 and variance 1 stand for the centre and spread of the
-        rows. A module is copied and starts from its weights, which must be public; a function
-        without arguments makes one. `skdpot.mechanisms.LatentNetwork` also holds the number of
-        latent numbers. By default a perceptron with two hidden layers, as wide as a public rule
-        in n says, which draws one of 64 components first. With "gradient", where every parameter
-        gets noise, its layers have 32 units, and it must treat inputs one by one (no batch
-        normalisation).
+        Network from standard normal numbers (and one indicator per class) to one number per
+        feature; mean 0 and variance 1 stand for the centre and spread of the rows. A module is
+        copied and starts from its weights, which must be public; a function without arguments
+        makes one. `skdpot.mechanisms.LatentNetwork` also holds the number of latent numbers. By
+        default a perceptron with two hidden layers, whose width follows a public rule in n, which
+        draws one of 64 components first. With "gradient" its layers have 32 units, and it must
+        treat inputs one by one (no batch normalisation).
     n_steps : int, optional
-        Training steps, by a public rule. With a sketch ``15 sqrt(n)`` between 60 and 2000, and
-        more are free; otherwise 20 passes over the rows within the same limits.
+        Training steps. By default ``15 sqrt(n)`` with a sketch, otherwise 20 passes over the rows,
+        both between 60 and 2000.
     learning_rate : float, default=5e-3
-        Of Adam, at the start; it falls to zero along a half cosine.
+        Initial learning rate of Adam; it falls to zero along a half cosine.
     callbacks : list of skorch.callbacks.Callback, optional
-        Called by skorch during training, where a step is an epoch of one batch: a learning-rate
-        schedule in place of the half cosine, a checkpoint, a stop. They see the network and what
-        was released, never rows or losses; what needs those is refused.
+        Called during training, in which an epoch is one step: a learning-rate schedule, a
+        checkpoint, a stop. They see the network and what was released, never rows or losses;
+        callbacks that need those are refused.
     conditional : bool, default=False
         Learn the rows of each class of `y`, so that `sample_labeled` works. Otherwise `y` is
         ignored. Needs a `Sketch`, which says what is public about labels.
     bounds : "private" or (low, high), default="private"
-        What is known about the range of each feature: ``(low, high)``, scalars or arrays of
-        shape (n_features,), is public and costs nothing; "private" spends at most 10 % of the
-        squared mu on estimating location and scale.
+        Range of each feature. ``(low, high)``, scalars or arrays of shape (n_features,), is public
+        and free; "private" spends at most 10 % of the squared mu on estimating it.
     norm_bound : float, optional
         Public bound of the norm of every row, in place of `bounds`.
     budget : PrivacyBudget, optional
@@ -101,8 +99,8 @@ class DPSlicedGenerator(SyntheticRows):
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where the network runs; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
-        Makes everything reproducible, the privacy noise included. For tests only: whoever
-        knows it can remove the noise.
+        Makes the fit reproducible, privacy noise included. For tests only: whoever knows it can
+        remove the noise.
     verbose : int, default=0
         1 shows progress bars, of steps and not of losses.
 
@@ -111,15 +109,14 @@ class DPSlicedGenerator(SyntheticRows):
     mechanism_ : Mechanism
         The mechanism of the fit, a copy.
     module_ : torch.nn.Module
-        The trained network. Missing after a fit that was interrupted after its release: the
-        first `sample` or `score` then trains it.
+        The trained network. If a fit is interrupted after its release, the first `sample` or
+        `score` trains it.
     sketch_ : SlicedSketch
         The release; only with a `Sketch`.
     releases_ : SmoothedProjections
-        The release, a batch a step; only with `Resample`. It can be large:
-        ``n_steps * n_projections * batch_size`` numbers of 4 bytes.
+        The release, one batch per step; only with `Resample`.
     bounds_ : DataBounds
-        Map from the data to the ball in which rows are projected.
+        Map from the data to the ball of projected rows.
     n_samples_ : int
         Number of rows.
     n_steps_ : int
@@ -127,7 +124,7 @@ class DPSlicedGenerator(SyntheticRows):
     classes_ : ndarray of shape (n_classes,)
         Classes; only with ``conditional=True``.
     privacy_spent_ : PrivacySpent
-        What the fit cost, and under which assumptions.
+        Cost of the fit and its assumptions.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -135,13 +132,13 @@ class DPSlicedGenerator(SyntheticRows):
 
     Privacy
     -------
-    Releases `sketch_`, `releases_`, or the noisy gradients of all steps, as one event under
-    replace-one, charged before noise is drawn; training on the first two is free. Sensitivities:
-    `SlicedSketch`, `skdpot.release.rows.projection_sensitivity`, and
-    `skdpot.release.output_tables.fixed_side_sensitivity`. No loss is recorded or shown.
-    Public: what `SlicedSketch` lists, and the network with its first weights. Protected are
-    each row of X and, with ``conditional=True``, its label unless labels are public. Rows given to
-    `score` are treated as public; a score on private rows is not private.
+    Releases `sketch_`, `releases_`, or the noisy gradients of all steps as one event under
+    replace-one; training on the first two is free. Sensitivities: `SlicedSketch`,
+    `skdpot.release.rows.projection_sensitivity`,
+    `skdpot.release.output_tables.fixed_side_sensitivity`. No loss is recorded or shown. Public are
+    what `SlicedSketch` lists and the initial network. Protected are each row of X and, with
+    ``conditional=True``, its label unless labels are public. Rows given to `score` are treated as
+    public.
 
     See Also
     --------

@@ -1,13 +1,10 @@
 """An autoencoder and a sampler of its codes: one estimator that samples images."""
 
-import pickle
 import warnings
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
@@ -52,17 +49,6 @@ def test_the_default_steps_fit_and_sample_images():
     fitted = Pipeline(steps).fit(DIGITS)
     assert images(fitted).shape == (20, 64)
     assert np.isfinite(fitted.score(DIGITS))
-
-
-@UNPROTECTED
-def test_it_pickles_and_clones():
-    fitted = pipeline(autoencoder()).fit(DIGITS)
-    loaded = pickle.loads(pickle.dumps(fitted))
-    assert images(loaded) == pytest.approx(images(fitted))
-    fresh = clone(fitted)
-    with pytest.raises(NotFittedError):
-        images(fresh)
-    assert images(fresh.fit(DIGITS)).shape == (20, 64)
 
 
 @UNPROTECTED

@@ -82,22 +82,17 @@ def test_the_charge_is_on_the_disk_before_noise_and_data(options, tmp_path, monk
         assert set(calls) == {1}
 
 
-def test_one_charge_for_all_steps_and_none_for_what_comes_after():
-    budget = PrivacyBudget(5.0)
+def test_one_charge_and_a_refused_fit_changes_nothing():
+    budget = PrivacyBudget(1.0)
     fitted = autoencoder(budget=budget).fit(X)
     fitted.inverse_transform(fitted.transform(X))
     fitted.sample(5)
     fitted.score(X)
-    assert list(budget.history()["label"]) == ["PrivateSWAutoencoder"]
-
-
-def test_a_refused_fit_changes_nothing():
-    budget = PrivacyBudget(1.0)
-    fitted = autoencoder(budget=budget).fit(X)
     before = dict(vars(fitted))
     with pytest.raises(BudgetExceededError, match="left"):
         fitted.fit(X[:, :4])
     assert vars(fitted) == before
+    assert list(budget.history()["label"]) == ["PrivateSWAutoencoder"]
 
 
 def test_a_fit_interrupted_in_its_first_step_leaves_only_its_charge(monkeypatch):

@@ -138,21 +138,6 @@ def test_module_may_be_a_network_a_function_or_a_name():
     assert all(torch.equal(a, b) for a, b in zip(before, given.parameters(), strict=True))
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        list,
-        pd.Series,
-        pl.Series,
-        lambda g: pd.DataFrame({"sex": g}),
-        lambda g: pd.Categorical(np.where(g == 1, "m", "f")),
-        lambda g: g.astype(bool),
-    ],
-)
-def test_groups_come_in_many_forms(kind):
-    assert len(fitted(groups=kind(GROUP), n_steps=3).groups_) == 2
-
-
 def test_tables_of_pandas_and_polars():
     names = [f"x{k}" for k in range(16)]
     of_pandas, of_polars = pd.DataFrame(X, columns=names), pl.DataFrame(X, schema=names)

@@ -66,20 +66,6 @@ def test_own_modules(mechanism):
     torch.testing.assert_close(before, list(module.parameters()))
 
 
-def test_a_module_sees_the_classes():
-    seen = []
-
-    class Recorder(nn.Linear):
-        def forward(self, inputs):
-            seen.append(inputs.detach().clone())
-            return super().forward(inputs)
-
-    fitted = generator(module=Recorder(7, 3), latent_dim=5, conditional=True)
-    fitted.fit(X, LABELS).sample_labeled(3)
-    for inputs in seen[2:]:
-        torch.testing.assert_close(inputs[:, 5:].sum(dim=1), inputs.new_ones(len(inputs)))
-
-
 def test_classes_have_their_own_rows_and_frequencies():
     """5000 draws; five standard errors of a frequency are 0.03."""
     fitted = generator(epsilon=np.inf, conditional=True, **ACCURATE).fit(X, LABELS)

@@ -152,26 +152,3 @@ def test_vectors_are_the_gradient_of_pots_distance(mode, k):
     vectors = penalty.vectors([o.detach().numpy() for o in outputs], directions)
     for vector, output in zip(vectors, outputs, strict=True):
         np.testing.assert_allclose(vector, output.grad.numpy(), atol=1e-10)
-
-
-def test_cells_that_are_compared_with_none_are_not_pulled():
-    penalty = ParityPenalty(((0, 2),), (3, 4, 5))
-    outputs = [np.random.default_rng(0).normal(size=(n, 1)) for n in (3, 4, 5)]
-    vectors = penalty.vectors(outputs, LINE)
-    assert np.all(vectors[1] == 0.0)
-    assert vectors[1].shape == (4, 1)
-    assert penalty.sensitivity(1.0, 1.0) == pytest.approx(4.0 / 3)
-
-
-@pytest.mark.parametrize(
-    ("mode", "expected"),
-    [
-        ("two groups", 4 / 9),
-        ("three groups", 2 / 3 * 4 / 8),
-        ("odds, two classes", 4 / 7 / 2),
-        ("odds, three groups", 2 / 3 * 4 / 6 / 2),
-    ],
-)
-def test_sensitivity_in_numbers(mode, expected):
-    """Statistical parity 4rL / min n, K groups times 2 / K, odds over Q classes divided by Q."""
-    assert ParityPenalty(*MODES[mode]).sensitivity(1.5, 2.0) == pytest.approx(1.5 * 2.0 * expected)

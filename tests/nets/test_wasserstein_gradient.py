@@ -100,12 +100,6 @@ def test_the_bound_of_the_fixed_side_is_attained(d):
     assert bound * 0.998 <= abs(gradients[1] - gradients[0]) <= bound
 
 
-def test_orthogonal_blocks_need_less_noise_than_the_bound_without_them():
-    bounds = [fixed_side_sensitivity(1.0, 1.0, 64, norm) for norm in (math.sqrt(8), 8.0, 100.0)]
-    assert bounds[0] == pytest.approx(4 / math.sqrt(8))
-    assert bounds[1] == bounds[2] == pytest.approx(4.0)
-
-
 # --- its own side moves too --------------------------------------------------------------------
 
 LINE = np.ones((1, 1))

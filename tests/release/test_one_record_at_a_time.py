@@ -7,7 +7,6 @@ from torch import nn
 
 from skdpot import FairPrivateClassifier, PrivacyBudget, PrivateSWAutoencoder
 from skdpot.nets.autoencoder_training import AutoencoderLoss, PriorDistance, reconstruction_gradient
-from skdpot.nets.training import with_trained_parameters
 from skdpot.release.gradients import by_jacobians, pulled_back_sum
 from skdpot.release.per_sample import ToSphere
 from tests.flat_options import made, sliced_generator
@@ -43,16 +42,6 @@ class Remembers(nn.Module):
     def forward(self, rows):
         self.last = rows.detach()
         return self.linear(rows)
-
-
-class MovesFrozen(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.mean = nn.Parameter(torch.zeros(4), requires_grad=False)
-
-    def forward(self, rows):
-        self.mean.copy_(rows.detach().mean(0))
-        return rows
 
 
 class Branches(nn.Linear):
@@ -108,17 +97,6 @@ def test_no_row_stays_in_an_attribute_of_a_network(options):
     for module in (before, after):
         assert module.last is None or not np.isin(X.astype(np.float32), module.last.numpy()).any()
     assert not torch.equal(before.linear.weight, after.linear.weight)  # but it was trained
-
-
-def test_only_trained_parameters_are_taken_over():
-    clean, trained = (nn.Sequential(nn.Linear(2, 2), MovesFrozen()) for _ in range(2))
-    trained[1].mean.fill_(7.0)
-    trained[1].last = "row"
-    made = with_trained_parameters(clean, trained)
-    assert made is clean
-    assert torch.equal(made[0].weight, trained[0].weight)
-    assert float(made[1].mean.sum()) == 0.0
-    assert not hasattr(made[1], "last")
 
 
 def test_gradients_that_cannot_be_computed_are_refused_before_the_charge():
