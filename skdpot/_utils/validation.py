@@ -50,43 +50,6 @@ with suppress(ImportError, AttributeError):
 
     NumpyDocString.sections.setdefault("Privacy", [])
 
-_NOT_NUMERIC = (
-    "X cannot be read as numbers: every argument must be a string or a number in a numeric "
-    "array; encode strings first, by TableEncoder. The value is not shown: it may be private."
-)
-_MISSING = (
-    "Input X contains NaN, which is not read. Replace it by a constant that is known in advance, "
-    "or encode the table by TableEncoder; an imputer that learns from rows would not be private."
-)
-_NOT_A_TABLE = (
-    "Expected 2D array, got one with fewer dimensions. Reshape your data either using "
-    "array.reshape(-1, 1) for a single feature or array.reshape(1, -1) for a single sample."
-)
-_COMPLEX = "Complex data not supported: X must hold real numbers."
-_TIMES = (
-    "X holds dates, times or durations, which are not read as numbers. Convert them first, for "
-    "instance to days, or encode the table by TableEncoder."
-)
-
-# What is said in place of scikit-learn's error, by a phrase of its text; None keeps a text
-# that speaks of shapes, types and names. A text that is not listed is not repeated, because
-# it may quote values.
-_PUBLIC_TEXTS: dict[str, str | None] = {
-    "Expected 2D array, got": _NOT_A_TABLE,
-    "Complex data not supported": _COMPLEX,
-    "dates, times or durations": None,
-    "Found array with": None,
-    "Input X contains NaN": _MISSING,
-    "Input X contains": None,
-    "Expected a 2-dimensional container": None,
-    "but dense data is required": None,
-    "features as input": None,
-    "feature names": None,
-    "Feature names": None,
-    "setting an array element with a sequence": None,
-}
-
-
 _MOST = 2**31 - 1
 _WIDE = (np.int64, np.float32, np.float64)
 
@@ -185,6 +148,69 @@ def all_or_nothing(estimator: BaseEstimator, *, forget: bool = False) -> Iterato
         raise
 
 
+def check_count(value: Any, name: str, *, least: int = 1, most: int = _MOST) -> int:
+    """Return an integer in this range, of whatever type it is, as an int of Python."""
+    if isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be an instance of int, not bool.")
+    check_scalar(value, name, Integral, min_val=least, max_val=most)
+    return int(value)
+
+
+def check_real(value: Any, name: str, *, most: float = np.inf, positive: bool = False) -> float:
+    """Return a finite number of at least 0, or above it, and at most `most` as a float."""
+    check_scalar(value, name, Real)
+    # Written so that a NaN is refused as well.
+    if not 0 <= value <= most or value == np.inf or (positive and value == 0):
+        least = "above 0" if positive else "at least 0"
+        limit = "" if most == np.inf else f" and at most {most:g}"
+        raise ValueError(f"{name}={value!r} must be finite, {least}{limit}.")
+    return float(value)
+
+
+def check_covariance(matrix: np.ndarray, name: str) -> None:
+    """Refuse what is no covariance, but for rounding in single precision."""
+    slack = 1e-6 * np.abs(matrix).max(initial=0.0)
+    if not (
+        np.isfinite(matrix).all()
+        and np.abs(matrix - matrix.T).max(initial=0.0) <= slack
+        and np.linalg.eigvalsh(matrix).min(initial=0.0) >= -slack * len(matrix)
+    ):
+        raise ValueError(f"{name} must be finite, symmetric and without negative eigenvalues.")
+
+
+# ------------------------------------------------------------------------------- rows and targets
+
+_NOT_NUMERIC = (
+    "X cannot be read as numbers: every argument must be a string or a number in a numeric array. "
+    "Encode text with TableEncoder first. The value is not shown because it may be private."
+)
+_TIMES = (
+    "X holds dates, times or durations, which are not read as numbers. Convert them first, for "
+    "instance to days, or encode the table with TableEncoder."
+)
+
+# The replacement of scikit-learn's error, by a phrase of its text; None keeps a text that speaks of
+# shapes, types and names. A text that is not listed may quote values, and is not repeated.
+_PUBLIC_TEXTS: dict[str, str | None] = {
+    "Expected 2D array, got": "Expected 2D array, got one with fewer dimensions. Reshape your data "
+    "either using array.reshape(-1, 1) for a single feature or array.reshape(1, -1) for a single "
+    "sample.",
+    "Complex data not supported": "Complex data not supported: X must hold real numbers.",
+    "dates, times or durations": None,
+    "Found array with": None,
+    "Input X contains NaN": "Input X contains NaN. Replace missing values by a constant known in "
+    "advance, or encode the table with TableEncoder; an imputer that learns from rows would not be "
+    "private.",
+    "Input X contains": None,
+    "Expected a 2-dimensional container": None,
+    "but dense data is required": None,
+    "features as input": None,
+    "feature names": None,
+    "Feature names": None,
+    "setting an array element with a sequence": None,
+}
+
+
 def validate_rows(
     estimator: BaseEstimator,
     X: Any,
@@ -247,34 +273,16 @@ def _quiet(validate: Callable[[], np.ndarray], not_numeric: str | None = None) -
     raise refusal
 
 
-def check_count(value: Any, name: str, *, least: int = 1, most: int = _MOST) -> int:
-    """Return an integer in this range, of whatever type it is, as an int of Python."""
-    if isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be an instance of int, not bool.")
-    check_scalar(value, name, Integral, min_val=least, max_val=most)
-    return int(value)
-
-
-def check_real(value: Any, name: str, *, most: float = np.inf, positive: bool = False) -> float:
-    """Return a finite number of at least 0, or above it, and at most `most` as a float."""
-    check_scalar(value, name, Real)
-    # Written so that a NaN is refused as well.
-    if not 0 <= value <= most or value == np.inf or (positive and value == 0):
-        least = "above 0" if positive else "at least 0"
-        limit = "" if most == np.inf else f" and at most {most:g}"
-        raise ValueError(f"{name}={value!r} must be finite, {least}{limit}.")
-    return float(value)
-
-
-def check_covariance(matrix: np.ndarray, name: str) -> None:
-    """Refuse what is no covariance, but for rounding in single precision."""
-    slack = 1e-6 * np.abs(matrix).max(initial=0.0)
-    if not (
-        np.isfinite(matrix).all()
-        and np.abs(matrix - matrix.T).max(initial=0.0) <= slack
-        and np.linalg.eigvalsh(matrix).min(initial=0.0) >= -slack * len(matrix)
-    ):
-        raise ValueError(f"{name} must be finite, symmetric and without negative eigenvalues.")
+def _refusal(error: Exception, not_numeric: str) -> Exception:
+    """Return an error like scikit-learn's that quotes no value."""
+    text = str(error)
+    for phrase, replacement in _PUBLIC_TEXTS.items():
+        if phrase in text:
+            text = replacement or text
+            break
+    else:
+        text = not_numeric
+    return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
 
 
 def as_finite(values: Any, name: str, must: str = "must hold finite numbers.") -> np.ndarray:
@@ -288,6 +296,34 @@ def as_finite(values: Any, name: str, must: str = "must hold finite numbers.") -
     if not np.isfinite(numbers).all():
         raise ValueError(f"{name} {must}")
     return numbers
+
+
+FINITE = "must hold finite numbers, without NaN or infinity."
+_LARGEST = 1e150
+
+
+def as_points(X: Any, name: str) -> np.ndarray:
+    """Return a copy of X as float64 rows whose squares are finite; no error quotes a value."""
+    points = as_finite(X, name, FINITE)
+    if points.ndim != 2 or 0 in points.shape:
+        raise ValueError(
+            f"{name} has shape {points.shape}; it must be a table (n_rows, n_features), not empty."
+        )
+    if np.abs(points).max() > _LARGEST:
+        raise ValueError(
+            f"{name} must hold numbers of at most {_LARGEST:g} in absolute value, whose squares "
+            "are finite."
+        )
+    return points
+
+
+def check_same_features(first: int, second: int) -> None:
+    """Refuse samples that do not live in the same space."""
+    if first != second:
+        raise ValueError(
+            f"X has {first} features and Y has {second}; a distance needs the same features, in "
+            "the same order, on both sides."
+        )
 
 
 def validate_targets(y: Any, n_samples: int) -> np.ndarray:
@@ -309,16 +345,7 @@ def validate_targets(y: Any, n_samples: int) -> np.ndarray:
     return targets
 
 
-def _refusal(error: Exception, not_numeric: str) -> Exception:
-    """Return an error like scikit-learn's that quotes no value."""
-    text = str(error)
-    for phrase, replacement in _PUBLIC_TEXTS.items():
-        if phrase in text:
-            text = replacement or text
-            break
-    else:
-        text = not_numeric
-    return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
+# ----------------------------------------------------------------------------------------- labels
 
 
 def encode_labels(
@@ -412,6 +439,9 @@ def _label_fault(labels: np.ndarray) -> str:
     return "" if kind in "biuUmM" else "unknown"
 
 
+# --------------------------------------------------------------------------------- random streams
+
+
 class SecretStream:
     """Uniform random words from the operating system, or from a seed in tests."""
 
@@ -491,6 +521,8 @@ def torch_randomness(rng: np.random.Generator) -> Iterator[None]:
         yield
 
 
+# ---------------------------------------------------------------------------- devices and threads
+
 # What the drivers of GPUs that torch can use show in /dev: NVIDIA's, of desktops and of boards
 # (nv*), AMD's, and that of Linux inside of Windows.
 _DRIVERS = ("nvidia*", "nvmap", "nvgpu*", "nvhost*", "kfd", "dxg")
@@ -559,31 +591,3 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> lis
 def _libraries(kind: str) -> ThreadpoolController:
     """Find the loaded libraries of a kind, once: looking takes milliseconds."""
     return ThreadpoolController().select(user_api=kind)
-
-
-FINITE = "must hold finite numbers, without NaN or infinity."
-_LARGEST = 1e150
-
-
-def as_points(X: Any, name: str) -> np.ndarray:
-    """Return a copy of X as float64 rows whose squares are finite; no error quotes a value."""
-    points = as_finite(X, name, FINITE)
-    if points.ndim != 2 or 0 in points.shape:
-        raise ValueError(
-            f"{name} has shape {points.shape}; it must be a table (n_rows, n_features), not empty."
-        )
-    if np.abs(points).max() > _LARGEST:
-        raise ValueError(
-            f"{name} must hold numbers of at most {_LARGEST:g} in absolute value, whose squares "
-            "are finite."
-        )
-    return points
-
-
-def check_same_features(first: int, second: int) -> None:
-    """Refuse samples that do not live in the same space."""
-    if first != second:
-        raise ValueError(
-            f"X has {first} features and Y has {second}; a distance needs the same features, in "
-            "the same order, on both sides."
-        )
