@@ -144,3 +144,46 @@ def test_a_reader_that_leaves_early_is_no_error(folder):
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "0"
     assert done.stderr == ""
+
+
+WITHOUT_TORCH = """
+import sys
+from pathlib import Path
+
+
+class Without:
+    def find_spec(self, name, *args):
+        if name.partition(".")[0] in ("torch", "skorch"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+sys.meta_path.insert(0, Without())
+import pandas as pd
+from skdpot import DPTableSynthesizer, PrivacyBudget, TableSchema
+from skdpot.cli.main import main
+
+frame, budget = pd.read_csv("data.csv"), PrivacyBudget(9.0)
+schema = TableSchema.from_json(Path("schema.json"))
+fitted = DPTableSynthesizer(schema, epsilon=3.0, budget=budget, n_particles=500).fit(frame)
+fitted.save("fit.safetensors")
+again = DPTableSynthesizer.load("fit.safetensors")
+assert again.sample(9, random_state=0).equals(fitted.sample(9, random_state=0))
+assert again.score(frame) < 0
+assert "<html" in again.quality_report(n_samples=50).to_html()
+assert len(budget.history()) == 1
+for words in (
+    "schema data.csv --yes -o new.json",
+    "synth data.csv --schema schema.json --epsilon 1 -o new.csv --ledger l.db --report r.html",
+    "budget l.db",
+    "synth --model fit.safetensors -o more.csv",
+    "distance data.csv data.csv --epsilon 1 --columns age",
+):
+    assert main(words.split()) == 0, words
+assert "torch" not in sys.modules
+"""
+
+
+def test_tables_and_budgets_do_without_torch(folder):
+    command = [sys.executable, "-c", WITHOUT_TORCH]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
