@@ -33,15 +33,6 @@ def test_two_parties_that_are_apart(run, parties):
     assert facts["unit"] == "features"
 
 
-def test_a_delta_that_lets_rows_out_is_told(run, parties):
-    command = ("distance", "a.csv", "b.csv", "--epsilon", "2", "--bounds", "-2", "2")
-    code, _, err = run(*command, "--delta", "0.001")
-    assert code == 0
-    assert "delta = 0.001 is not below one over the number of rows (4,000)" in err
-    _, _, err = run(*command, "--delta", "0.0001")
-    assert err == ""
-
-
 def test_each_party_pays_once_from_its_own_ledger(run, parties):
     command = ["distance", "a.csv", "b.csv", "--epsilon", "1", "--bounds", "-2", "2"]
     command += ["--ledgers", "a.db", "b.db"]

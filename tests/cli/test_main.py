@@ -115,6 +115,7 @@ def test_only_texts_that_this_package_wrote_are_told(statement, told, module):
         (KeyboardInterrupt(), 130, "interrupted"),
         (MemoryError(), 1, "not enough memory"),
         (FileNotFoundError(2, "No such file or directory", "x.csv"), 1, "x.csv: No such file"),
+        (ModuleNotFoundError(name="torch"), 1, "pip install torch skorch"),
     ],
 )
 def test_other_ends(run, folder, monkeypatch, error, code, text):

@@ -18,7 +18,6 @@ from skdpot.preprocessing import PrivateScaler
 from skdpot.privacy.accounting import PrivacyTarget, event_cost
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
-from skdpot.release import bounds as private_bounds
 
 
 @pytest.fixture(scope="module")
@@ -137,24 +136,6 @@ def test_the_charge_comes_before_noise_and_data(X, monkeypatch):
     with pytest.raises(BudgetExceededError):
         PrivateScaler(budget=budget).fit(X)
     assert calls == [1]
-
-
-def test_the_noise_is_the_noise_of_the_event(X, monkeypatch):
-    drawn = []
-    lattice_noise = private_bounds.noisy_histogram.__globals__["lattice_noise"]
-
-    def recording(sigma, shape, stream, *, lattice, mu):
-        noise = lattice_noise(sigma, shape, stream, lattice=lattice, mu=mu)
-        drawn.append((sigma, noise.astype(float) * lattice))
-        return noise
-
-    monkeypatch.setitem(private_bounds.noisy_histogram.__globals__, "lattice_noise", recording)
-    event = PrivateScaler().fit(X).privacy_spent_.event
-    assert [sigma for sigma, _ in drawn] == [e.sigma for e in event.events for _ in range(3)]
-    values = np.concatenate(
-        [noise for _, noise in drawn[3:]]
-    )  # 118,000 cells: 2 % is five standard errors
-    assert abs(values.var() / event.events[1].sigma ** 2 - 1) < 0.02
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 8.0, 300.0])

@@ -321,24 +321,16 @@ def test_warnings_and_progress_hold_no_value_of_a_person(recwarn, capsys):
 
 
 ERRORS = {
-    "a value of no category": TableSchema([
-        *(LEAKY_SCHEMA[name] for name in ("number", "whole", "flag")),
-        CategoricalColumn("clerk", categories=["Anna", "Ben", "Cleo"]),
-    ]),
-    "text as a number": TableSchema([
-        *(LEAKY_SCHEMA[name] for name in ("number", "whole", "flag")), NumericColumn("clerk"),
-    ]),
-    "a number as a truth value": TableSchema([
-        *(LEAKY_SCHEMA[name] for name in ("number", "clerk", "flag")),
-        CategoricalColumn("whole", categories=[1, 2]),
-    ]),
-}  # fmt: skip
+    "a value of no category": CategoricalColumn("clerk", categories=["Anna", "Ben", "Cleo"]),
+    "text as a number": NumericColumn("clerk"),
+    "a number of no category": CategoricalColumn("whole", categories=[1, 2]),
+}
 
 
 @pytest.mark.parametrize("case", ERRORS)
 def test_errors_quote_no_value_of_a_person(case):
     with pytest.raises(ValueError, match="Column '(clerk|whole)'") as caught:
-        DPTableSynthesizer(ERRORS[case]).fit(LEAKY)
+        DPTableSynthesizer(LEAKY_SCHEMA.replace(ERRORS[case])).fit(LEAKY)
     error = caught.value
     while error is not None:
         for hidden in HIDDEN:

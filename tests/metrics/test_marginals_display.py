@@ -102,21 +102,6 @@ def test_categories_are_bars_the_frequent_first():
     assert ticks(display.axes_[3]) == ["False", "True"]
 
 
-def test_rare_categories_share_a_bar():
-    names = np.repeat([f"c{k:02d}" for k in range(15)], np.arange(15, 0, -1))
-    table = pd.DataFrame({"c": names})
-    display = MarginalsDisplay.from_frames(table, table[::2], max_categories=6)
-    assert ticks(display.axes_[0]) == ["c00", "c01", "c02", "c03", "c04", "10 others"]
-    real, synthetic = display.artists_["c"]
-    assert sum(widths(real)) == pytest.approx(1)
-    assert sum(widths(synthetic)) == pytest.approx(1)
-    assert widths(real)[-1] == pytest.approx(np.arange(10, 0, -1).sum() / 120)
-    assert len(display.marginals[0].values) == 15
-    # A long name is cut.
-    long = pd.DataFrame({"c": ["a name of more letters than there is room for"]})
-    assert ticks(MarginalsDisplay.from_frames(long, long).axes_[0]) == ["a name of more …"]
-
-
 def test_missing_values_are_shown_and_counted():
     real = REAL.assign(height=REAL["height"].where(REAL.index >= 100))
     fake = FAKE.assign(town=FAKE["town"].where(FAKE.index >= 90))

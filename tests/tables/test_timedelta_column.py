@@ -63,13 +63,6 @@ def test_durations_come_back(stays, library):
     assert list(back["stay"]) == list(frame["stay"])
 
 
-def test_bounds_are_estimated_privately(stays):
-    encoder = TableEncoder(epsilon=5.0).fit(stays)
-    column = encoder.schema_["stay"]
-    assert column.is_resolved
-    assert column.to_unit(stays["stay"]).max() <= 1
-
-
 def test_a_synthesizer_draws_durations_and_reports_on_them(stays):
     schema = TableSchema.guess(stays).confirm()
     model = DPTableSynthesizer(schema, epsilon=5.0, n_particles=2000).fit(stays)
