@@ -51,17 +51,17 @@ class Payment:
         self, path: str | None, epsilon: float, delta: float | None, cap: float | None
     ) -> None:
         if path is None and cap is not None:
-            raise CommandError("--epsilon-cap is the cap of a new ledger: name it by --ledger.", 2)
+            raise CommandError("--epsilon-cap needs --ledger: it is the cap of a new ledger.", 2)
         self.path, self._cap = path, epsilon if cap is None else cap
         exists = path is not None and os.path.lexists(os.path.expanduser(path))
         self._kept = kept = PrivacyBudget.from_ledger(path) if path and exists else None
         if kept is not None and cap not in (None, kept.epsilon):
             raise CommandError(
-                f"{path} was made with the cap epsilon = {kept.epsilon:g} and keeps it. "
-                "Leave --epsilon-cap out."
+                f"{path} was created with the cap epsilon = {kept.epsilon:g}, which cannot be "
+                "changed. Omit --epsilon-cap."
             )
         if path is not None and kept is None and cap is None and math.isinf(epsilon):
-            raise CommandError(f"{path} does not exist yet: say its cap, by --epsilon-cap.")
+            raise CommandError(f"{path} does not exist yet: state its cap with --epsilon-cap.")
         default = DEFAULT_DELTA if kept is None else kept.delta
         self.delta = default if delta is None else delta
 
@@ -122,20 +122,20 @@ def run_budget(args: Namespace, console: Console) -> None:
 
 
 _GUESSED = (
-    "Guessed from the VALUES of {path}. Whatever you confirm below counts as public from then on: "
-    "names and kinds of columns, which are left out, bounds, every category, whether numbers are "
-    "whole and on which scale, how fine dates are, and whether values may be missing. No privacy "
-    "budget covers it."
+    "Guessed from the VALUES of {path}. Everything that you confirm below becomes public: names "
+    "and kinds of columns, which columns are left out, bounds, every category, whether numbers are "
+    "integers and on which scale, the resolution of dates, and whether values may be missing. No "
+    "privacy budget covers it."
 )
 _ADVICE = (
-    "A category that one person alone has, or bounds that only the oldest person reaches, are "
-    "nobody's business: --private COLUMN has them estimated privately, --range COLUMN=LOW..HIGH "
-    "states what everybody knows, --exclude COLUMN leaves the column out."
+    "A category that only one person has, or a bound that only the oldest person reaches, must not "
+    "become public: --private COLUMN estimates bounds or categories privately, --range "
+    "COLUMN=LOW..HIGH states known bounds, --exclude COLUMN leaves the column out."
 )
 _NO_TERMINAL = (
-    "a schema that is guessed from private values must be confirmed by somebody who has seen it, "
-    "and there is no terminal to ask on. Run this in a terminal, or pass --yes if the whole guess "
-    "may be public."
+    "a schema guessed from private values must be confirmed by someone who has read it, and there "
+    "is no terminal to ask on. Run this in a terminal, or pass --yes if the whole guess may be "
+    "public."
 )
 
 
@@ -154,7 +154,7 @@ def run_schema(args: Namespace, console: Console) -> None:
         _show(schema, args.data, console)
     if not args.yes:
         place = args.output or "the schema"
-        console.ask(f"\nMay everybody know all of this? Write {place}? [y/N] ")
+        console.ask(f"\nMay all of this become public? Write {place}? [y/N] ")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CommandError("not confirmed; nothing was written.")
     schema = schema.confirm()
@@ -191,8 +191,8 @@ def _ranged(schema: TableSchema, text: str) -> TableColumn:
     column = known_column(schema, name, "--range")
     if not column.on_scale:
         raise CommandError(
-            f"--range {text}: {name!r} is {column.kind}, without bounds. "
-            "Numbers, dates and durations have bounds; convert texts to them first.",
+            f"--range {text}: {name!r} is {column.kind} and has no bounds. "
+            "Numbers, dates and durations have bounds; convert text first.",
             USAGE,
         )
     try:
@@ -219,7 +219,7 @@ def _show(schema: TableSchema, path: str, console: Console) -> None:
 
 # What belongs to a fit, and means nothing where a model is loaded.
 _OF_A_FIT = ("epsilon", "delta", "schema", "target", "ledger", "epsilon_cap", "save", "missing")
-_CHARGED = "the fit was made and charged before what follows went wrong; {}."
+_CHARGED = "the fit was made and charged before the error below; {}."
 
 
 def run_synth(args: Namespace, console: Console) -> None:
@@ -256,27 +256,27 @@ def confirmed_schema(path: str) -> TableSchema:
     try:
         schema = TableSchema.from_json(Path(path))
     except UnicodeDecodeError:
-        raise CommandError(f"{path}: this is no schema: it is no text in UTF-8.") from None
+        raise CommandError(f"{path}: this is not a schema: it is not UTF-8 text.") from None
     except ValueError as error:
         raise CommandError(f"{path}: {explain(error)[0]}") from None
     if schema.guessed:
         raise CommandError(
-            f"{path} was guessed from private values, and nobody has confirmed it. Make one by "
-            '`skdpot schema`; or replace in it what is not public, and set "guessed" to false.'
+            f"{path} was guessed from private values and has not been confirmed. Create one with "
+            '`skdpot schema`, or replace what is not public and set "guessed" to false.'
         )
     return schema
 
 
 def warn_of_epsilon(epsilon: float, console: Console) -> None:
-    """Warn of an epsilon that protects nobody."""
+    """Warn of an epsilon that protects no one."""
     if math.isinf(epsilon):
-        console.warn("epsilon is infinite: no noise is added, and nobody is protected.")
+        console.warn("epsilon is infinite: no noise is added, and no one is protected.")
 
 
 def _check_usage(args: Namespace) -> None:
     """Refuse options that do not go together."""
     if (args.data is None) == (args.model is None):
-        raise CommandError("name either a table, or a saved one by --model.", USAGE)
+        raise CommandError("name either a table or, with --model, a saved fit.", USAGE)
     if args.save is not None and not args.save.endswith(".safetensors"):
         raise CommandError(f"--save {args.save}: the name must end in .safetensors.", USAGE)
     if args.model is not None:
@@ -286,9 +286,9 @@ def _check_usage(args: Namespace) -> None:
                 raise CommandError(f"{option} belongs to a fit; --model draws from one.", USAGE)
         return
     if args.epsilon is None:
-        raise CommandError("--epsilon is needed.", USAGE)
+        raise CommandError("--epsilon is required.", USAGE)
     if args.schema is None:
-        raise CommandError("--schema is needed: make one with `skdpot schema`.", USAGE)
+        raise CommandError("--schema is required: create one with `skdpot schema`.", USAGE)
 
 
 def _fit(
@@ -435,7 +435,7 @@ def _check_rows(args: Namespace, rows: _Rows) -> None:
     """Refuse what a sketch would refuse, before the first of two is paid for."""
     for path, party in zip((args.first, args.second), rows.parties, strict=True):
         if len(party) < 2:
-            raise CommandError(f"{path} must hold a minimum of 2 rows.")
+            raise CommandError(f"{path} must have a minimum of 2 rows.")
         if not np.isfinite(np.asarray(party, dtype=np.float64)).all():
             raise CommandError(f"{path} holds infinity; every number must be finite.")
 
@@ -447,8 +447,8 @@ def _encoded(args: Namespace, form: FileFormat) -> _Rows:
         open_columns = [column.name for column in given if not column.is_resolved]
         raise CommandError(
             f"{args.schema} leaves {', '.join(map(repr, open_columns))} to be estimated from one "
-            "table, and two tables must be encoded alike. State the bounds and categories, or "
-            'name the columns under "excluded".'
+            "table, but two tables must be encoded alike. State the bounds and categories, or "
+            'list the columns under "excluded".'
         )
     tables = [read_table(path, given, form) for path in (args.first, args.second)]
     # In the order of the schema: the files need not have the same.
@@ -468,9 +468,9 @@ def _numbers(args: Namespace, form: FileFormat) -> _Rows:
             raise CommandError(f"{path} has no column of numbers named {', '.join(lacking)}.")
     if not names or (not args.columns and set(found[0]) != set(found[1])):
         raise CommandError(
-            "The two files do not have the same columns of numbers (their names are not shown: "
-            "without a header they are somebody's values). Choose some by --columns, or pass "
-            "--schema to compare all kinds of columns."
+            "The two files do not have the same numeric columns (not named here: without a header "
+            "their names are private values). Choose columns with --columns, or pass --schema to "
+            "compare all kinds of columns."
         )
     parties = [_complete(path, table, names) for path, table in zip(paths, tables, strict=True)]
     bounds = {"bounds": "private" if args.bounds is None else tuple(args.bounds)}
@@ -488,7 +488,7 @@ def _complete(path: str, table: Any, names: list[str]) -> pd.DataFrame:
     for name, column in columns.items():
         if column.missing.any():
             raise CommandError(
-                f"{path}: values of {name!r} are missing. Leave the column out by --columns, or "
+                f"{path}: values of {name!r} are missing. Leave the column out with --columns, or "
                 "pass --schema, which encodes missing values."
             )
     return pd.DataFrame({name: c.values.astype("float64") for name, c in columns.items()})
@@ -537,8 +537,8 @@ def run_report(args: Namespace, console: Console) -> None:
     lines = [
         f"{report.estimator} on {report.n_samples:,} rows: {epsilon_text(report.spent.epsilon)}, "
         f"δ = {report.spent.delta:g}. {protected_in_words(report.spent)}",
-        "Who guesses which of two equally likely records was used is right with a probability of "
-        f"at most {percent_at_most(report.meaning.right_by_noise)}.",
+        "A guess which of two equally likely records was used is right with a probability of at "
+        f"most {percent_at_most(report.meaning.right_by_noise)}.",
         *(f"{caution.level}: {caution.text}" for caution in report.cautions),
         *(part.verdict for part in report.audits),
         *(f"{figure.name}: {figure.value:.4g} ({figure.meaning})" for figure in report.utility),

@@ -132,7 +132,7 @@ def explain(error: BaseException) -> tuple[str, int]:
     if _is_ours(error.__traceback__):
         return str(error), FAILED
     return (
-        f"{type(error).__name__} inside of another library; its text is withheld, because it may "
+        f"{type(error).__name__} inside of another library; its text is withheld because it may "
         "quote private values. The option -v shows where it happened.",
         FAILED,
     )
@@ -181,7 +181,7 @@ class OutputFile:
             found[option] = output = cls(name, force=args.force)
             place = os.path.realpath(output.path)
             if place in taken:
-                raise CommandError(f"{name} is named twice; every file needs a name of its own.")
+                raise CommandError(f"{name} is named twice; files must be distinct.")
             taken.add(place)
             output.check()
         return found

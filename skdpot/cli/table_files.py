@@ -151,9 +151,9 @@ def _read_parquet(path: str) -> Any:
     except Exception:  # libraries raise anything, and may quote what they found
         frame = None
     if frame is None:
-        raise CommandError(f"{path} is no intact Parquet file.")
+        raise CommandError(f"{path} is not an intact Parquet file.")
     if not len(frame):
-        raise CommandError(f"{path} holds no row.")
+        raise CommandError(f"{path} has no rows.")
     return frame
 
 
@@ -173,18 +173,18 @@ def _read_texts(path: str, form: FileFormat) -> tuple[list[str], list[list[str]]
                 columns = _read_columns(path, reader, len(names))
             except csv.Error:
                 problem = (
-                    "is no valid CSV: is a quotation mark missing, --sep another one, or a "
-                    "carriage return not in quotation marks?"
+                    "is not valid CSV: a quotation mark may be missing, --sep may be wrong, or a "
+                    "carriage return may be outside quotation marks."
                 )
                 line = reader.line_num
     except UnicodeDecodeError:
-        problem = f"is not written in {form.encoding}. Convert it, or name another --encoding."
+        problem = f"is not encoded in {form.encoding}. Convert it, or state its --encoding."
     except (EOFError, gzip.BadGzipFile, zlib.error):
-        problem = "is no intact gzip file."
+        problem = "is not an intact gzip file."
     if problem:
         raise CommandError(f"{path}{f', line {line},' if line else ''} {problem}")
     if not columns[0]:
-        raise CommandError(f"{path} holds no row besides its header.")
+        raise CommandError(f"{path} has no rows besides the header.")
     return names, columns
 
 
@@ -195,9 +195,9 @@ def _read_columns(path: str, reader: Any, n_columns: int) -> list[list[str]]:
         fields = row or [""]  # an empty line is a record too: one empty field
         if len(fields) != n_columns:
             raise CommandError(
-                f"{path}, line {reader.line_num}, has {len(fields)} fields, and the header "
-                f"{n_columns}. Mend the line, delete it if it is empty, quote fields that hold "
-                "the separator, or name another --sep."
+                f"{path}, line {reader.line_num}, has {len(fields)} fields, but the header has "
+                f"{n_columns}. Correct the line, delete it if it is empty, quote fields that "
+                "contain the separator, or state another --sep."
             )
         for column, text in zip(columns, fields, strict=True):
             column.append(known.setdefault(text, text))
@@ -207,7 +207,7 @@ def _read_columns(path: str, reader: Any, n_columns: int) -> list[list[str]]:
 def _checked_names(path: str, header: list[str]) -> list[str]:
     """Return the names of the columns; those without one are numbered, as pandas does."""
     if not header:
-        raise CommandError(f"{path} is empty: its first line must name the columns.")
+        raise CommandError(f"{path} is empty: the first line must name the columns.")
     names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
     for place, name in enumerate(names):
         if name in names[:place]:
@@ -222,15 +222,15 @@ def _check_names(path: str, names: list[str], schema: TableSchema) -> None:
     lacking = [repr(name) for name in schema.names if name not in names]
     if lacking:
         raise CommandError(
-            f"{path} has no column {', '.join(lacking)}, which the schema describes (is its first "
-            "line a header, and --sep right?)."
+            f"{path} has no column {', '.join(lacking)}, which the schema describes. Check that "
+            "its first line is a header and that --sep is right."
         )
     known = {*schema.names, *schema.excluded}
     unknown = [str(place) for place, name in enumerate(names, start=1) if name not in known]
     if unknown:
         raise CommandError(
             f"{path}: the schema does not describe column number {', '.join(unknown)}. Add it to "
-            'the schema, or name it there under "excluded".'
+            'the schema, or list it there under "excluded".'
         )
 
 
@@ -245,6 +245,6 @@ def _opened(path: str | Path, form: FileFormat, mode: Any) -> Iterator[TextIO]:
         # A carriage return inside of a field must not begin another record.
         stream: Any = opener(path, mode, encoding=encoding, newline="\n")
     except LookupError:
-        raise CommandError(f"The encoding {form.encoding!r} is not known.", 2) from None
+        raise CommandError(f"The encoding {form.encoding!r} is unknown.", 2) from None
     with stream:
         yield stream

@@ -34,8 +34,8 @@ def check_conditions(conditions: dict[str, Any], schema: TableSchema, *, kept: b
     if open_columns and not kept:
         raise CommandError(
             f"--where on {', '.join(map(repr, open_columns))}: the schema leaves the values open, "
-            "so that only the fit, which costs privacy, shows whether a row can satisfy it. Add "
-            "--save, and then the fit is kept in any case; or state the values in the schema."
+            "so only the fit, which costs privacy, shows whether a row can satisfy the condition. "
+            "Add --save to keep the fit in any case, or state the values in the schema."
         )
     known = {name: wanted for name, wanted in conditions.items() if name not in open_columns}
     resolved = tuple(column.grid() for column in schema if column.is_resolved)
@@ -50,7 +50,7 @@ def _parsed(text: str, schema: TableSchema) -> list[tuple[str, str, Any]]:
         except (json.JSONDecodeError, RecursionError):
             content = None
         if not isinstance(content, dict):
-            raise CommandError(f"--where {text}: this is no JSON object. {_SYNTAX}", USAGE)
+            raise CommandError(f"--where {text}: this is not a JSON object. {_SYNTAX}", USAGE)
         return [(name, "json", value) for name, value in content.items()]
     # The longest name first: a name may hold an operator itself.
     for name in sorted(schema.names, key=len, reverse=True):
@@ -59,7 +59,7 @@ def _parsed(text: str, schema: TableSchema) -> list[tuple[str, str, Any]]:
             return [(name, found.group(1), found.group(2).strip())]
     name, operator, _ = re.split(r"([<>]?=|[<>]|\Z)", text, maxsplit=1)
     if operator in ("", "<", ">"):
-        raise CommandError(f"--where {text}: this is no condition. {_SYNTAX}", USAGE)
+        raise CommandError(f"--where {text}: this is not a condition. {_SYNTAX}", USAGE)
     return [(name.strip(), operator, None)]
 
 
@@ -78,7 +78,7 @@ def known_column(schema: TableSchema, name: str, option: str = "--where") -> Tab
 def _from_text(column: TableColumn, operator: str, text: str) -> Any:
     if not column.on_scale:
         if operator != "=":
-            raise CommandError(f"--where: {column.name!r} is no scale, so that only = fits.", USAGE)
+            raise CommandError(f"--where: {column.name!r} has no order; use =.", USAGE)
         return _typed(column, text)
     if operator == "=" and not text:
         return None

@@ -102,8 +102,8 @@ def test_a_schema_that_leaves_something_open(run, folder):
 @pytest.mark.parametrize(
     ("text", "options", "match"),
     [
-        (f"{SECRET},y\n1,2\n3,4\n", (), "do not have the same columns"),
-        (f"x,y,z\n1,2,{SECRET}\n1,2,3\n", (), "do not have the same columns"),
+        (f"{SECRET},y\n1,2\n3,4\n", (), "do not have the same numeric columns"),
+        (f"x,y,z\n1,2,{SECRET}\n1,2,3\n", (), "do not have the same numeric columns"),
         (f"x,y,z\n1,2,{SECRET}\n1,2,3\n", ("--columns", "z"), "no column of numbers named 'z'"),
         ("x,y,z\n1,,3\n1,2,3\n", (), "values of 'y' are missing"),
         ("x,y,z\n1,inf,3\n1,2,3\n", (), "infinity"),

@@ -13,7 +13,7 @@ def test_a_guess_is_shown_and_written_when_confirmed(run, folder, answer):
     answer("y\n")
     code, out, err = run("schema", "data.csv", "-o", "new.json")
     assert code == 0
-    assert err.startswith("Guessed from the VALUES of data.csv. Whatever you confirm below counts")
+    assert err.startswith("Guessed from the VALUES of data.csv. Everything that you confirm")
     assert "2 categories: Female, Male" in err
     assert err.rstrip().endswith("Write new.json? [y/N]")
     assert out == "wrote new.json: 5 columns, confirmed as public\n"
