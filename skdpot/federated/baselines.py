@@ -157,7 +157,7 @@ def triangle_to_union(
     (found,) = exchange.ask(2, sellers, request, due, fits, to=(buyer.name,), also=(sent,))
     matrices = list(found.values())
     masses = np.concatenate(
-        [share * matrix.shares for share, matrix in zip(weights, matrices, strict=True)]
+        [w * weights_of(m.masses, m.n_points) for w, m in zip(weights, matrices, strict=True)]
     )
     stacked = np.concatenate([matrix.costs for matrix in matrices], axis=1)
     couplings = [plan_from_costs(costs, masses, request.masses) for costs in stacked]

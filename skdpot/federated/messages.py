@@ -129,12 +129,7 @@ class Message(Record):
     """
 
     noun: ClassVar[str] = "message"
-    _REVEALS: ClassVar[str]
-
-    @property
-    def reveals(self) -> str:
-        """What the message reveals, and to whom: one sentence."""
-        return self._REVEALS
+    reveals: ClassVar[str]
 
     @cached_property
     def n_bytes(self) -> int:
@@ -219,7 +214,7 @@ class ReferenceMeasure(_Target):
     """
 
     kind: ClassVar[str] = "reference"
-    _REVEALS: ClassVar[str] = "Nothing: it is drawn without looking at any rows."
+    reveals: ClassVar[str] = "Nothing: it is drawn without looking at any rows."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -234,7 +229,7 @@ class InterpolatingMeasure(MeasureMessage):
     """
 
     kind: ClassVar[str] = "interpolating measure"
-    _REVEALS: ClassVar[str] = (
+    reveals: ClassVar[str] = (
         "Every row of the sender, exactly, to whoever knows the reference and t; and the "
         "differences (1 - t)(x_i - y_j) of paired rows to whoever sees two such messages."
     )
@@ -250,7 +245,7 @@ class GeodesicMeasure(_Target):
     """
 
     kind: ClassVar[str] = "geodesic measure"
-    _REVEALS: ClassVar[str] = (
+    reveals: ClassVar[str] = (
         "From the second round on, the rows of each party to the other, which extends the "
         "segments from its own points through these."
     )
@@ -263,7 +258,7 @@ class FractionRequest(MeasureMessage):
     fractions: FloatArray = FRACTIONS  # type: ignore[assignment]
 
     kind: ClassVar[str] = "fraction request"
-    _REVEALS: ClassVar[str] = (
+    reveals: ClassVar[str] = (
         "Every row of the sender, up to its one unknown fraction t, to whoever knows the reference."
     )
 
@@ -280,7 +275,7 @@ class DistancesAtFractions(Message):
     squared_distances: FloatArray
 
     kind: ClassVar[str] = "distances at fractions"
-    _REVEALS: ClassVar[str] = (
+    reveals: ClassVar[str] = (
         "A few exact distances to the asker: enough to test for one row with certainty when the "
         "others are known, and to find rows after many requests."
     )
@@ -299,7 +294,7 @@ class CostMatrices(Message):
     masses: FloatArray | None = None
 
     kind: ClassVar[str] = "cost matrices"
-    _REVEALS: ClassVar[str] = (
+    reveals: ClassVar[str] = (
         "Every row of the sender, exactly, to the asker: squared distances to more known points "
         "than there are features locate each row."
     )
@@ -314,11 +309,6 @@ class CostMatrices(Message):
         """Number of the asker's points."""
         return int(self.costs.shape[2])
 
-    @property
-    def shares(self) -> np.ndarray:
-        """Shares of the sender's points, also when they are equal."""
-        return np.full(self.n_points, 1 / self.n_points) if self.masses is None else self.masses
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DistanceMessage(Message):
@@ -327,7 +317,7 @@ class DistanceMessage(Message):
     squared_distance: float
 
     kind: ClassVar[str] = "distance"
-    _REVEALS: ClassVar[str] = (
+    reveals: ClassVar[str] = (
         "One exact distance to the recipient: enough to test for one row with certainty when the "
         "others are known."
     )
@@ -361,7 +351,7 @@ class SketchRequest(Message):
     bounds: DataBounds
 
     kind: ClassVar[str] = "sketch request"
-    _REVEALS: ClassVar[str] = (
+    reveals: ClassVar[str] = (
         "Nothing: it is drawn at random, and its bounds are public or already released."
     )
 
@@ -505,7 +495,7 @@ class SketchMessage(Message):
         return self.record.spent
 
     @property
-    def reveals(self) -> str:
+    def reveals(self) -> str:  # type: ignore[override]
         """What the message reveals, and to whom: one sentence."""
         spent, person, sizes = self.record.spent, "any one row", ""
         if math.isinf(spent.epsilon):

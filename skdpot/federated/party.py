@@ -357,6 +357,8 @@ class Party(Introduction):
     ) -> InterpolatingMeasure:
         """Move the rows a fraction of the way to a measure; **not private**.
 
+        The other methods that are not private raise the same errors.
+
         Parameters
         ----------
         target : ReferenceMeasure or GeodesicMeasure
@@ -413,11 +415,6 @@ class Party(Introduction):
         FractionRequest
             Reveals every row, up to t.
 
-        Raises
-        ------
-        ProtocolRefusedError, BudgetExceededError, MessageError
-            As `interpolate`.
-
         Privacy
         -------
         None, as `interpolate`.
@@ -444,11 +441,6 @@ class Party(Introduction):
         DistancesAtFractions
             W₂² between the interpolating measures of this party and that of the other.
 
-        Raises
-        ------
-        ProtocolRefusedError, BudgetExceededError, MessageError
-            As `interpolate`.
-
         Privacy
         -------
         None: see `DistancesAtFractions`. A budget is charged with a `NonPrivateEvent`.
@@ -472,11 +464,6 @@ class Party(Introduction):
         -------
         CostMatrices
             Reveals every row once there are more points than features.
-
-        Raises
-        ------
-        ProtocolRefusedError, BudgetExceededError, MessageError
-            As `interpolate`.
 
         Privacy
         -------
@@ -508,11 +495,6 @@ class Party(Introduction):
         DistanceMessage
             W₂².
 
-        Raises
-        ------
-        ProtocolRefusedError, BudgetExceededError, MessageError
-            As `interpolate`.
-
         Privacy
         -------
         None: see `DistanceMessage`. A budget is charged with a `NonPrivateEvent`.
@@ -536,11 +518,6 @@ class Party(Introduction):
         -------
         DataValues
             One value per row; large positive values are likely noise.
-
-        Raises
-        ------
-        ProtocolRefusedError, BudgetExceededError, MessageError
-            As `interpolate`; the protocol is "values".
 
         Privacy
         -------
