@@ -88,11 +88,11 @@ class Architecture(_Networks):
             encoder = nn.Sequential(encoder, ToSphere())
         if box and isinstance(self.networks, str):
             decoder = nn.Sequential(decoder, nn.Tanh())
-        rows = n_features, "one column a feature of X, or images of image_shape if that is given"
-        codes = latent_dim, "latent_dim numbers a row"
+        rows = n_features, "one column per feature of X, or images of image_shape if that is given"
+        codes = latent_dim, "latent_dim numbers per row"
         check_widths("architecture: the encoder", encoder, rows, codes)
         check_widths(
-            "architecture: the decoder", decoder, codes, (n_features, "a feature of X each")
+            "architecture: the decoder", decoder, codes, (n_features, "one column per feature of X")
         )
         return nn.Sequential(encoder, decoder)
 
@@ -106,7 +106,7 @@ class LatentNetwork(_Networks):
         A module is copied and starts from its weights, which must be public; a function without
         arguments makes one. By default a perceptron with two hidden layers.
     latent_dim : int, optional
-        Number of random numbers that the network reads; by default one a feature, at most 32, and
+        Number of random numbers that the network reads; by default one per feature, at most 32, and
         one more.
     """
 
@@ -131,7 +131,7 @@ class LatentNetwork(_Networks):
         with torch_randomness(rng):
             if self.module is None:
                 return make_mlp(latent_dim, n_classes, n_features, width)
-            inputs = "latent_dim numbers, and one indicator a class if there are classes"
-            rows = "one column a feature of X"
+            inputs = "latent_dim numbers, and one indicator per class if there are classes"
+            rows = "one column per feature of X"
             width = latent_dim + n_classes
             return checked_network(self.module, width, n_features, inputs=inputs, outputs=rows)

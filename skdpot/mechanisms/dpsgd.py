@@ -64,7 +64,7 @@ class PriorPenalty(CodePenalty):
         Weight of the squared sliced Wasserstein distance in [0, 1); the reconstruction error has
         the rest.
     n_projections : int, default=50
-        Directions a step, made a multiple of the length of a code.
+        Directions per step, rounded up to a multiple of the length of a code.
     clip_jacobian : float, default=1.0
         Largest spectral norm L of the Jacobian of a record's code.
     """
@@ -88,7 +88,7 @@ class CodeParity(CodePenalty):
         Weight of the squared sliced Wasserstein distance in [0, 1); the reconstruction error has
         the rest.
     n_projections : int, default=50
-        Directions a step, made a multiple of the length of a code.
+        Directions per step, rounded up to a multiple of the length of a code.
     clip_jacobian : float, default=1.0
         Largest spectral norm L of the Jacobian of a record's code.
     clip_output : float, default=2.0
@@ -120,27 +120,27 @@ class DPSGD(Mechanism):
     Parameters
     ----------
     n_steps : int, optional
-        Training steps; by default a public rule: 40 epochs, at least 60 steps, or at least 1,500
-        on public rows, where they cost no privacy.
+        Training steps. By default 40 epochs, and at least 60 steps; on public rows, where steps
+        cost no privacy, at least 1,500.
     learning_rate : "auto" or float, default="auto"
-        Of Adam, at the start; it falls to zero along a half cosine. "auto" is 0.002 for public
-        rows; for private ones 0.32 over the fourth root of the number of parameters, at most 0.03,
-        and beyond 400 steps less by the root of their number: few noisy steps have to be long.
+        Initial learning rate of Adam; it falls to zero along a half cosine. "auto" is 0.002 for
+        public rows. For private rows it is 0.32 over the fourth root of the number of parameters,
+        at most 0.03, and beyond 400 steps it shrinks with the square root of their number.
     batch_size : int, default=250
-        (Expected) number of records a step; all records when there are fewer. Groups that are
+        (Expected) number of records per step, capped at n. Groups that are
         compared have the same share of a batch as of the rows, rounded down.
     clip : float, default=1.0
         Largest norm C of the gradient of one record's reconstruction error (half of the squared
-        error, in mapped units), from 1e-30 to 1e30. The default shortens nearly all gradients to
-        that norm, whatever the data are. Not used on public rows.
+        error, in mapped units), from 1e-30 to 1e30. The default shortens nearly all gradients. Not
+        used on public rows.
     sampling : {"auto", "poisson", "without_replacement"}, default="auto"
-        How private batches are drawn. "auto" is "poisson", whose account is tighter, without a
-        penalty; with one, ranks couple the records of a batch, and only batches of a fixed size
-        are accounted for.
+        How private batches are drawn. "auto" is "poisson" without a penalty, whose account is
+        tighter, and "without_replacement" with one: ranks couple the records of a batch, and only
+        batches of a fixed size are accounted for.
     sigma : float, optional
-        Standard deviation of the noise on a batch's summed gradient. By default it is calibrated
-        to epsilon; when it is given, epsilon is not used and ``privacy_spent_`` states what the
-        fit costs. Needs public bounds.
+        Standard deviation of the noise on a batch's summed gradient; by default calibrated to
+        epsilon. If given, epsilon is not used, `privacy_spent_` states the cost of the fit, and
+        bounds must be public.
 
     References
     ----------
@@ -291,8 +291,8 @@ class DPSGD(Mechanism):
             sampling = "poisson" if loss.penalty is None else "without_replacement"
         elif sampling == "poisson" and loss.penalty is not None:
             raise ValueError(
-                "A penalty compares the ranks of the codes of a batch, and Poisson batches are "
-                'accounted for sums only. Use sampling="auto" or "without_replacement".'
+                "A penalty compares the ranks of the codes of a batch, and the account of Poisson "
+                'batches covers sums only. Use sampling="auto" or "without_replacement".'
             )
         n_samples, target = sum(cells.sizes), context.target
         known = public_bounds(context.bounds, context.norm_bound, n_features)

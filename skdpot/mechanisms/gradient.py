@@ -31,15 +31,15 @@ _PROJECTIONS = 64
 
 @dataclass(eq=False, repr=False)
 class Gradient(Mechanism):
-    """Release in each step the gradient of a generator with noise.
+    """Noisy gradients of a generator, one per step.
 
-    What is minimised is the sliced Wasserstein distance between generated rows and a batch of
-    private ones. Training is the release: every step has to be paid for.
+    Training minimises the sliced Wasserstein distance between generated rows and a batch of private
+    rows. Training is the release: every step is paid for.
 
     Parameters
     ----------
     batch_size : int, default=250
-        Rows per step, at most all of them.
+        Rows per step, capped at n.
     n_projections : int or "auto", default="auto"
         Number of directions per step; "auto" is about 64, in whole orthogonal blocks.
     projections : {"orthogonal", "uniform"}, default="orthogonal"
@@ -50,9 +50,9 @@ class Gradient(Mechanism):
         The Jacobian of every output by all parameters is shortened to this spectral norm, from
         1e-30 to 1e30.
     sigma : float, optional
-        Standard deviation of the noise on the batch size times the gradient. `privacy_spent_` then
-        says what epsilon that costs at `delta`; it needs public bounds. By default the least noise
-        for `epsilon`.
+        Standard deviation of the noise on the batch size times the gradient; by default the least
+        noise for `epsilon`. If given, `privacy_spent_` states the cost at `delta`, and bounds must
+        be public.
 
     Privacy
     -------

@@ -124,7 +124,7 @@ def table_batches(
 def release_batches(
     projections: SmoothedProjections, group_size: int, units: OutputUnits
 ) -> Iterator[LossBatch]:
-    """Yield the released batches of noisy projections, one a step."""
+    """Yield the released batches of noisy projections, one per step."""
     for batch in projections.batches:
         matched = matched_means(batch.values.astype(np.float64), group_size)[:, None]
         quantiles = _in_units(matched, batch.directions, units)

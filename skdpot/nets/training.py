@@ -274,8 +274,8 @@ _HIDDEN_UNITS = 64
 def build_predictor(module: Predictor, n_features: int, n_outputs: int) -> nn.Module:
     """Make a network from rows to outputs."""
     if not isinstance(module, str):
-        outputs = "one logit for two classes, one a class for more; one column a target"
-        rows = "one column a feature of X"
+        outputs = "one logit for two classes, one per class for more; one column per target"
+        rows = "one column per feature of X"
         return checked_network(module, n_features, n_outputs, inputs=rows, outputs=outputs)
     widths = (n_features,) if module == "linear" else (n_features, _HIDDEN_UNITS)
     hidden = [] if module == "linear" else [nn.Linear(*widths), nn.Tanh()]
@@ -425,7 +425,7 @@ def check_callbacks(callbacks: Sequence[Any] | None) -> None:
             )
         if isinstance(callback, _TIMERS):
             raise ValueError(
-                f"callbacks: {name} shows how long steps take, which tells of the secret sizes of "
+                f"callbacks: {name} shows how long steps take, which reveals the secret sizes of "
                 "batches. Use verbose=1 for a bar."
             )
 
@@ -562,7 +562,7 @@ def _run(network: nn.Module, records: torch.Tensor, seed: int) -> torch.Tensor:
     if outputs.ndim < 1 or len(outputs) != len(records):
         raise ValueError(
             f"The network maps {len(records)} records to {tuple(outputs.shape)}; it must keep the "
-            "first axis, one entry a record."
+            "first axis, one entry per record."
         )
     return outputs
 

@@ -125,7 +125,9 @@ def point_masses(weights: ArrayLike | None, size: int, name: str) -> np.ndarray 
     must = "must be finite, non-negative and not all zero."
     masses = as_finite(weights, name, must)
     if masses.shape != (size,):
-        raise ValueError(f"{name} has shape {masses.shape}; it must be ({size},), one a position.")
+        raise ValueError(
+            f"{name} has shape {masses.shape}; it must be ({size},), one per position."
+        )
     with np.errstate(over="ignore"):
         total = masses.sum()
     if not np.isfinite(total) or np.any(masses < 0) or total <= 0:
@@ -235,7 +237,7 @@ def pulls_between(
     vectors = [np.zeros(sample.shape) for sample in moving]
     at_once = max(1, _NUMBERS // max(map(len, samples)))
     # A few directions at a time, so that everything stays in the processor's cache. Each sample
-    # is sorted once a direction, whatever the number of samples that it is compared with.
+    # is sorted once per direction, whatever the number of samples that it is compared with.
     for start in range(0, len(directions), at_once):
         block = directions[start : start + at_once]
         ranked = [ranked_projections(sample, block) for sample in samples]

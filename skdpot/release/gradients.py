@@ -278,7 +278,7 @@ def _add(
     chosen = vectors(outputs, gram, records)
     if chosen.shape != gram.shape[:2]:
         raise ValueError(
-            f"`vectors` must return one vector a record, of shape {tuple(gram.shape[:2])}; it "
+            f"`vectors` must return one vector per record, of shape {tuple(gram.shape[:2])}; it "
             f"returned {tuple(chosen.shape)}."
         )
     chosen = chosen.double()
@@ -325,7 +325,7 @@ def _chunk_size(numbers_per_record: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
-    """What single records add to a sum of gradients: a part a layer, for disjoint parameters.
+    """What single records add to a sum of gradients: one part per layer, for disjoint parameters.
 
     The gradient of a linear layer is an outer product, whose inner products take a few numbers a
     record: it is never formed.

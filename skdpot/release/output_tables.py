@@ -441,7 +441,7 @@ def release_tables(
     """Release noisy distribution functions of the outputs of every cell, once.
 
     One release of a `GaussianEvent` that the caller has charged, under replace-one within a
-    cell: the record then moves one count a direction in the table of its cell, by
+    cell: the record then moves one count per direction in the table of its cell, by
     ``strategy.sensitivity(n_projections, conditional=False)`` in all, whatever range is binned. The
     noise lies on a lattice and is drawn before the counts are taken.
     """

@@ -90,7 +90,7 @@ class OuterProducts(_Factors):
         return (inputs @ inputs.T + float(len(self.parameters) - 1)) * (gradients @ gradients.T)
 
     def inner(self, values: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return the inner products of each gradient with a tensor a parameter."""
+        """Return the inner products of each gradient with one tensor per parameter."""
         inputs, gradients = self.factors[0], self.factors[1][:, 0]
         inner = ((gradients @ values[0]) * inputs).sum(1)
         return inner + gradients @ values[1] if len(values) == 2 else inner
@@ -145,7 +145,7 @@ class FormedGradients(_Factors):
         return torch.stack([rows @ rows.T for rows in flat]).sum(0)
 
     def inner(self, values: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return the inner products of each gradient with a tensor a parameter."""
+        """Return the inner products of each gradient with one tensor per parameter."""
         pairs = zip(self.factors, values, strict=True)
         return torch.stack([rows.flatten(1) @ value.flatten() for rows, value in pairs]).sum(0)
 
@@ -395,7 +395,7 @@ def _linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor) -> RecordJacobia
 def _conv(
     layer: nn.Conv2d | nn.ConvTranspose2d, a: torch.Tensor, g: torch.Tensor
 ) -> RecordJacobians:
-    """Compute each record's gradient of a kernel by one convolution with a group a record.
+    """Compute each record's gradient of a kernel by one convolution with one group per record.
 
     A transposed convolution is a convolution from the output to the input.
     """

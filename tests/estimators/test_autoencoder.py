@@ -143,7 +143,7 @@ def test_a_gpu_gives_the_same(architecture, options):
             {"architecture": (nn.Linear(5, 3), nn.Linear(3, 6))},
             "architecture: the encoder does not",
         ),
-        ({"architecture": (nn.Linear(6, 3), nn.Linear(4, 6))}, "latent_dim numbers a row"),
+        ({"architecture": (nn.Linear(6, 3), nn.Linear(4, 6))}, "latent_dim numbers per row"),
         ({"learning_rate": "fast"}, "'learning_rate' parameter"),
         ({"architecture": (nn.Linear(6, 3), nn.Linear(3, 5))}, "the decoder maps"),
         (

@@ -265,7 +265,7 @@ REFUSED = {
     ),
     "threshold": ({"y": np.arange(4000) % 3}, {"tune_threshold": True}, "two classes, and there"),
     "two outputs": ({}, {"module": nn.Linear(16, 2)}, r"must be \(2, 1\)"),
-    "three inputs": ({}, {"module": nn.Linear(3, 1)}, "one column a feature"),
+    "three inputs": ({}, {"module": nn.Linear(3, 1)}, "one column per feature"),
     "class of networks": ({}, {"module": nn.Linear}, "function without arguments"),
     "no finite outputs": ({}, {"module": Logarithm(16, 1)}, "not a finite number"),
     "BatchNorm": ({}, batch_norm(nn.BatchNorm1d(16)), "normalises each record by the others"),

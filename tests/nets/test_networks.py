@@ -151,7 +151,7 @@ def test_checking_leaves_a_given_network_and_its_running_statistics_alone():
     ("module", "error", "text"),
     [
         (nn.Linear(5, 1), ValueError, r"must be \(2, 3\): one logit for two classes"),
-        (nn.Linear(4, 3), ValueError, r"shape \(2, 5\): one column a feature of X"),
+        (nn.Linear(4, 3), ValueError, r"shape \(2, 5\): one column per feature of X"),
         (nn.Flatten(), ValueError, "no parameters to train"),
         (nn.Linear(5, 3).requires_grad_(False), ValueError, "no parameters to train"),
         (lambda: 3, TypeError, "returns int"),
