@@ -83,7 +83,7 @@ def make_branching_trajectories(
     >>> X[(t == 0.5) & (branch == 0)].mean(axis=0).round(1) + 0.0
     array([0., 1.])
     """
-    counts = rows_a_time(n_per_time, n_times)
+    counts = _rows_per_time(n_per_time, n_times)
     deviation = np.sqrt(check_real(noise_variance, "noise_variance"))
     rng = solver_generator(random_state)
     t = np.repeat(np.linspace(0.0, 1.0, len(counts)), counts)
@@ -107,7 +107,7 @@ def branching_paths(
     """
     n_paths = check_count(n_paths, "n_paths")
     deviation = np.sqrt(check_real(noise_variance, "noise_variance"))
-    stamps = np.atleast_1d(_unit_times(times))
+    stamps = np.atleast_1d(_times(times, 1.0))
     if stamps.ndim != 1 or not len(stamps):
         raise ValueError(f"times must have shape (n_times,), at least one; got {stamps.shape}.")
     rng = solver_generator(random_state)
@@ -122,7 +122,7 @@ def branch_of(points: ArrayLike, times: ArrayLike) -> np.ndarray:
     if rows.ndim == 0 or rows.shape[-1] != 2:
         raise ValueError(f"points must have shape (..., 2); got {rows.shape}.")
     rows = np.clip(rows, -_FAR, _FAR)  # so far away that the angle to the branches is all there is
-    offsets = rows[..., np.newaxis, :] - _centers(_unit_times(times))
+    offsets = rows[..., np.newaxis, :] - _centers(_times(times, 1.0))
     return np.argmin(np.sum(offsets**2, axis=-1), axis=-1)
 
 
@@ -178,7 +178,7 @@ def one_point_per_person(
     return whole[np.arange(len(whole)), chosen], stamps[chosen]
 
 
-def rows_a_time(n_per_time: int | ArrayLike, n_times: int) -> np.ndarray:
+def _rows_per_time(n_per_time: int | ArrayLike, n_times: int) -> np.ndarray:
     """Return the number of rows at each time."""
     n_times = check_count(n_times, "n_times")
     counts = np.asarray(n_per_time)
@@ -207,13 +207,11 @@ def _centers(times: np.ndarray) -> np.ndarray:
     return np.stack([x, y], axis=-1)
 
 
-def _unit_times(times: ArrayLike) -> np.ndarray:
-    """Return float64 times in [0, 1], where the branches are defined."""
-    return _times_up_to(times, 1.0, "must lie in [0, 1]: the branches start at 0 and end at 1.")
-
-
-def _times_up_to(times: ArrayLike, last: float, must: str) -> np.ndarray:
-    """Return float64 times from 0 to `last`."""
+def _times(times: ArrayLike, last: float = np.inf) -> np.ndarray:
+    """Return float64 times from 0, where a process starts, to `last`."""
+    must = "must be finite and at least 0, where the process starts."
+    if last == 1.0:
+        must = "must lie in [0, 1]: the branches start at 0 and end at 1."
     stamps = as_finite(times, "times", must)
     if np.any((stamps < 0) | (stamps > last)):
         raise ValueError(f"times {must}")
@@ -274,7 +272,7 @@ class OrnsteinUhlenbeck:
 
     def mean(self, times: ArrayLike) -> np.ndarray:
         """Mean at each time."""
-        stamps = _as_times(times)
+        stamps = _times(times)
         gap = self.initial_mean - self.mean_level
         return self.mean_level + self._decay(stamps) * gap
 
@@ -284,7 +282,7 @@ class OrnsteinUhlenbeck:
 
     def cross_covariance(self, first: ArrayLike, second: ArrayLike) -> np.ndarray:
         """Covariance between the points of one path at two times."""
-        s, t = np.broadcast_arrays(_as_times(first), _as_times(second))
+        s, t = np.broadcast_arrays(_times(first), _times(second))
         inherited = (
             self._decay(s)[..., :, np.newaxis]
             * self.initial_covariance
@@ -308,7 +306,7 @@ class OrnsteinUhlenbeck:
     def sample_paths(self, n_paths: int, times: ArrayLike, rng: np.random.Generator) -> np.ndarray:
         """Draw paths, with the exact transition from one time to the next."""
         n_paths = check_count(n_paths, "n_paths")
-        stamps, order = np.unique(np.atleast_1d(_as_times(times)), return_inverse=True)
+        stamps, order = np.unique(np.atleast_1d(_times(times)), return_inverse=True)
         values, vectors = np.linalg.eigh(self.initial_covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         noise = rng.standard_normal((n_paths, len(stamps) + 1, self.n_features))
@@ -392,7 +390,7 @@ def make_ornstein_uhlenbeck_trajectories(
     >>> bool(abs(X[t == 1.0].mean(axis=0) - law.mean(1.0)).max() < 0.1)
     True
     """
-    counts = rows_a_time(n_per_time, n_times)
+    counts = _rows_per_time(n_per_time, n_times)
     duration = check_real(duration, "duration", positive=True)
     process = OrnsteinUhlenbeck.of(n_features=n_features, **law)
     rng = solver_generator(random_state)
@@ -424,8 +422,3 @@ def _as_covariance(covariance: np.ndarray, n_features: int) -> np.ndarray:
         )
     check_covariance(covariance, "initial_covariance")
     return covariance.copy()
-
-
-def _as_times(times: ArrayLike) -> np.ndarray:
-    """Return finite float64 times of at least 0, where the process starts."""
-    return _times_up_to(times, np.inf, "must be finite and at least 0, where the process starts.")

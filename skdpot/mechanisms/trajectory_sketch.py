@@ -13,7 +13,7 @@ the whole cloud. All of this is post-processing.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
@@ -26,7 +26,7 @@ from tqdm.auto import tqdm
 
 from skdpot._utils.validation import Interval, one_blas_thread, resolve_device
 from skdpot.mechanisms.base import FitContext, Mechanism, Released
-from skdpot.ot.flow import longest_step
+from skdpot.ot.flow import direction_blocks, longest_step, rounds
 from skdpot.ot.sinkhorn import WarmCoupling
 from skdpot.ot.slices import CDFTable
 from skdpot.release.decoding import square_root_strategy
@@ -120,7 +120,6 @@ def _matern(times: np.ndarray, reach: float) -> np.ndarray:
     return (1.0 + scaled + scaled**2 / 3.0) * np.exp(-scaled)
 
 
-_PREFERRED_BATCH = 64  # directions a step, as in a flow without time
 _MOMENTUM = 0.9
 _PULLS_EVERY = 3  # iterations; particles move little in between
 _LOOSE = 0.1  # ties, beside a data fit of 1
@@ -186,15 +185,6 @@ class CoupledFlowProblem:
         start: np.ndarray = locations[:, None] + spreads[:, None, None] * noise
         return start.astype(np.float32)
 
-    def batches(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Yield slice numbers for ever, in whole blocks, every one once a round."""
-        n_projections, n_features = self.directions.shape
-        size = n_features * max(1, round(_PREFERRED_BATCH / n_features))
-        starts = np.arange(0, n_projections, size)
-        while True:
-            for first in rng.permutation(starts):
-                yield np.arange(first, min(first + size, n_projections))
-
 
 def coupled_flow(
     problem: CoupledFlowProblem,
@@ -211,11 +201,11 @@ def coupled_flow(
     ties = _Ties(problem, coupling)
     iterations = [phase for phase in phases for _ in range(phase.n_iter)]
     displacements = np.empty(len(iterations))
-    batches = problem.batches(rng)
+    blocks = rounds(direction_blocks(*problem.directions.shape), rng)
     bar = tqdm(iterations, desc=progress, disable=progress is None)
     with one_blas_thread():
         for number, phase in enumerate(bar):
-            chosen = next(batches)
+            chosen = next(blocks)
             ahead = particles + momentum * step
             gradient = _residual(ahead, problem.directions[chosen], problem.quantiles[:, chosen])
             gradient = ties.share_of_fit * gradient + ties.gradient(ahead, phase.diffusivity)

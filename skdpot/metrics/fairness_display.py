@@ -257,7 +257,7 @@ class FairnessDisplay:
         bins : int or array-like, default=40
             Number of bins, shared by all histograms, or their edges. Each histogram has area one.
         legend : bool, default=True
-            Whether to draw the legend, above the histograms.
+            Whether to draw the legend, beside new axes.
         **kwargs : dict
             For ``Axes.hist``.
 
@@ -266,7 +266,7 @@ class FairnessDisplay:
         FairnessDisplay
             The display.
         """
-        ax = single_axes(ax, (6.4, 4.8))
+        beside, ax = ax is None, single_axes(ax, (8, 4.8))
         within = self.scores.min() >= 0 and self.scores.max() <= 1
         edges = np.histogram_bin_edges(self.scores, bins, range=(0, 1) if within else None)
         self.histograms_ = {}
@@ -276,10 +276,13 @@ class FairnessDisplay:
         self.line_ = ax.axvline(self.threshold, color="black", linestyle=":", label="threshold")
         ax.set(xlabel=self.score_name, ylabel="density")
         ax.margins(x=0)
-        _add_title(ax, self.name if name is None else name, self.metrics or {})
+        figures = ", ".join(f"{key} = {value:.2f}" for key, value in (self.metrics or {}).items())
+        title = "\n".join(line for line in (self.name if name is None else name, figures) if line)
+        ax.set_title(title, fontsize="medium", wrap=True)
         self.ax_, self.figure_ = ax, ax.figure
         if legend:
-            _add_legend_above(ax, self.group_name)
+            add_legend_beside(ax, beside)
+            ax.get_legend().set_title(self.group_name)
         return self
 
     def _cells(self) -> Iterator[tuple[Any, np.ndarray, dict[str, Any]]]:
@@ -302,30 +305,6 @@ class FairnessDisplay:
                 if cell.any():
                     style = filled if position else hollow
                     yield (group, y), cell, style | {"label": f"{group}, class {y}"}
-
-
-def _add_title(ax: Any, name: str | None, figures: dict[str, float]) -> None:
-    """Set a title of a name and figures: these on one line, or a line each in narrow axes."""
-    parts = [f"{key} = {value:.2f}" for key, value in figures.items()]
-    for separator in (", ", "\n"):
-        lines = [name, separator.join(parts)]
-        title = ax.set_title("\n".join(line for line in lines if line), fontsize="medium")
-        if title.get_window_extent().width <= ax.get_window_extent().width:
-            return
-
-
-def _add_legend_above(ax: Any, title: str | None) -> None:
-    """Put the legend at the top of the axes and raise the upper limit, so it hides no data."""
-    style = {"loc": "upper center", "title": title, "framealpha": 1.0}
-    for n_columns, size in ((3, "medium"), (3, "small"), (2, "small"), (1, "small")):
-        legend = ax.legend(ncols=n_columns, fontsize=size, title_fontsize=size, **style)
-        box, frame = legend.get_window_extent(), ax.get_window_extent()
-        if box.width <= frame.width:
-            break
-    bottom, top = ax.get_ylim()
-    # A legend that would fill the axes is the reader's to place.
-    share = min(box.height / frame.height + 0.05, 0.6)
-    ax.set_ylim(bottom, bottom + (top - bottom) / (1 - share))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

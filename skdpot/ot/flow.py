@@ -30,6 +30,21 @@ _LEVELS = (np.arange(_N_LEVELS) + 0.5) / _N_LEVELS
 _PREFERRED_BATCH = 64
 
 
+def direction_blocks(
+    n_projections: int, n_features: int, size: int | None = None
+) -> tuple[slice, ...]:
+    """Divide directions into steps; by default about 64 per step, in whole bases."""
+    size = size or n_features * max(1, round(_PREFERRED_BATCH / n_features))
+    return tuple(slice(start, start + size) for start in range(0, n_projections, size))
+
+
+def rounds(items: Sequence[Any], rng: np.random.Generator) -> Iterator[Any]:
+    """Yield items for ever, every one once per round, in random order."""
+    while True:
+        for index in rng.permutation(len(items)):
+            yield items[index]
+
+
 @dataclass(frozen=True, eq=False)
 class DirectionBatch:
     """Directions that are used together in one step, and the length of a full step."""
@@ -60,16 +75,11 @@ class SlicedFlowProblem:
     @cached_property
     def batches(self) -> tuple[DirectionBatch, ...]:
         """Consecutive directions, M at a time."""
-        n_projections, n_features = self.table.directions.shape
-        size = self.n_projections_per_step or n_features * max(
-            1, round(_PREFERRED_BATCH / n_features)
-        )
         directions = self.table.directions.astype(np.float32)
         quantiles = self.table.quantiles(_LEVELS).astype(np.float32)
-        return tuple(
-            DirectionBatch(directions[start : start + size], quantiles[start : start + size])
-            for start in range(0, n_projections, size)
-        )
+        n_projections, n_features = directions.shape
+        blocks = direction_blocks(n_projections, n_features, self.n_projections_per_step)
+        return tuple(DirectionBatch(directions[block], quantiles[block]) for block in blocks)
 
     @property
     def largest_batch(self) -> int:
@@ -88,9 +98,7 @@ class SlicedFlowProblem:
 
     def turns(self, rng: np.random.Generator) -> Iterator[DirectionBatch]:
         """Yield batches for ever, each once per round in random order."""
-        while True:
-            for index in rng.permutation(len(self.batches)):
-                yield self.batches[index]
+        return rounds(self.batches, rng)
 
     def distance(self, particles: np.ndarray) -> float:
         """Return SW₂ to the target along its directions, which the flow minimises."""
