@@ -1,17 +1,15 @@
-r"""What an attacker reads in the releases of a fit: who adds what to which of them.
+r"""What an attacker reads in the releases of a fit.
 
-Each estimator's noisy releases are public in the sense of its ε, so that the attacker reads them
-rather than the model. All that are sums over records say themselves what a record adds, and each
-estimator what it makes of rows before a mechanism gets them (`_seen_by`). Here are the two attacks
-that are not linear: on noisy rows in random order, and on exact medians.
-
-What noisy projections of rows say about canaries.
+Each estimator's noisy releases are public, so the attacker reads them rather than the model.
+Releases that are sums over records say themselves what a record adds, and each estimator says what
+its mechanism sees of a row (`_seen_by`). Two attacks are not linear: on noisy rows in random order,
+and on exact medians.
 
 A step of the row mechanisms projects a batch of k of the n rows on directions θ_j, adds noise to
-every number and sorts the numbers of each direction, so that nobody knows which of them belong
-together. What the attacker can ask is whether one of the k numbers of each direction comes from
-the candidate a, while the others come from the mixture :math:`f_j` of all other candidates, known
-rows and members of pairs by half:
+every number and sorts the numbers of each direction, so that their correspondence is lost. The
+attacker asks whether one of the k numbers of each direction comes from the candidate a, while the
+others come from the mixture :math:`f_j` of all other candidates (known rows, and each member of a
+pair by half):
 
 .. math:: R(a) = \sum_j \log \frac1k \sum_{l=1}^k
           \frac{φ_σ(v_{jl} - ⟨a, θ_j⟩)}{f_j(v_{jl})},
@@ -22,16 +20,14 @@ a batch with probability p = k / n, so that the score of a pair is
 .. math:: \sum_{\text{steps}} \log \frac{1 - p + p\,e^{R(\text{first})}}
           {1 - p + p\,e^{R(\text{second})}}.
 
-A batch of one row is not torn apart by sorting: its numbers are one point in as many dimensions
-as there are directions. Without noise the numbers are exact, and whoever is in the batch is found
-in it.
+Sorting does not change a batch of one row: its numbers are one point in as many dimensions as there
+are directions. Without noise the numbers are exact, and the row in the batch is found.
 
-Which settings have teeth. Sorted among n noisy numbers, one record is only as visible as in
-their sum, where it drowns in the noise of all: :math:`\sqrt n` times weaker than what is charged.
-Guesses of one run over a thousand canaries therefore cannot tell that "presample", or a "resample"
-with batches of hundreds, has ten times less noise than it claims, only that there is none; batches
-of one row (``batch_size=1``) show it. The sum of squares of the numbers, which no sorting changes,
-shows the noise itself.
+Sorted among n noisy numbers, a record is only as visible as in their sum: :math:`\sqrt n` times
+weaker than what is charged. The guesses of one run with a thousand canaries therefore only show
+that "presample", or "resample" with batches of hundreds, has no noise at all; batches of one row
+(``batch_size=1``) show ten times too little. The sum of squares of the numbers, which sorting does
+not change, shows the noise itself.
 """
 
 from collections.abc import Iterator
@@ -52,20 +48,14 @@ _SAME = 1e-12
 
 
 def default_score(fitted: Any) -> Score:
-    """Return the white-box score of a fitted estimator.
-
-    Notes
-    -----
-    An estimator of your own is scored by those of its releases that have a linear map, which is
-    given the rows and labels of `fit`. A ValueError says so if there is none.
-    """
+    """Return the white-box score of a fitted estimator, by all releases that have an attack."""
     return lambda audited: evidence_of(audited).scores()
 
 
 def evidence_of(audited: AuditedFit, heads: np.ndarray | None = None) -> EvidenceSum:
-    """Gather what the releases of an audited fit say of the coins, and of their noise.
+    """Gather what the releases of an audited fit say about the coins.
 
-    Noise is checked if the coins are given, which change no score.
+    If the coins are given, the noise is checked; they change no score.
     """
     fitted = getattr(audited.fitted, "estimator_", audited.fitted)
     releases, has_rows = _published(audited, fitted), False
@@ -96,7 +86,7 @@ def evidence_of(audited: AuditedFit, heads: np.ndarray | None = None) -> Evidenc
 
 
 def _published(audited: AuditedFit, fitted: Any) -> list[Release]:
-    """Return what was released, and of sketches that were added up their sum."""
+    """Return the releases; sketches that were merged count as their sum."""
     own = getattr(fitted, "release_", None)
     if own is None or all(one.kind != own.kind for one in audited.releases):
         return list(audited.releases)
@@ -115,9 +105,8 @@ def _add(
     for part in release.parts(records, shares):
         evidence.add_part(part, shares, release.kind)
         exact.add(part.exact)
-    if there is None or np.max(release.sigma) == 0.0:
-        return
-    if exact != {True}:  # what the rows that were there give may be known all the same
+    if there is not None and np.max(release.sigma) > 0.0 and exact != {True}:
+        # What the rows that were there give may be known all the same.
         of_fit = tuple(None if of is None else of[there] for of in records)
         for part in release.parts(of_fit, np.ones(len(there))):
             evidence.check_part(part, release.kind, len(there))
@@ -141,7 +130,7 @@ def _found_in_medians(audited: AuditedFit) -> np.ndarray:
     return evidence[-2 * m : -m] - evidence[-m:]
 
 
-# Single precision holds the released numbers: what lies nearer than this is the same.
+# Released numbers have single precision: values closer than this are equal.
 _RESOLUTION = 2.0**-20
 _CELLS_A_SIGMA = 16
 # Beside a density of 1 at the peak of a kernel.
@@ -205,9 +194,9 @@ def _of_batch(
 def _kernels(
     batch: ProjectedRows, places: np.ndarray, sigma: float
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield densities of the released points about each candidate, and how many points there are.
+    """Yield, per direction, densities (n_candidates, n_points) of the points, and their counts.
 
-    One array of shape (n_candidates, n_points) a direction; a single one for a batch of one row.
+    A batch of one row has a single array.
     """
     if batch.values.shape[1] == 1:
         squares = np.sum((batch.values - places) ** 2, axis=0)

@@ -46,18 +46,18 @@ _ROOM = 4  # corners are drawn at random where there are 2^4 of them, or more, f
 
 
 class NoKnownAttackError(ValueError):
-    """Nothing here attacks such an estimator; give canaries and a score of your own."""
+    """No attack on such an estimator is known; pass canaries and a score of your own."""
 
     @classmethod
     def of(cls, estimator: Any) -> "NoKnownAttackError":
-        """Return the error for an estimator of which nothing more is to be said."""
+        """Return the error for an estimator."""
         name = type(estimator).__name__
-        return cls(f"No attack on {name} is known: give canaries= and score=.")
+        return cls(f"No attack on {name} is known. Pass canaries= and score=.")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CanaryPairs:
-    """Records two by two, that replace each other in one slot of the data."""
+    """Pairs of records that replace each other in one slot of the data."""
 
     first: np.ndarray
     second: np.ndarray
@@ -101,11 +101,7 @@ def antipodal_pairs(
     corners: bool = False,
     labels: ArrayLike | None = None,
 ) -> CanaryPairs:
-    """Make pairs of opposite records as far apart as the public bounds let them be.
-
-    A record that is clipped, projected and counted moves a release most if it lies on the
-    edge, and its counterpart opposite.
-    """
+    """Make pairs of opposite records on the edge of public bounds: they move releases most."""
     low, high = np.broadcast_arrays(np.atleast_1d(low).astype(float), np.atleast_1d(high))
     directions = rng.normal(size=(n_pairs, len(low)))
     if corners and len(low) > _ROOM + np.log2(n_pairs):
@@ -146,7 +142,7 @@ def default_canaries(
     fit_params: Mapping[str, np.ndarray] | None = None,
     rng: np.random.Generator,
 ) -> CanaryPairs:
-    """Make the canaries that show most of an estimator."""
+    """Make the canaries that reveal most about an estimator."""
     chosen = getattr(estimator, "_given_estimator", estimator)  # contributions publish its release
     if not hasattr(chosen, "_canaries"):
         raise NoKnownAttackError.of(estimator)
@@ -155,7 +151,7 @@ def default_canaries(
 
 @dataclass(frozen=True, eq=False)
 class _Slots:
-    """How many pairs are to be made, the public rows beside them, and what draws them."""
+    """The number of pairs to make, the public rows beside them, and the generator."""
 
     n_pairs: int
     X: np.ndarray
@@ -185,11 +181,11 @@ def _corners(estimator: Any, slots: _Slots) -> CanaryPairs:
     if not getattr(estimator, "_is_private", True):
         raise NoKnownAttackError(
             f"No attack on PrivateWassersteinDistance(protocol={estimator.protocol!r}): it claims "
-            "no privacy that could be refuted. skdpot.audit.reconstruction reads its messages; "
+            "no privacy that could be refuted. skdpot.audit.reconstruct reads its messages; "
             'audit protocol="sliced".'
         )
     if getattr(estimator, "n_time_subsample", None) is not None or slots.fit_params:
-        raise ValueError("Audit with n_time_subsample=None and without groups: draws stay unseen.")
+        raise ValueError("Audit with n_time_subsample=None and no groups: such draws are secret.")
     owners = (estimator, getattr(estimator, "mechanism", None))
     public = any(getattr(owner, "public_labels", False) for owner in owners)
     protected = slots.y is not None and getattr(estimator, "conditional", False) and not public
@@ -210,7 +206,7 @@ def _edges(estimator: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         bounds = -float(radius), float(radius)
     elif isinstance(bounds, str):
         if not len(X):
-            raise ValueError("Canaries lie on the edge of the rows of X: give some, or bounds.")
+            raise ValueError("Canaries lie on the edge of the rows of X: pass some, or bounds.")
         bounds = X.min(axis=0), X.max(axis=0)
     low, high = (np.broadcast_to(np.asarray(b, dtype=float), X.shape[1]) for b in bounds)
     return low, high
@@ -219,7 +215,7 @@ def _edges(estimator: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _orthogonal(estimator: Any, slots: _Slots) -> CanaryPairs:
     """Make opposite rows on the edge of what is declared, of one group in each pair."""
     if not estimator.private:
-        raise ValueError("private=False claims no privacy: there is nothing to audit.")
+        raise ValueError("private=False claims no privacy; there is nothing to audit.")
     low, high = _edges(estimator, slots.X)
     draw = _hadamard if estimator.norm_bound is None else orthogonal_directions
     middle = (low + high) / 2.0
@@ -243,7 +239,7 @@ def _opposite(estimator: Any, slots: _Slots) -> CanaryPairs:
     """
     n_pairs, y, rng = slots.n_pairs, slots.y, slots.rng
     if y is None or np.ndim(y) != 1:
-        raise ValueError("y must be an array of shape (n_samples,): classes, or a single target.")
+        raise ValueError("y must have shape (n_samples,): classes, or a single target.")
     clip = chosen_mechanism(estimator.mechanism, FAIR_MECHANISMS).clip_loss
     rows = _LENGTH * clip * orthogonal_directions(n_pairs, slots.X.shape[1], rng)
     facts = slots.facts()
@@ -288,13 +284,13 @@ def _half_a_scale_apart(estimator: Any, slots: _Slots) -> CanaryPairs:
 def _with_values(column: Any, table: Table) -> Any:
     """Return a column that says which values it has, by public rows where it leaves that open."""
     if not column.is_numbered:
-        raise ValueError(f"Rows of audits are numbers: number the categories of {column.name!r}.")
+        raise ValueError(f"Rows of audits are numbers. Number the categories of {column.name!r}.")
     if column.is_resolved:
         return column
     values = table.series(column.name)
     if np.isnan(values).all():
         raise ValueError(
-            f"Nothing says which values column {column.name!r} has: give some rows, or state its "
+            f"The values of column {column.name!r} are unknown. Pass some rows, or declare its "
             "bounds or categories in the schema."
         )
     known = np.unique(values[~np.isnan(values)])
@@ -338,7 +334,7 @@ _RECIPES: dict[str, Callable[[Any, _Slots], CanaryPairs]] = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AuditedFit:
-    """What an attacker holds who knows everything but the coins."""
+    """What an attacker knows: everything but the coins."""
 
     fitted: Any
     releases: tuple[Release, ...]
@@ -359,7 +355,7 @@ class AuditedFit:
 
     @property
     def shares(self) -> np.ndarray:
-        """How many of each candidate are expected: 1 of known rows, and 1/2 of the others."""
+        """The expected count of each candidate: 1 for known rows, 1/2 for the others."""
         return np.concatenate([np.ones(len(self.X)), np.full(2 * len(self.pairs), 0.5)])
 
 
@@ -374,7 +370,7 @@ def named_parameters(fit: Any, name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AuditTask:
-    """A function to audit, the rows that everybody knows, and the pairs that coins choose from."""
+    """A function to audit, the known rows, and the pairs that coins choose from."""
 
     fit: Any
     pairs: CanaryPairs
@@ -387,10 +383,10 @@ class AuditTask:
         given = self.fit.get_params() if hasattr(self.fit, "get_params") else {}
         for name, value in given.items():
             if isinstance(value, PrivacyBudget):
-                raise ValueError(f"fit must have {name}=None: no budget pays for made-up records.")
+                raise ValueError(f"fit must have {name}=None: audits charge no budget.")
 
     def run(self, heads: np.ndarray) -> AuditedFit:
-        """Fit once on the known rows and what the coins chose, and keep what was released."""
+        """Fit once to the known rows and the chosen records, and record the releases."""
         function = clone(self.fit).fit if hasattr(self.fit, "fit") else self.fit
         with record_releases() as releases:
             fitted, facts = self._fitted(function, self.pairs.choose(heads))
@@ -399,12 +395,12 @@ class AuditTask:
         return AuditedFit(pairs=self.pairs, verbose=self.verbose, **known, **held)
 
     def leak(self, heads: np.ndarray) -> str | None:
-        """Name what a fit shows of the rows beside its releases.
+        """Name an output of a fit that depends on the rows beside its releases.
 
-        An estimator is fitted twice with one seed, the second time to other records, with the
-        releases of the first fit in the place of its own. What depends on the rows through the
-        releases alone is the same then, to the last bit. A slot of the other rows has the label
-        of its other record, and the features of that of another slot: pairs may have equal ones.
+        An estimator is fitted twice with one seed, the second time to other records with the
+        releases of the first fit in place of its own. What depends on the rows through the releases
+        alone is then the same to the last bit. A slot of the other rows has the label of its other
+        record and the features of another slot, since the records of a pair may have equal ones.
         """
         seeds = named_parameters(self.fit, "random_state")
         if not seeds:
@@ -434,7 +430,7 @@ class AuditTask:
         chosen, labels = slots
         rows = np.concatenate([self.X, chosen])
         if (labels is None) != (self.y is None):
-            raise ValueError("y must be given if the canaries have labels, and only then.")
+            raise ValueError("y must be given if and only if the canaries have labels.")
         if set(self.fit_params) != set(self.pairs.fit_params):
             raise ValueError("fit_params of rows and of canaries must have the same names.")
         targets = None if labels is None else np.concatenate([np.asarray(self.y), labels])

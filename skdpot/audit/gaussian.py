@@ -107,9 +107,7 @@ def gaussian_audit(
     check_claim(epsilon, delta, score)
     for name, value in named_parameters(fit, "random_state").items():
         if value is not None:
-            raise ValueError(
-                f"fit must have {name}=None: with a seed all trials have the same noise."
-            )
+            raise ValueError(f"fit must have {name}=None: a seed repeats the noise of a trial.")
     if canaries is not None and not (isinstance(canaries, CanaryPairs) and len(canaries) == 1):
         raise ValueError("canaries must be CanaryPairs of one pair, or None.")
     task = checked_task(fit, X, y, canaries or 1, fit_params, random_state)

@@ -1,21 +1,18 @@
-r"""The one attack on releases that are sums over records, or nearly so: a matched filter.
+r"""The matched filter: coins and noise, from all releases that are sums over records.
 
-Every release says what a record adds to it (`skdpot.release.release.Release.parts`), by the code
-that the mechanism itself has next to its sum. So all coins of an audit are estimated at once from
-all releases together, and once the coins are open the residuals show whether the noise is there.
+Every release says what a record adds to it (`skdpot.release.release.Release.parts`). All coins of
+an audit are estimated at once from all releases.
 
-Is the noise there? The residuals of releases whose exact values the auditor knows.
-
-The auditor chose the rows, and opens the coins after the guesses are made. So he can compute what
-each release would be without noise, at the public facts (parameters, bins) that it was made with.
-What is left is the noise, and for n numbers with normal noise of the stated σ
+After the guesses the coins are opened. The auditor knows all rows, and computes what each release
+would be without noise from the public facts (parameters, bins) that it was made with. What is left
+is the noise, and for n numbers with normal noise of the stated σ
 
 .. math:: \sum_k r_k^2 / σ^2 \sim χ^2_n.
 
-If the exact value is not known exactly (secret batches, numbers whose order is lost, rounding),
-r is the noise plus something that does not depend on it, and the sum has a noncentral
-:math:`χ^2_n` distribution, which is stochastically larger. So the lower tail of :math:`χ^2_n`
-bounds the p-value in every case: what the auditor does not know costs power, never a false alarm.
+If the exact value is not known (secret batches, numbers whose order is lost, rounding), r is the
+noise plus something independent of it, and the sum has a noncentral :math:`χ^2_n` distribution,
+which is stochastically larger. The lower tail of :math:`χ^2_n` therefore bounds the p-value in
+every case: what the auditor does not know costs power and never causes a false alarm.
 Discrete Gaussian noise on a lattice of at least one σ has the same tail for sixteen or more
 numbers, up to a factor of 1.5 at a p-value of 10⁻⁴; smaller releases are tested together.
 """
@@ -41,7 +38,7 @@ _POWER = 0.95  # with which probability noise below `seen_below` is found
 
 @dataclass(frozen=True, eq=False)
 class NoiseCheck:
-    """The residual of one release, beside the noise that it states."""
+    """The residual of one release, compared with its stated noise."""
 
     name: str
     n_numbers: int
@@ -51,23 +48,23 @@ class NoiseCheck:
 
     @property
     def factor(self) -> float:
-        """Standard deviation that was found, as a multiple of the stated one, or more."""
+        """The standard deviation that was found over the stated one, or an upper bound of that."""
         return math.sqrt(self.energy / self.n_numbers)
 
     @property
     def p_value(self) -> float:
-        """Bound of the probability of so little, if the stated noise is there."""
+        """A bound on the probability of so small a residual under the stated noise."""
         return float(chi2.cdf(self.energy, self.n_numbers))
 
     def at_most(self, level: float) -> float:
-        """Bound the multiple of the stated noise from above, with an error of at most `level`."""
+        """Bound the noise over the stated noise from above, with an error of at most `level`."""
         return math.sqrt(self.energy / float(chi2.ppf(level, self.n_numbers)))
 
     def seen_below(self, level: float) -> float | None:
-        """Return the multiple of the stated noise below which a test at `level` would see it.
+        """Return the share of the stated noise below which a test at `level` finds it (95 %).
 
-        With a probability of 95 %; None if the test could not even see that there is no noise,
-        or if what hides the noise is not known.
+        None if the test could not even find that there is no noise, or if what hides the noise is
+        unknown.
         """
         room = float(chi2.ppf(level, self.n_numbers)) - self.hidden
         if not room > 0.0:
@@ -80,7 +77,7 @@ class NoiseCheck:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NoiseEvidence:
-    """Whether the stated noise is in every release of an audited fit."""
+    """The tests of the stated noise of all releases of an audited fit."""
 
     checks: tuple[NoiseCheck, ...]
     confidence: float
@@ -117,15 +114,12 @@ class NoiseEvidence:
 
     @property
     def seen_below(self) -> float | None:
-        """The power: a smaller share of the stated noise in one release is found.
-
-        With a probability of 95 %, in any but those in `blind`. None if that is all of them.
-        """
+        """The share of the stated noise below which noise is found in any release but `blind`."""
         return min((share for share in self._seen().values() if share is not None), default=None)
 
     @property
     def blind(self) -> tuple[str, ...]:
-        """Releases of which this audit could not even see that they have no noise."""
+        """Releases whose complete lack of noise this audit could not find."""
         found = (name for name, share in self._seen().items() if share is None)
         return tuple(dict.fromkeys((*self.unseen, *found)))
 
@@ -151,21 +145,21 @@ class NoiseEvidence:
 
     @property
     def power(self) -> str:
-        """What these checks can refute, in a sentence."""
+        """What these tests can refute, in a sentence."""
         if self.seen_below is None:
-            return "Missing noise could only have been seen by the guesses."
+            return "Missing noise could only have been found by the guesses."
         share = math.floor(100 * self.seen_below) / 100
-        seen = f"Less than {share:.2f} of the stated noise in one release would be seen"
+        seen = f"Less than {share:.2f} of the stated noise in one release would have been found"
         return f"{seen}, but not in: {', '.join(self.blind)}." if self.blind else f"{seen}."
 
     @property
     def verdict(self) -> str:
-        """What follows, in a sentence or two."""
+        """The result in words."""
         if not self.refuting:
             return self.power
         worst = self.refuting[0]
         return (
-            f"REFUTED: {worst.name} has {worst.factor:.2g} of the noise that it states "
+            f"REFUTED: {worst.name} has {worst.factor:.2g} of the stated noise "
             f"(p = {worst.p_value:.1g})."
         )
 
@@ -202,15 +196,12 @@ class EvidenceSum:
 
     Release t is :math:`S_t = s_t + \sum_i b_i D_{ti} / 2 + N(0, c^2 σ_t^2)` with the coins
     :math:`b_i = ±1`; :math:`s_t` is what the known rows and the means of the pairs contribute,
-    :math:`D_{ti}` the difference of what the two records of pair i do. The score is the estimate of
-    :math:`b` with the least mean squared error: the matched filter
-    :math:`\sum_t ⟨S_t − s_t, D_{ti}⟩ / σ_t^2` where the noise rules, and without noise the solution
-    of the equations, in which the other canaries do not disturb. Of each release only a matrix of
-    shape (n_pairs, n_pairs) is kept.
-
-    The noise σ is what a mechanism states, and an audit asks whether it is there. So c is learned
-    from what no coin explains, where the releases hold enough numbers for that: from the squared
-    distance of the releases to the nearest that coins of any real values would give.
+    :math:`D_{ti}` the difference between those of the two records of pair i. The score is the
+    estimate of :math:`b` with the least mean squared error: the matched filter
+    :math:`\sum_t ⟨S_t − s_t, D_{ti}⟩ / σ_t^2` where the noise dominates, and without noise the
+    solution of the equations. Per release only a matrix of shape (n_pairs, n_pairs) is kept. The
+    stated noise σ may be wrong, so c is learned from what no coin explains, if there are enough
+    numbers: the squared distance of the releases to the nearest that real coins would give.
 
     *Secret batches* (`add_batch`). Let :math:`g_j` be what record j adds to a sum if it is in the
     batch. Of a pair one record is in the data, and a record in the data is in the batch with
@@ -222,8 +213,7 @@ class EvidenceSum:
     and, beside the noise, about the covariance :math:`\sum_j s_j q (1 - q) g_j g_j^\top` from
     the draw of the batch, where s is 1 for known rows and 1/2 for candidates.
 
-    *The noise itself* (`checks`). Once the coins are open, the residuals show whether the stated
-    noise is there, see `skdpot.audit.matched_filter`. Scores do not depend on the coins.
+    Once the coins are open, `checks` tests the noise. Scores do not depend on the coins.
     """
 
     def __init__(self, n_pairs: int, heads: np.ndarray | None = None) -> None:

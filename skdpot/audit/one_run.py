@@ -222,9 +222,7 @@ class AuditResult:
             broken = f"REFUTED: {found}, but ε = {self.epsilon:.4g} was claimed."
             told.append(broken if normal > self.epsilon else f"It is {found}.")
         if self.noise is None and not self.refuted:
-            told.append(
-                f"If all guesses were correct, they would show ε ≥ {lower_text(self.ceiling)}."
-            )
+            told.append(f"All guesses correct would show ε ≥ {lower_text(self.ceiling)}.")
         elif self.noise is not None:
             told.append(self.noise.verdict)
         if self.leak:
@@ -267,9 +265,7 @@ def checked_task(
     if not (callable(fit) or hasattr(fit, "fit")) or isinstance(fit, type):
         raise ValueError("fit must be an estimator (an object, not a class) or a function.")
     if isinstance(fit, Pipeline):
-        raise NoKnownAttackError(
-            "A Pipeline has no attack of its own: audit its private steps one by one."
-        )
+        raise NoKnownAttackError("Audit the private steps of a Pipeline one by one.")
     if issparse(X):
         raise ValueError("X must be dense. Pass X.toarray().")
     rows = np.asarray(X)

@@ -144,7 +144,7 @@ def test_few_features_do_not_blunt_the_attack():
         ({"n_guesses": 0}, "n_guesses == 0, must be"),
         ({"n_guesses": M + 1}, f"must be <= {M}"),
         ({"n_guesses": 20.5}, "must be an instance of int"),
-        ({"y": np.zeros(50)}, "y must be given if the canaries have labels"),
+        ({"y": np.zeros(50)}, "y must be given if and only if"),
         ({"y": np.zeros(3)}, "y must have one entry"),
         ({"delta": -1.0}, "delta=-1.0 must be"),
         ({"delta": math.nan}, "delta=nan must be"),
