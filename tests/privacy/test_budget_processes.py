@@ -5,13 +5,11 @@ that no test forks the test process with its threads.
 """
 
 import os
-import pickle
 import subprocess
 import sys
 import textwrap
 
 import pytest
-from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
@@ -106,22 +104,6 @@ def test_the_temporary_ledger_goes_with_its_process_but_not_with_a_fork():
     assert not os.path.exists(os.path.dirname(path))
 
 
-def test_an_unpickled_budget_of_another_process_spends_from_the_same_ledger(tmp_path):
-    budget = PrivacyBudget(1.0)
-    (tmp_path / "budget.pickle").write_bytes(pickle.dumps(budget))
-    lines = run_script(
-        """
-        budget = pickle.load(open(sys.argv[1], "rb"))
-        budget.spend(GaussianEvent(sigma=20.0, sensitivity=1.0), label="elsewhere")
-        print(pickle.loads(pickle.dumps(budget)) is budget)
-        """,
-        tmp_path / "budget.pickle",
-    )
-    assert lines == ["True"]
-    assert budget.history()["label"].tolist() == ["elsewhere"]
-    assert os.path.exists(budget.ledger)  # the other process did not remove it
-
-
 def make_classifier(budget, event):
     """Return an estimator whose fits spend; a local class travels to workers by value."""
 
@@ -144,19 +126,6 @@ def make_classifier(budget, event):
 
 ROWS = [[float(i)] for i in range(30)]
 LABELS = [0, 1] * 15
-
-
-def test_parallel_workers_are_all_counted():
-    budget = PrivacyBudget(1.0)
-    event = GaussianEvent(sigma=100.0, sensitivity=1.0)
-
-    def work(k):
-        budget.spend(event, label=str(k))
-        return budget
-
-    returned = Parallel(n_jobs=2, backend="loky")(delayed(work)(k) for k in range(12))
-    assert all(other is budget for other in returned)
-    assert sorted(budget.history()["label"], key=int) == [str(k) for k in range(12)]
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])

@@ -26,8 +26,6 @@ from skdpot.privacy.accounting import (
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import ComposedEvent, Relation, gdp_delta
 from skdpot.privacy.selection import ThresholdedCountsEvent
-from skdpot.privacy.spent import charge, total_spent
-from tests.payer import Payer
 from tests.privacy.cases import gaussian, hockey_stick, subsets, written_and_read
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -300,20 +298,6 @@ def test_a_thousand_fits_with_categories_share_a_ledger():
     cost = event_cost(selection_for(target), target.leak_cap)
     assert 900 * cost.leak_units <= target.leak_units
     assert SingleFitTarget(1.0, 1e-5).tail_delta == pytest.approx(1e-6)
-
-
-def test_a_charge_and_a_total_count_the_tail():
-    def charged(delta=1e-8, **options):
-        options = {"n_samples": 1000, "assumptions": (), "noise_given": True} | options
-        return charge(Payer(None, 5.0, delta), HIDING, **options)
-
-    spent, again = charged(), charged()
-    assert spent.epsilon == pytest.approx(compose(HIDING).epsilon(1e-8), rel=1e-6)
-    assert HIDING.delta_tail < 1e-8 < 70 * HIDING.delta_tail
-    total = compose(total_spent(spent, again).event).leak
-    assert total == pytest.approx(2 * HIDING.delta_tail, rel=1e-6)
-    with pytest.raises(CalibrationError, match="nothing was charged"):
-        charged(0.9 * HIDING.delta_tail, noise_given=False)
 
 
 def test_a_forged_threshold_is_refused_and_parts_repeat_it():
