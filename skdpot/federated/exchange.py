@@ -324,6 +324,11 @@ class PairwiseResult:
         """Squared distances of shape (n_parties, n_parties): symmetric, zero on the diagonal."""
         return self._frame("squared_distance").to_numpy()
 
+    @property
+    def distances(self) -> np.ndarray:
+        """The distances; 0 where the estimate of a square is negative."""
+        return self.to_frame().to_numpy()
+
     def to_frame(self) -> pd.DataFrame:
         """Return the distances as a table, with the names of the parties on both sides."""
         return self._frame("distance")
