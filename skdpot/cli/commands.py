@@ -5,10 +5,10 @@ import os
 import sys
 import time
 from argparse import Namespace
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -47,9 +47,8 @@ class Payment:
     Nothing is made before `open`; a cap that is not the one of the ledger is refused.
     """
 
-    def __init__(
-        self, path: str | None, epsilon: float, delta: float | None, cap: float | None
-    ) -> None:
+    def __init__(self, path: str | None, args: Namespace) -> None:
+        epsilon, cap = args.epsilon, args.epsilon_cap
         if path is None and cap is not None:
             raise CommandError("--epsilon-cap needs --ledger: it is the cap of a new ledger.", 2)
         self.path, self._cap = path, epsilon if cap is None else cap
@@ -63,7 +62,7 @@ class Payment:
         if path is not None and kept is None and cap is None and math.isinf(epsilon):
             raise CommandError(f"{path} does not exist yet: state its cap with --epsilon-cap.")
         default = DEFAULT_DELTA if kept is None else kept.delta
-        self.delta = default if delta is None else delta
+        self.delta = default if args.delta is None else args.delta
 
     def open(self) -> PrivacyBudget | None:
         """Return the budget; its ledger is made if it does not exist."""
@@ -219,6 +218,7 @@ def _show(schema: TableSchema, path: str, console: Console) -> None:
 
 # What belongs to a fit, and means nothing where a model is loaded.
 _OF_A_FIT = ("epsilon", "delta", "schema", "target", "ledger", "epsilon_cap", "save", "missing")
+_NEEDED = {"epsilon": "", "schema": ": create one with `skdpot schema`"}
 _CHARGED = "the fit was made and charged before the error below; {}."
 
 
@@ -267,9 +267,8 @@ def confirmed_schema(path: str) -> TableSchema:
     return schema
 
 
-def warn_of_epsilon(epsilon: float, console: Console) -> None:
-    """Warn of an epsilon that protects no one."""
-    if math.isinf(epsilon):
+def _warn_of_epsilon(args: Namespace, console: Console) -> None:
+    if math.isinf(args.epsilon):
         console.warn("epsilon is infinite: no noise is added, and no one is protected.")
 
 
@@ -279,16 +278,12 @@ def _check_usage(args: Namespace) -> None:
         raise CommandError("name either a table or, with --model, a saved fit.", USAGE)
     if args.save is not None and not args.save.endswith(".safetensors"):
         raise CommandError(f"--save {args.save}: the name must end in .safetensors.", USAGE)
-    if args.model is not None:
-        for name in _OF_A_FIT:
-            if getattr(args, name) is not None:
-                option = f"--{name.replace('_', '-')}"
-                raise CommandError(f"{option} belongs to a fit; --model draws from one.", USAGE)
-        return
-    if args.epsilon is None:
-        raise CommandError("--epsilon is required.", USAGE)
-    if args.schema is None:
-        raise CommandError("--schema is required: create one with `skdpot schema`.", USAGE)
+    for name in _OF_A_FIT:
+        option, stated = f"--{name.replace('_', '-')}", getattr(args, name) is not None
+        if stated and args.model is not None:
+            raise CommandError(f"{option} belongs to a fit; --model draws from one.", USAGE)
+        if not stated and args.model is None and name in _NEEDED:
+            raise CommandError(f"{option} is required{_NEEDED[name]}.", USAGE)
 
 
 def _fit(
@@ -306,8 +301,8 @@ def _fit(
         known_column(schema, args.target, "--target")
     conditions = read_conditions(args.where, schema)
     check_conditions(conditions, schema, kept="save" in outputs)
-    payment = Payment(args.ledger, args.epsilon, args.delta, args.epsilon_cap)
-    warn_of_epsilon(args.epsilon, console)
+    payment = Payment(args.ledger, args)
+    _warn_of_epsilon(args, console)
     schema.bind(table).read(table)  # once: the fit finds what was read
     budget = payment.open()
     synthesizer = DPTableSynthesizer(
@@ -323,13 +318,8 @@ def _fit(
         outputs["save"].write(synthesizer.save)
         facts["model"] = args.save
     spent = synthesizer.privacy_spent_
-    facts["privacy"] = {
-        "epsilon": spent.epsilon,
-        "delta": spent.delta,
-        "relation": str(spent.relation),
-        "mechanism": spent.mechanism,
-        "assumptions": list(spent.assumptions),
-    }
+    told = ("epsilon", "delta", "relation", "mechanism", "assumptions")
+    facts["privacy"] = {name: getattr(spent, name) for name in told}
     lines = [
         f"spent epsilon = {rounded_up(spent.epsilon)} at delta = {spent.delta:g}, for replacing "
         f"one of {synthesizer.n_samples_:,} rows"
@@ -365,42 +355,36 @@ _INFERRED = (
 _ENCODED = ("what the schema says, and that every value is of the kind that it says",)
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """The rows of both parties as numbers, and what is public about their range."""
-
-    parties: list[Any]
-    bounds: dict[str, Any]
-    unit: str
-    names: tuple[str, ...]
-    assumptions: tuple[str, ...] = ()
-
-
 def run_distance(args: Namespace, console: Console) -> None:
     """Publish a sketch of either table and compare the two."""
     form = FileFormat(args.sep, args.missing, args.encoding)
     if args.schema is not None and (args.columns or args.bounds):
         raise CommandError("--columns and --bounds are for tables without --schema.", USAGE)
-    rows = _numbers(args, form) if args.schema is None else _encoded(args, form)
-    _check_rows(args, rows)
+    read = _numbers if args.schema is None else _encoded
+    rows, names, bounds, unit, assumptions = read(args, form)
+    for path, party in zip((args.first, args.second), rows, strict=True):
+        # What a sketch would refuse, before the first of two is paid for.
+        if len(party) < 2:
+            raise CommandError(f"{path} must have a minimum of 2 rows.")
+        if not np.isfinite(np.asarray(party, dtype=np.float64)).all():
+            raise CommandError(f"{path} holds infinity; every number must be finite.")
     ledgers = args.ledgers or (None, None)
-    payments = [Payment(path, args.epsilon, args.delta, args.epsilon_cap) for path in ledgers]
+    payments = [Payment(path, args) for path in ledgers]
     deltas = [payment.delta for payment in payments]
-    warn_of_epsilon(args.epsilon, console)
+    _warn_of_epsilon(args, console)
     budgets = [payment.open() for payment in payments]
     _check_affordable(list(zip(ledgers, budgets, deltas, strict=True)), args.epsilon)
     ours = PrivateWassersteinDistance(
-        epsilon=args.epsilon, delta=deltas[0], budget=budgets[0], **rows.bounds
-    ).fit(rows.parties[0])
+        epsilon=args.epsilon, delta=deltas[0], budget=budgets[0], **bounds
+    ).fit(rows[0])
     # The other party scales its rows by the bounds that the first one has published.
     theirs = PrivateWassersteinDistance(
         epsilon=args.epsilon, delta=deltas[1], budget=budgets[1], bounds=ours.bounds_
-    ).fit(rows.parties[1])
+    ).fit(rows[1])
     found = ours.compare(theirs)
     low, high = found.interval()
-    unit = rows.unit or found.unit
+    unit = unit or found.unit
     stated = (party.privacy_spent_.assumptions for party in (ours, theirs))
-    assumptions = chain(rows.assumptions, *stated)
     facts: dict[str, Any] = {
         "command": "distance",
         "distance": found.distance,
@@ -410,17 +394,17 @@ def run_distance(args: Namespace, console: Console) -> None:
         "standard_error": found.standard_error,
         "noise_floor": found.noise_floor,
         "unit": unit,
-        "columns": list(rows.names),
-        "rows": [len(party) for party in rows.parties],
+        "columns": list(names),
+        "rows": [len(party) for party in rows],
         "epsilon": args.epsilon,
         "deltas": deltas,
-        "assumptions": list(dict.fromkeys(assumptions)),
+        "assumptions": list(dict.fromkeys(chain(assumptions, *stated))),
     }
     apart = "" if low > 0.0 else "; not told apart from 0"
     lines = [
         f"sliced Wasserstein distance {found.distance:.4g} "
         f"(95 %: {low:.4g} to {high:.4g}{apart}), in {unit}",
-        f"{len(rows.names)} columns, {len(rows.parties[0]):,} and {len(rows.parties[1]):,} rows; "
+        f"{_columns(len(names))}, {len(rows[0]):,} and {len(rows[1]):,} rows; "
         f"each person spent epsilon = {rounded_up(args.epsilon)}",
     ]
     charged = [
@@ -431,13 +415,9 @@ def run_distance(args: Namespace, console: Console) -> None:
     console.result(lines, facts, wanted=True)
 
 
-def _check_rows(args: Namespace, rows: _Rows) -> None:
-    """Refuse what a sketch would refuse, before the first of two is paid for."""
-    for path, party in zip((args.first, args.second), rows.parties, strict=True):
-        if len(party) < 2:
-            raise CommandError(f"{path} must have a minimum of 2 rows.")
-        if not np.isfinite(np.asarray(party, dtype=np.float64)).all():
-            raise CommandError(f"{path} holds infinity; every number must be finite.")
+# The rows of both parties as numbers; their columns; what is public about their range; the unit of
+# distances, if it has a name; and what is taken as public besides.
+_Rows: TypeAlias = tuple[list[Any], Sequence[str], dict[str, Any], str, Sequence[str]]
 
 
 def _encoded(args: Namespace, form: FileFormat) -> _Rows:
@@ -454,7 +434,7 @@ def _encoded(args: Namespace, form: FileFormat) -> _Rows:
     # In the order of the schema: the files need not have the same.
     parties = [TableEncoder(s).fit_transform(table[list(s.names)]) for table, s in tables]
     unit = "the unit ball that the schema encodes rows in"
-    return _Rows(parties, {"norm_bound": 1.0}, unit, given.names, _ENCODED)
+    return parties, given.names, {"norm_bound": 1.0}, unit, _ENCODED
 
 
 def _numbers(args: Namespace, form: FileFormat) -> _Rows:
@@ -474,7 +454,7 @@ def _numbers(args: Namespace, form: FileFormat) -> _Rows:
         )
     parties = [_complete(path, table, names) for path, table in zip(paths, tables, strict=True)]
     bounds = {"bounds": "private" if args.bounds is None else tuple(args.bounds)}
-    return _Rows(parties, bounds, "", tuple(names), _INFERRED)
+    return parties, names, bounds, "", _INFERRED
 
 
 def _numeric_columns(table: Any) -> list[str]:

@@ -116,7 +116,12 @@ def test_a_ledger_keeps_its_cap_and_gives_its_delta(run, folder):
     assert charges("study.db") == []
     code, out, _ = run(*FIT, "-o", "new.csv", "--ledger", "study.db", "--json")
     assert code == 0
-    assert json.loads(out)["privacy"]["delta"] == 1e-7
+    facts = json.loads(out)
+    assert (facts["rows"], facts["output"]) == (500, "new.csv")
+    assert (facts["privacy"]["epsilon"], facts["privacy"]["delta"]) == (1.0, 1e-7)
+    assert facts["privacy"]["relation"] == "replace_one"
+    assert (facts["budget"]["epsilon"], len(facts["budget"]["charges"])) == (3.0, 1)
+    assert "report" not in facts
 
 
 def test_no_privacy_is_warned_of_and_needs_a_cap_that_says_so(run, folder):
