@@ -84,16 +84,6 @@ def test_only_what_is_there_is_drawn():
     np.testing.assert_allclose(display.panels_["recovered"].get_offsets(), PATHS[:50, 5])
 
 
-def test_at_most_so_many_points_and_no_time_hides_another():
-    order = np.argsort(t, kind="stable")
-    in_order = {"points": X[order], "point_times": t[order]}
-    display = TrajectoryDisplay.from_paths(PATHS, TIMES, **in_order, max_points=50)
-    shades = display.panels_["seen"].get_array()
-    assert len(shades) == 50
-    assert len(np.unique(shades)) > 5
-    assert (np.diff(shades) < 0).any()
-
-
 def test_axes_that_are_given():
     figure, axes = plt.subplots(1, 3)
     options = {"panels": ["recovered", "seen", "true"], "name": "ours"}

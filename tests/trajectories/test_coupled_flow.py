@@ -97,14 +97,6 @@ def test_ties_pull_neighbours_together():
     assert ways[2] < 0.8 * ways[0]
 
 
-def test_one_time():
-    cloud = moving_clouds()[4:]
-    for regularization in (0.0, 1.0):
-        task = problem(cloud, regularization=regularization, variances=np.full(1, 1e-4))
-        found = solve(task, coupling=no_coupling)
-        assert squared_distance(found.particles[0], task.tables[0]) < 2e-4
-
-
 @pytest.mark.parametrize("spacing", [0.25, 1e-3])
 @pytest.mark.parametrize("regularization", [1e-300, 1.0, 1e2, 1e5, 1e30, 1.7e308])
 @pytest.mark.filterwarnings("error")
