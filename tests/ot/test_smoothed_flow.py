@@ -109,13 +109,6 @@ def test_a_gaussian_widens_as_theory_says(device):
     assert abs(result.particles.mean()) < 0.03
 
 
-@pytest.mark.parametrize("n_features", [1, 8])
-def test_starts_as_wide_as_the_ball(n_features):
-    projections = frozen(np.zeros((3, n_features)), np.eye(n_features))
-    start = smoothed(projections, 3.0).start(50_000, np.random.default_rng(0))
-    np.testing.assert_allclose(start.std(axis=0), 3 / math.sqrt(n_features), rtol=0.02)
-
-
 def test_releases_are_taken_in_their_sequence_and_once():
     releases = resampled(five_gaussians(50), 6, 4, 10)
     problem = smoothed(releases, 1.0)

@@ -96,16 +96,6 @@ def test_is_a_metric(u, v, w, p):
     assert uv >= abs(u.mean() - v.mean()) - 1e-9  # the means alone are this far apart
 
 
-@given(u=samples, v=samples, times=st.integers(2, 4), p=orders)
-@quick
-def test_repeating_a_sample_or_weighing_it_is_the_same(u, v, times, p):
-    base = wasserstein_1d(u, v, p=p)
-    assert wasserstein_1d(np.tile(u, times), v, p=p) == about(base, p)
-    assert wasserstein_1d(u, v, np.full(len(u), 3.0), p=p) == about(base, p)
-    values, counts = np.unique(u, return_counts=True)
-    assert wasserstein_1d(values, v, counts, p=p) == about(base, p)
-
-
 def test_slices_are_solved_row_by_row():
     rng = np.random.default_rng(1)
     u, v = rng.normal(size=(5, 20)), rng.normal(size=(5, 33))

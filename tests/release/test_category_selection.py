@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skdpot._utils.validation import SecretStream
-from skdpot.exceptions import BudgetExceededError, CalibrationError
-from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.privacy.budget import PrivacyBudget
+from skdpot.exceptions import CalibrationError
 from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.release import categories as category_selection
 from skdpot.release.categories import plan_category_selection, select_categories
@@ -65,16 +63,6 @@ def test_a_plan_refuses(changes, message):
 
 
 # What is shown.
-
-
-def test_large_categories_are_shown_and_small_ones_hidden():
-    plan = plan_for(3000, mu=0.5, n_columns=1)
-    values = ["large"] * 2500 + ["larger"] * 480 + [f"small {i}" for i in range(20)]
-    # Twenty small ones at 1e-6 each, and a count twenty sigma above the threshold.
-    assert stats.norm.cdf((480 - plan.event.threshold) / plan.event.sigma) == 1.0
-    categories, counts = select_categories(values, plan, SecretStream(0))
-    assert categories == ("large", "larger")
-    assert np.abs(counts - [2500, 480]).max() < 6 * plan.event.sigma
 
 
 def test_counts_of_one_are_shown_as_often_as_the_event_says():
@@ -207,16 +195,3 @@ def test_only_what_is_shown_is_recorded():
 
 
 # With a budget and beside other releases.
-
-
-def test_fits_that_share_a_budget_leave_each_other_the_tails():
-    budget, whole = PrivacyBudget(1.0, 1e-5), PrivacyTarget(1.0, 1e-5)
-    plan = plan_category_selection(
-        1000, mu=whole.mu_cap / 2.01, delta=whole.tail_delta, n_columns=3
-    )
-    for _ in range(4):
-        budget.spend(plan.event, label="categories")
-    assert 0.8 * whole.tail_delta < budget.history()["leak"][0] < 1.01 * whole.tail_delta
-    assert budget.remaining() > 0.01
-    with pytest.raises(BudgetExceededError, match="'categories' asks for epsilon="):
-        budget.spend(plan.event, label="categories")

@@ -107,22 +107,6 @@ def test_the_output_of_a_network_for_a_row_does_not_depend_on_other_rows(n_rows)
             assert torch.equal(network(neighbour)[others], network(rows)[others])
 
 
-@pytest.mark.parametrize("device", [None, torch.device("cpu")], ids=["numpy", "torch"])
-def test_class_tables_add_up_to_the_table_without_classes(device):
-    """The same projections are counted, bit for bit."""
-    rng = np.random.default_rng(1)
-    directions = uniform_directions(9, 60, rng)
-    rows = rows_on_edges(directions, 3000, rng)
-    shape = (directions, np.full(9, 3.5), N_BINS)
-    codes = rng.integers(0, 5, len(rows))
-    by_class = count_projections(rows, *shape, device=device, codes=codes, n_classes=5)
-    by_class = by_class.reshape(5, 9, N_BINS)
-    sizes = np.tile(np.bincount(codes), (9, 1)).T
-    np.testing.assert_array_equal(by_class.sum(axis=2), sizes)
-    together = count_projections(rows, *shape, device=device)
-    np.testing.assert_array_equal(by_class.sum(axis=0), together)
-
-
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_clipping_a_row_does_not_depend_on_huge_values_of_others(order):
     rng = np.random.default_rng(2)

@@ -96,20 +96,6 @@ def test_a_cluster_in_the_tail_is_not_lost(share):
     assert np.abs(shrunk - truth).max() < 0.01
 
 
-def test_axes_have_their_own_prior_where_they_differ():
-    """Single features that are two-valued, mixtures that are Gaussian, as pixels are."""
-    rng = np.random.default_rng(10)
-    others = orthogonal_directions(96, 32, rng)
-    directions = np.vstack([np.eye(32), others])
-    truth = class_functions(np.zeros((1, 32)), directions, 0.2)
-    truth[:, :32] = np.select([inner_edges() < -0.6, inner_edges() < 0.6], [0.0, 0.5], 1.0)
-    noisy, covariance = noisy_functions(truth, 0.03, rng)
-    shrunk = estimate(noisy, covariance, 0.03, directions)
-    alone = estimate(noisy[:, 32:], covariance, 0.03, others)
-    assert rms((shrunk - truth)[:, 32:]) < 1.5 * rms(alone - truth[:, 32:])
-    assert rms((shrunk - truth)[:, :32]) < 0.85 * rms((noisy - truth)[:, :32])
-
-
 def test_the_prior_is_the_covariance_of_a_dirichlet_process():
     # 200,000 draws: the standard error of each covariance is below 0.4 % of the largest.
     rng = np.random.default_rng(3)

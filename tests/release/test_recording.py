@@ -1,6 +1,5 @@
 """The gate of releases: who records sees all, who replays puts recorded values in their place."""
 
-import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,14 +49,6 @@ def test_records_in_order_and_stops():
     assert releases[0].value == [1.0]  # a copy
     assert isinstance(releases[1].value[1], np.ndarray)
     assert repr(releases[0]) == "Release('sum', sigma=3.0, facts=['fact'])"
-
-
-def test_other_threads_do_not_record():
-    with record_releases() as releases:
-        thread = threading.Thread(target=released, args=(made("sum", 1, FORBIDDEN),))
-        thread.start()
-        thread.join()
-    assert releases == []
 
 
 @pytest.mark.parametrize("forgetting", [True, False])
