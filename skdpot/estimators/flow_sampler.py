@@ -217,7 +217,7 @@ class SyntheticRows(PrivateSampler):
         if not hasattr(self, "classes_"):
             raise ValueError(
                 f"sample_labeled needs a {type(self).__name__} that was fitted with "
-                "conditional=True; this one knows no classes. Use sample."
+                "conditional=True; this one has no classes. Use sample."
             )
         rng = self._ready(random_state)
         rows, positions = self._draw(check_count(n_samples, "n_samples"), rng)

@@ -147,6 +147,6 @@ def refuse_classes(mechanism: Mechanism, conditional: bool) -> None:
     if conditional:
         raise ValueError(
             f'conditional=True needs mechanism="sketch": with {type(mechanism).__name__} each '
-            "class would have rows of its own, and a record that changes its class would change "
-            "how many values there are, which no noise hides."
+            "class would have its own rows, and a record that changes its class would change the "
+            "number of values, which no noise hides."
         )

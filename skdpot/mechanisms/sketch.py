@@ -138,8 +138,8 @@ def warn_of_noise(sketch: SlicedSketch, caller: str) -> None:
             why = "too few rows" if few else f"more than {MAX_AUTO_FEATURES} features"
             warn_of_privacy(
                 f"{caller}: private bounds of {why} are one ball, and about {share:.0%} of the "
-                "features vary less than its resolution, so that synthetic values leave their "
-                "range. State the limits of the features, such as bounds=(0, 1) of pixels."
+                "features vary less than its resolution, so synthetic values leave their range. "
+                "Declare the limits of the features, such as bounds=(0, 1) for pixels."
             )
 
 

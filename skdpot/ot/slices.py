@@ -49,7 +49,7 @@ def make_directions(
     if rows.ndim != 2 or rows.shape[1] != n_features or rows.shape[0] == 0:
         raise ValueError(
             f"projections has shape {rows.shape}; an array of directions must have shape "
-            f"(n_projections, {n_features}), one column a feature."
+            f"(n_projections, {n_features}), one column per feature."
         )
     largest = np.abs(rows).max(axis=1, keepdims=True)
     if not np.all(np.isfinite(rows)) or np.any(largest == 0):

@@ -261,7 +261,7 @@ def public_bounds(bounds: Any, norm_bound: float | None, n_features: int) -> Dat
     """Read the ``bounds=`` and ``norm_bound=`` parameters."""
     if norm_bound is not None and not isinstance(bounds, str):
         raise ValueError(
-            "bounds=(low, high) and norm_bound= are two ways to say the same; give only one."
+            "bounds=(low, high) and norm_bound= exclude each other; give only one of them."
         )
     if isinstance(bounds, str):
         if norm_bound is None:
@@ -620,9 +620,9 @@ def _norm_radius(X: npt.NDArray[Any], tables: _Histograms) -> float | None:
 
 def _warn_fallback(what: str) -> None:
     warn_of_privacy(
-        f"Private bounds: {what} did not stand out from the privacy noise, and what was not "
-        "found got a public fallback (centre 0, scale 1). Use more rows or a larger epsilon, or "
-        "state limits that are public knowledge, where the estimator takes them."
+        f"Private bounds: {what} did not stand out from the privacy noise and got the public "
+        "fallback (centre 0, scale 1). Use more rows or a larger epsilon, or declare public limits "
+        "where the estimator takes them."
     )
 
 

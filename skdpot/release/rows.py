@@ -204,7 +204,7 @@ class RowPlan:
         if s > MAX_S:
             raise CalibrationError(
                 f"sigma = {self.sigma:.4g} is more than 2**40 times the lattice of the rows: "
-                "epsilon is too small, or sigma too large, for anything to be learned."
+                "epsilon is too small, or sigma too large, to learn anything."
             )
         try:
             required_bits(s, self.step_mu)

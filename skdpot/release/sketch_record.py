@@ -133,11 +133,11 @@ class SketchRecord(Record):
         if counts is not None and not (
             len(counts) == n_classes and min(counts) >= 0 and sum(counts) == n_samples
         ):
-            raise ValueError("The numbers of rows of the classes of the sketch cannot be.")
+            raise ValueError("The numbers of rows of the classes of the sketch are inconsistent.")
         if not 1 <= n_samples <= LARGEST_COUNT:
-            raise ValueError(f"n_samples of the sketch is {n_samples!r:.40}, which cannot be.")
+            raise ValueError(f"n_samples of the sketch is {n_samples!r:.40}, which is impossible.")
         if not 0 <= noise <= _LARGEST_NOISE:
-            raise ValueError(f"noise_scale of the sketch is {noise!r:.40}, which cannot be.")
+            raise ValueError(f"noise_scale of the sketch is {noise!r:.40}, which is impossible.")
         # No entry of the strategy matrix exceeds 1.
         reached = np.abs(statistic).max(axis=(1, 2))
         most = n_samples if counts is None else np.array(counts)

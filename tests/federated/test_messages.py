@@ -242,7 +242,7 @@ def test_bounds_that_one_party_has_released_serve_all():
         ),
         (lambda: SketchRequest(np.zeros((3, 3)), 4, BOX), "not zero"),
         (lambda: SketchRequest(np.full((3, 3), np.nan), 4, BOX), "finite rows"),
-        (lambda: SketchRequest(np.eye(2), 4, BOX), "one column a feature"),
+        (lambda: SketchRequest(np.eye(2), 4, BOX), "one column per feature"),
         (lambda: SketchRequest([["a"]], 4, BOX), "directions"),
         (lambda: SketchRequest(np.eye(3), 1, BOX), "must be >= 2"),
         (lambda: SketchRequest(np.eye(3), 513, BOX), "must be <= 512"),
