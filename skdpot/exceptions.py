@@ -1,7 +1,4 @@
-"""Errors and warnings of the package; none of them carries a private value.
-
-Warnings that point at the caller's own line.
-"""
+"""Errors and warnings of the package. None of them carries a private value."""
 
 import sys
 import warnings
@@ -28,47 +25,47 @@ class SkdpotError(Exception):
 
 
 class BudgetExceededError(SkdpotError, RuntimeError):
-    """A release was refused because it does not fit in what the budget has left."""
+    """A release was refused because too little of the budget is left."""
 
 
 class LedgerError(SkdpotError, RuntimeError):
-    """The file that holds a budget's charges is missing, foreign or inconsistent."""
+    """The ledger file of a budget is missing, not a ledger, or damaged."""
 
 
 class UnknownEventError(SkdpotError, TypeError):
-    """No accountant is known for this event or this combination of events."""
+    """No accountant is known for an event."""
 
 
 class CalibrationError(SkdpotError, ValueError):
-    """No noise scale reaches the requested privacy."""
+    """No noise scale reaches the requested privacy, or the noise is too small for it."""
 
 
 class OpenSketchError(SkdpotError, RuntimeError):
-    """A sketch that still accumulates rows was read, copied, saved or merged."""
+    """A sketch that is still being filled was read, copied, saved or merged."""
 
 
 class MessageError(SkdpotError, ValueError):
-    """What another party sent is damaged, hostile, or does not fit the protocol."""
+    """A message of another party is damaged, hostile, or does not fit the protocol."""
 
 
 class ProtocolRefusedError(SkdpotError, PermissionError):
-    """A party was asked for something that it did not agree to send."""
+    """A party was asked for data that it did not agree to send."""
 
 
 class ReplayError(SkdpotError, RuntimeError):
-    """A fit releases other things than the one whose releases are replayed to it."""
+    """A replayed fit makes other releases than the recorded one."""
 
 
 class PrivacyWarning(UserWarning):
-    """The guarantee holds, but something about it deserves the caller's attention."""
+    """The guarantee holds, but the caller should look at one of its conditions."""
 
 
 class FairnessWarning(UserWarning):
-    """A fit does less for fairness than its parameters say."""
+    """A fit does less for fairness than its parameters request."""
 
 
 class NotPrivateWarning(UserWarning):
-    """What is about to be sent or computed gives no privacy at all."""
+    """A computation or message has no privacy guarantee."""
 
 
 _PASSED_OVER = ("skdpot", "sklearn", "joblib")

@@ -29,7 +29,7 @@ PATIENCE = 60.0  # seconds that a call waits for other processes
 # Python reads up to 4300 digits; no sum of charges comes near to 1000.
 _UNITS = re.compile(r"inf|0|[1-9][0-9]{0,999}", re.ASCII)
 
-_NOT_OURS = "The file is no intact skdpot ledger and was left as it is. Pass another path."
+_NOT_OURS = "The file is not an intact skdpot ledger and was left unchanged. Pass another path."
 
 
 def create_file(path: Path, fill: Callable[[str], None]) -> None:
@@ -116,15 +116,15 @@ def _check_is_file(path: str) -> None:
         ) from error
     if not stat.S_ISREG(found.st_mode):
         raise LedgerError(
-            f"{path!r} is no regular file, so it cannot be a ledger; it was left as it is. "
-            "Pass the path of the ledger itself, not a directory or a symbolic link."
+            f"{path!r} is not a regular file and was left unchanged. Pass the path of the ledger "
+            "itself, not a directory or a symbolic link."
         )
     if found.st_nlink > 1:
         # SQLite finds the journal of a crashed process by the name of the file. Under another
         # name it does not, and a journal that is found later takes back what was charged since.
         raise LedgerError(
-            f"The ledger {path!r} has a second name (a hard link), so that a crash could take "
-            "back charges. Remove the other name with `rm`; to keep a copy, copy the file."
+            f"The ledger {path!r} has a second name (a hard link), so a crash could undo "
+            "charges. Remove the other name with `rm`; to keep a copy, copy the file."
         )
 
 
@@ -158,9 +158,9 @@ def whole_units(texts: Sequence[object], path: str) -> list[Units]:
 def damaged(path: str) -> LedgerError:
     """Say that the file does not add up."""
     return LedgerError(
-        f"The ledger {path!r} is damaged, so that nobody can tell what was charged, and nothing "
-        "more can be. Put a copy in its place only if nothing was charged after it was made; "
-        "otherwise count what was released yourself and start a new ledger for what is left."
+        f"The ledger {path!r} is damaged: its charges cannot be reconstructed, and no more are "
+        "accepted. Restore a copy only if nothing was charged after it was made; otherwise count "
+        "past releases yourself and start a new ledger for what is left."
     )
 
 
@@ -349,7 +349,9 @@ def read_terms(connection: sqlite3.Connection, path: str) -> Terms:
     mark = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if mark != _APPLICATION_ID:
-        raise LedgerError(f"{path!r} is no skdpot ledger; it was left as it is. Pass another path.")
+        raise LedgerError(
+            f"{path!r} is not a skdpot ledger and was left unchanged. Pass another path."
+        )
     if version != _VERSION:
         raise LedgerError(
             f"The ledger {path!r} has format {version}, this version of skdpot reads format "

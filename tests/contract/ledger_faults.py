@@ -66,7 +66,7 @@ class Outcome:
         return self.spent - self.released
 
 
-DAMAGED = "is damaged, so that nobody can tell what was charged"
+DAMAGED = "is damaged: its charges cannot be reconstructed"
 FULL = "is left in this budget"
 OLDER = "it is an older copy"
 
@@ -217,7 +217,7 @@ def insist(outcome: Outcome, *budgets: PrivacyBudget) -> None:
         fit(budget, outcome)
 
 
-changed("an empty file in its place", lambda p, _: p.write_bytes(b""), told="no skdpot ledger")
+changed("an empty file in its place", lambda p, _: p.write_bytes(b""), told="not a skdpot ledger")
 changed("text in its place", lambda p, _: p.write_text("charges: none\n" * 999), told="not a data")
 
 
@@ -259,7 +259,7 @@ TAMPERING = {
 # A new process cannot know that the last charges are gone; one that has seen them does.
 UNSEEN = {"the last charge deleted", "all charges deleted"}
 TOLD = dict.fromkeys(UNSEEN, OLDER) | {
-    "another application's mark": "no skdpot ledger",
+    "another application's mark": "not a skdpot ledger",
     "a newer format": "has format 2",
 }
 
@@ -319,7 +319,7 @@ def linked(link: Callable[[Path, Path], None], name: str) -> Callable[[Path, obj
 DRAFT = ".ledger.abc12_9z"
 changed("deleted", lambda path, _: path.unlink(), told="cannot be reached", seen=True)
 changed("another ledger in its place", replace, told="now another ledger", seen=True)
-changed("a symbolic link", linked(os.symlink, "link"), told="no regular file")
+changed("a symbolic link", linked(os.symlink, "link"), told="not a regular file")
 changed("a hard link", linked(os.link, "second"), told="has a second name")
 changed(
     "the maker killed before it removed its draft",

@@ -313,6 +313,6 @@ def test_what_is_no_ledger_is_refused_and_left_alone(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("age,income\n")
     for call in (PrivacyBudget.from_ledger, lambda ledger: PrivacyBudget(1.0, ledger=ledger)):
-        with pytest.raises(LedgerError, match="no intact skdpot ledger"):
+        with pytest.raises(LedgerError, match="not an intact skdpot ledger"):
             call(path)
     assert path.read_text() == "age,income\n"

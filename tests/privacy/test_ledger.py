@@ -177,11 +177,11 @@ def _foreign_database(path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda p: p.write_text("my thesis, chapter one\n" * 50), "left as it is"),
-        (lambda p: p.touch(), "no skdpot ledger"),
-        (_foreign_database, "no skdpot ledger"),
-        (lambda p: p.mkdir(), "no regular file"),
-        (lambda p: p.symlink_to(p.parent / "nothing"), r"no regular file.*symbolic link"),
+        (lambda p: p.write_text("my thesis, chapter one\n" * 50), "left unchanged"),
+        (lambda p: p.touch(), "not a skdpot ledger"),
+        (_foreign_database, "not a skdpot ledger"),
+        (lambda p: p.mkdir(), "not a regular file"),
+        (lambda p: p.symlink_to(p.parent / "nothing"), r"not a regular file.*symbolic link"),
     ],
     ids=["text", "empty", "other database", "directory", "link"],
 )
