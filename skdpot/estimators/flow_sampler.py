@@ -348,21 +348,25 @@ class DPSlicedFlowSampler(SyntheticRows):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of features, when X has names that are all strings.
 
-    Privacy ------- Releases `sketch_` or `releases_` and nothing else: one event under replace-one
-    for all steps together, charged before noise is drawn. For sensitivity and public facts see
-    `SlicedSketch`, and for rows `skdpot.release.rows.projection_sensitivity`; neither diffusion nor
-    the solver's own noise counts. Protected are each row of X and, with ``conditional=True``, its
-    label unless labels are public. Rows given to `score` are treated as public; a score on private
-    rows is not private.
+    Privacy
+    -------
+    Releases `sketch_` or `releases_` and nothing else: one event under replace-one for all steps
+    together, charged before noise is drawn. For sensitivity and public facts see `SlicedSketch`,
+    and for rows `skdpot.release.rows.projection_sensitivity`; neither diffusion nor the solver's
+    own noise counts. Protected are each row of X and, with ``conditional=True``, its label unless
+    labels are public. Rows given to `score` are treated as public; a score on private rows is not
+    private.
 
     See Also
     --------
     SlicedSketch : The default release alone.
     skdpot.mechanisms : The mechanisms and their parameters.
 
-    References ---------- Sketch: this package. Flow: Liutkus et al., "Sliced-Wasserstein flows",
-    ICML 2019. "resample" and "presample": "Differentially private gradient flow based on the sliced
-    Wasserstein distance", Algorithms 1 and 2, with exact sensitivities and accounting.
+    References
+    ----------
+    Sketch: this package. Flow: Liutkus et al., "Sliced-Wasserstein flows", ICML 2019. "resample"
+    and "presample": "Differentially private gradient flow based on the sliced Wasserstein
+    distance", Algorithms 1 and 2, with exact sensitivities and accounting.
 
     Examples
     --------

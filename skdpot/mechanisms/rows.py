@@ -120,9 +120,11 @@ class Resample(_NoisyRows):
     All steps together are one event under replace-one. Sensitivity:
     `skdpot.release.rows.projection_sensitivity`. Batches stay secret; directions are public.
 
-    References ---------- "Differentially private gradient flow based on the sliced Wasserstein
-    distance", Algorithm 1, and Rakotomamonjy and Ralaivola, "Differentially private sliced
-    Wasserstein distance", ICML 2021, with exact sensitivities and accounting.
+    References
+    ----------
+    "Differentially private gradient flow based on the sliced Wasserstein distance", Algorithm 1,
+    and Rakotomamonjy and Ralaivola, "Differentially private sliced Wasserstein distance", ICML
+    2021, with exact sensitivities and accounting.
 
     Examples
     --------
@@ -184,8 +186,10 @@ class Presample(_NoisyRows):
     One event under replace-one, for any number of steps. Sensitivity:
     `skdpot.release.rows.projection_sensitivity`.
 
-    References ---------- "Differentially private gradient flow based on the sliced Wasserstein
-    distance", Algorithm 2, with exact sensitivities and accounting.
+    References
+    ----------
+    "Differentially private gradient flow based on the sliced Wasserstein distance", Algorithm 2,
+    with exact sensitivities and accounting.
 
     Examples
     --------

@@ -485,8 +485,10 @@ def ball_radius(n_features: int) -> float:
 def release_private_bounds(X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams) -> DataBounds:
     """Release bounds for the rows of `X`. Charge ``plan.event`` first.
 
-    Privacy ------- Releases the bounds, under ``plan.event`` and replace-one; the shape of `X` is
-    public. The number of clipped rows is never reported.
+    Privacy
+    -------
+    Releases the bounds, under ``plan.event`` and replace-one; the shape of `X` is public. The
+    number of clipped rows is never reported.
     """
     if plan.mode == "norm":
         radius = _norm_radius(X, _Histograms.of(X.shape, plan, streams))

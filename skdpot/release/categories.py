@@ -149,9 +149,11 @@ def select_categories(
 ) -> tuple[tuple[Category, ...], FloatArray]:
     """Release the categories of one column that stand out. Charge ``plan.event`` first.
 
-    Privacy ------- Releases the categories whose noisy counts exceed the threshold, with these
-    counts. ``plan.event`` pays for one call per column on ``plan.n_columns`` columns, under
-    replace-one. The number of hidden categories shows in nothing but the running time.
+    Privacy
+    -------
+    Releases the categories whose noisy counts exceed the threshold, with these counts.
+    ``plan.event`` pays for one call per column on ``plan.n_columns`` columns, under replace-one.
+    The number of hidden categories shows in nothing but the running time.
     """
     if isinstance(values, list | tuple):  # numpy would turn numbers beside strings into strings
         column = np.fromiter(values, dtype=object, count=len(values))

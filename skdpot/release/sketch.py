@@ -150,8 +150,10 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of features, when X has names that are all strings.
 
-    Privacy ------- Releases ``A_g H + noise`` for the histograms H of all slices and classes, as
-    one Gaussian event under replace-one, with the sensitivity of
+    Privacy
+    -------
+    Releases ``A_g H + noise`` for the histograms H of all slices and classes, as one Gaussian event
+    under replace-one, with the sensitivity of
     `skdpot.release.decoding.SquareRootStrategy.sensitivity`, after the two events of private
     bounds. Public: the number of rows and of features, their names, the dtype, the set of classes,
     the directions, and that all values are finite and all labels known (a refused fit shows it).

@@ -10,6 +10,7 @@ import torch
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
+from skdpot.estimators.flow_sampler import apportion
 from skdpot.exceptions import PrivacyWarning
 from skdpot.ot.flow import NumpyDrift
 from skdpot.ot.slices import orthogonal_directions
@@ -294,6 +295,12 @@ def test_classes_share_exactly_the_number_of_particles(n_particles):
     rows, labels = fitted.sample_labeled(50)
     assert rows.shape == (50, 3)
     assert len(set(labels)) == 3
+
+
+def test_every_class_that_occurs_gets_a_particle_if_there_are_enough():
+    shares = np.array([98, 1, 1, 0]) / 100
+    assert apportion(10, shares).tolist() == [8, 1, 1, 0]
+    assert apportion(2, shares).tolist() == [2, 0, 0, 0]
 
 
 def warned(**parameters):

@@ -84,6 +84,11 @@ def test_other_half_widths_are_refused():
         first.merge(other)
 
 
+def test_only_sketches_are_merged():
+    with pytest.raises(TypeError, match="merge adds sketches, not a list"):
+        sketch().merge([sketch()])
+
+
 def test_bounds_must_be_declared():
     """Private bounds that happen to agree would make the statistic of one depend on both."""
     first, second = (sketch(epsilon=np.inf, bounds="private") for _ in range(2))

@@ -86,6 +86,8 @@ def test_an_unknown_class_is_refused(label):
 def test_levels_outside_the_unit_interval_are_refused(q):
     with pytest.raises(ValueError, match=r"levels in \[0, 1\]"):
         sketch().quantiles(q)
+    with pytest.raises(ValueError, match="x must hold numbers along one axis"):
+        sketch().cdf([q])
 
 
 @given(first=masses, second=masses, a=widths, b=widths)
