@@ -1,25 +1,21 @@
-r"""What a search costs, settled and shown before it starts; public facts only.
-
-Which rows a trial is trained on and which ones it is scored on, and what a record can change.
+r"""The cost of a search, planned from public facts before it starts.
 
 The split is drawn once, from the number of rows alone, and is public. Under replace-one a record
 keeps its place, so that both neighbours have the same split.
 
 **One split.** A record is trained on or held out, never both. If it is trained on, neighbours
-differ in the fit; the score is then the same function of the model and of the same held-out rows,
-and costs nothing more: post-processing, given rows that do not differ. If it is held out, the
-model has the same law under both, and only the score differs. So a trial costs the *larger* of
-both (parallel composition), and each may use the privacy of the whole trial.
+differ in the fit; the score is then the same function of the model and the same held-out rows:
+post-processing. If it is held out, the model has the same law under both, and only the score
+differs. So a trial costs the *larger* of both (parallel composition).
 
 **Folds.** With k folds a record is trained on in k − 1 fits and held out of one, so that its fits
 and its score *add up*: :math:`\mu^2 = (k - 1) \mu_{fit}^2 + \mu_{score}^2`. In general a record
 that is trained on a times and held out b times pays :math:`a \mu_{fit}^2 + (b / \sigma)^2`, since
 the sum of all scores, each in [0, 1], moves by b at most; the trial costs the largest of these.
 
-It would be wrong to draw the split from the data: a stratified split moves *other* records between
-the parts when one label changes, and one to hold out groups of similar rows even more so. For the
-same reason nothing may be learned from all rows beforehand, such as a scale or a selection of
-features, unless it is private and charged.
+The split must not be drawn from the data: a stratified split moves *other* records between the
+parts when one label changes. For the same reason nothing may be learned from all rows beforehand,
+such as a scale or a selection of features, unless it is private and charged.
 """
 
 import math
@@ -86,7 +82,7 @@ def draw_splits(cv: Any, n_samples: int, rng: np.random.Generator) -> Splits:
 
 
 def _pairs(cv: Any, n_samples: int, rng: np.random.Generator) -> Any:
-    """Return the splits; whatever makes them sees a column of zeros."""
+    """Return the splits; a splitter only sees a column of zeros."""
     try:
         if isinstance(cv, Integral) and not isinstance(cv, bool):
             cv = KFold(int(cv), shuffle=True, random_state=int(rng.integers(2**31)))
@@ -96,9 +92,9 @@ def _pairs(cv: Any, n_samples: int, rng: np.random.Generator) -> Any:
         return list(cv.split(np.zeros((n_samples, 1)))) if hasattr(cv, "split") else cv
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"`cv` gives no split of rows of which the number alone is known: {error} Labels and "
-            "groups are private, and a split by them shows them. Use a share, a number of folds, "
-            "KFold, ShuffleSplit, or a list of public (train, held_out) positions."
+            f"`cv` gives no split from the number of rows alone: {error} Labels and groups are "
+            "private, and a split by them reveals them. Use a share, a number of folds, KFold, "
+            "ShuffleSplit, or a list of public (train, held_out) positions."
         ) from None
 
 
@@ -123,7 +119,7 @@ _LAWS = {1.0: "geometric", 0.0: "logarithmic", math.inf: "Poisson, at least one"
 
 @dataclass(frozen=True)
 class FitTerms:
-    """What one fit of a candidate may spend, and at the same delta each of its private parts."""
+    """What one fit of a candidate, and each of its private parts, may spend."""
 
     epsilon: float
     delta: float
@@ -160,7 +156,7 @@ class SearchPlan:
 
     @property
     def trial_epsilon(self) -> float:
-        """What one trial would cost if it were released without a choice, at `delta`."""
+        """The epsilon of one trial that is released without a choice, at `delta`."""
         return math.inf if math.isinf(self.trial_mu) else gdp_epsilon(self.trial_mu, self.delta)
 
     @property
@@ -175,7 +171,7 @@ class SearchPlan:
         return self.law.quantile(level)
 
     def __str__(self) -> str:
-        """Return the plan, a fact a line."""
+        """Return the plan, one fact per line."""
         guarantee = f"{epsilon_text(self.epsilon)}, δ = {self.delta:g}"
         rows = [("whole search", guarantee), *self._facts]
         width = max(len(name) for name, _ in rows)
@@ -196,7 +192,7 @@ class SearchPlan:
         )
         times = f", {self.n_fits} times" if self.n_fits > 1 else ""
         fit = f"{epsilon_text(self.fit.epsilon)} at δ = {self.fit.delta:.2g}"
-        score = f"{self.score}, of what is released, without noise"
+        score = f"{self.score}, of the release, without noise"
         if self.n_scored:
             noise = f"noise of standard deviation {self.score_deviation:.2g}"
             score = f"{self.score} of {self.n_scored:,} rows, {noise}"
@@ -223,7 +219,7 @@ def plan_search(
     reads_rows: bool,
     n_parts: int,
 ) -> SearchPlan:
-    """Divide what a search may spend among trials, fits, scores and the refit."""
+    """Divide the budget of a search among trials, fits, scores and the refit."""
     law = TrialLaw.with_mean(mean_trials, shape)
     fits = splits.most_fits
     # A fit's own budget leaks at most this, and there are so many of them.
@@ -281,7 +277,7 @@ def _calibrated(
     def excess(log_mu: float) -> float:
         return target.log_excess(make(math.exp(log_mu)))
 
-    # An account of every trial takes a while: start from where one point of it says.
+    # An account takes a while: start from what one point of the profile says.
     high = _guess(target, TrialLaw.with_mean(mean_trials, shape), refit_mu)
     width = 0.02
     if excess(high) > 0.0:

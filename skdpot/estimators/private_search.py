@@ -1,4 +1,4 @@
-"""Hyper-parameter search of which the result is private, and what other searches reveal."""
+"""Hyper-parameter search with a private result, and what other searches reveal."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -55,7 +55,7 @@ from skdpot.privacy.spent import PrivacySpent
 def read_rows_and_targets(
     search: Any, X: Any, y: Any, by_class: bool
 ) -> tuple[int, Any, np.ndarray | None]:
-    """Refuse what no candidate could be fitted to."""
+    """Return the number of rows, the targets and the classes; refuse what cannot be fitted."""
     tags = get_tags(search.estimator)
     if tags.input_tags.string or tags.input_tags.categorical:
         n_samples = num_samples(X)
@@ -70,13 +70,13 @@ def read_rows_and_targets(
         return n_samples, validate_targets(y, n_samples), None
     if y is not None and num_samples(y) != n_samples:
         raise ValueError(
-            f"y has {num_samples(y)} values for {n_samples} rows of X; pass one a row."
+            f"y has {num_samples(y)} values for {n_samples} rows of X; pass one per row."
         )
     return n_samples, y, encode_labels(y, n_samples)[1] if by_class else None
 
 
 def read_options(search: Any, fit_params: dict[str, Any], n_samples: int) -> dict[str, Any]:
-    """Return what the fits of the candidates take besides, a value a row."""
+    """Return the further arguments of the candidates' fits, one value per row."""
     given = {name: value for name, value in fit_params.items() if value is not None}
     if given and sklearn.get_config()["enable_metadata_routing"]:
         given = dict(process_routing(search, "fit", **given).estimator.fit)
@@ -90,7 +90,7 @@ def read_options(search: Any, fit_params: dict[str, Any], n_samples: int) -> dic
 
 
 def _winner_has(method: str) -> Callable[[Any], bool]:
-    """Say whether the winner has a method, or raise what is missing."""
+    """Return whether the winner has a method, or raise what is missing."""
 
     def check(search: Any) -> bool:
         fitted = "privacy_spent_" in vars(search)
@@ -101,7 +101,7 @@ def _winner_has(method: str) -> Callable[[Any], bool]:
 
 
 def _of_winner(method: str, doc: str) -> Any:
-    """Return a method that calls the winner's own; it is there if the winner has it."""
+    """Return a method that calls the winner's own, and exists if that does."""
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         check_is_fitted(self, "privacy_spent_")
@@ -116,14 +116,15 @@ _SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": np.inf}
 
 @dataclass(eq=False, repr=False)
 class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
-    r"""Hyper-parameter search that spends one (epsilon, delta), choice included.
+    r"""Hyper-parameter search that spends one (epsilon, delta), including the choice.
 
-    A grid search releases the best of many fits, and that it was the best one is learned from
-    private rows too. Here a random, secret number of *trials* is made. Each draws a candidate from
-    a public distribution, fits it with noise and scores it with noise on held-out rows. The best
-    trial is released: its parameters, its model and its noisy score. Everything else is forgotten,
-    how many trials there were included. With ten trials on average each of them keeps about two
-    thirds of the search's mu; ten fits on one budget would keep a third, with nothing for scores.
+    A grid search releases the best of many fits, and the choice itself reveals information about
+    private rows. This search makes a random, secret number of *trials*. Each trial draws a
+    candidate from a public distribution, fits it with noise and scores it with noise on held-out
+    rows. The parameters, the model and the noisy score of the best trial are released. Everything
+    else is discarded, including the number of trials. With ten trials on average, each trial has
+    about two thirds of the mu of the search; with ten fits on one budget, each would have a third,
+    and nothing would remain for scores.
 
     Parameters
     ----------
@@ -131,73 +132,74 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         A private estimator of skdpot (one that inherits
         `~skdpot.privacy.PrivateEstimatorMixin`) with ``budget=None``, or a pipeline, union or
         column transformer of such ones and of scikit-learn's steps that learn nothing. The search
-        sets `epsilon`, `delta`, `budget`, `random_state`, `verbose` and, where none are declared,
+        sets `epsilon`, `delta`, `budget`, `random_state`, `verbose` and, if none are declared,
         `classes` of every candidate. A part that learns nothing, such as `FunctionTransformer`,
-        must make of each row one row *by that row alone*: ``X - X.mean(0)`` mixes rows, and nothing
-        can see that.
+        must transform each row *by that row alone*: ``X - X.mean(0)`` mixes rows, which cannot be
+        checked.
     param_distributions : dict or list of dict
         Public distribution of the candidates, as for `sklearn.model_selection.RandomizedSearchCV`:
-        lists are drawn from uniformly, objects with ``rvs`` by their own law. It must not be made
-        from the private rows. All candidates have the private parts that `estimator` has, and
-        fits are made of copies of what stands here.
+        lists are sampled uniformly, objects with ``rvs`` by their own law. It must not depend on
+        the private rows. All candidates must have the private parts of `estimator`. Copies of the
+        given values are fitted.
     epsilon : float, default=1.0
         Privacy parameter of the whole search; ``inf`` for no privacy.
     delta : float, default=1e-5
         Privacy parameter of the whole search, in (0, 1).
     scoring : str, callable or None, default=None
-        What the trials are compared by. "accuracy"; "absolute_error", 1 minus the error as a share
-        of `score_bounds`; "synthetic_accuracy" of a classifier that is trained on what a sampler
-        samples; "sliced_wasserstein", 1 minus the mean distance along random directions between
-        rows and samples, in the unit cube that `score_bounds` are mapped to; or a function of a
-        fitted estimator, X and y that returns one number in [0, 1] for each row, *of that row
-        alone*. None is the first one for classifiers, the second for regressors, and the fourth
-        for samplers.
+        The score that compares the trials. "accuracy"; "absolute_error", 1 minus the error as a
+        share of `score_bounds`; "synthetic_accuracy", of a classifier that is trained on rows of a
+        sampler; "sliced_wasserstein", 1 minus the mean distance along random directions between
+        rows and samples, after `score_bounds` are mapped to the unit cube; or a function of a
+        fitted estimator, X and y that returns one number in [0, 1] per row, *from that row alone*.
+        None is "accuracy" for classifiers, "absolute_error" for regressors and
+        "sliced_wasserstein" for samplers.
     score_on : {"held_out", "release"}, default="held_out"
-        "release" scores what a candidate has released by itself, without rows and without noise:
-        by minus the distance of a sampler's rows to its own sketch, or by a function of the fitted
-        estimator alone. Every fit then gets all rows, and `cv` is not used.
+        "release" scores what a candidate released, without rows and without noise: by minus the
+        distance of a sampler's rows to its own sketch, or by a function of the fitted estimator
+        alone. Every fit then uses all rows, and `cv` is ignored.
     score_bounds : (low, high), optional
-        Public range of the targets or of each feature, for the scores that need one.
+        Public range of the targets or of each feature, for scores that need one.
     cv : float, int, splitter or iterable of (train, held_out), default=0.2
-        A share of the rows is held out once; an integer is a number of folds. A splitter is told
-        the number of rows and nothing else: labels are private, and a stratified split shows them.
+        A float is the share of rows that is held out once, an integer the number of folds. A
+        splitter only sees the number of rows: labels are private, and a stratified split reveals
+        them.
     distribution : {"geometric", "logarithmic", "poisson"} or float, default="geometric"
-        Law of the number of trials; a number of at least -0.5 is the shape of a truncated
-        negative binomial law, of which 1 is "geometric" and 0 "logarithmic". Poisson has the fewest
-        searches of very few trials and costs the most.
+        Law of the number of trials. A float of at least -0.5 is the shape of a truncated negative
+        binomial law; 1 is "geometric" and 0 is "logarithmic". "poisson" makes very few trials least
+        often and costs the most.
     n_trials : float, default=10
         Expected number of trials, at least 1; at most 50 for "poisson".
     refit : bool, default=False
-        Fit the winner again on all rows, for half of the squared mu of the search. By default the
-        model of the best trial itself is the result. With several folds no single model exists,
-        so that without a refit there is no `best_estimator_`.
+        Whether to fit the winner again on all rows, for half of the squared mu of the search. By
+        default, the model of the best trial is the result. With several folds and no refit there
+        is no single model, and thus no `best_estimator_`.
     budget : PrivacyBudget, optional
-        Shared budget that every search is charged to, once. Adding up searches and fits in a
-        ledger costs a search more than it costs alone: prefer a search without a budget if
-        nothing else touches the rows.
+        Shared budget to which every search is charged once. In a ledger, where searches and fits
+        add up, a search costs more than alone: prefer a search without a budget if nothing else
+        uses the rows.
     random_state : int, RandomState or None, default=None
-        Makes everything reproducible, the privacy noise and the number of trials included. For
-        tests only: whoever knows it can remove the noise.
+        Makes everything reproducible, including the privacy noise and the number of trials. For
+        tests only: whoever knows the seed can remove the noise.
     verbose : int, default=0
-        1 writes the plan before the search starts. There is no progress bar: it would show how
-        many trials there are.
+        If 1, print the plan before the search starts. There is no progress bar, since it would
+        reveal the number of trials.
 
     Attributes
     ----------
     best_estimator_ : estimator
-        The model of the best trial, or the refitted one. Its statement, its `epsilon` and `delta`,
-        and those of what it holds, such as its sketch, are those of the whole search: what its own
-        fit could spend is in `plan_`.
+        The model of the best trial, or the refitted one. Its statement, `epsilon` and `delta`, and
+        those of its parts, such as its sketch, are those of the whole search; `plan_` has what its
+        own fit could spend.
     best_params_ : dict
-        Its parameters; estimators among them are not fitted.
+        Its parameters; estimators among them are unfitted.
     best_score_ : float
-        Its noisy score. Being the largest of many noisy numbers it flatters.
+        Its noisy score. As the largest of many noisy numbers, it is too optimistic.
     plan_ : SearchPlan
         What was planned and charged.
     privacy_spent_ : PrivacySpent
         What the search cost, and under which assumptions.
     classes_ : ndarray of shape (n_classes,)
-        Classes that `estimator` declares, or all that occur in y; only for classifiers.
+        Classes that `estimator` declares, or else all classes in y; only for classifiers.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -205,23 +207,23 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
 
     Privacy
     -------
-    One `BudgetedEvent` (and a `BudgetedEvent` for the refit) under replace-one, charged
-    before anything else happens; `skdpot.privacy.selection` proves what the best of a
-    random number of trials costs. Each fit of a candidate gets a `PrivacyBudget` of its own that it
-    cannot overspend, and a sum of held-out scores, of which one record moves each by at most 1,
-    gets discrete Gaussian noise. A record is either trained on or held out, so that one split
-    costs the larger of both and folds their sum (`skdpot.estimators._search_plan`).
+    One `BudgetedEvent` (and another one for the refit) under replace-one is charged before
+    anything else happens; `skdpot.privacy.selection` proves what the best of a random number of
+    trials costs. Each fit of a candidate has its own `PrivacyBudget`, which it cannot overspend. A
+    sum of held-out scores, each of which one record moves by at most 1, gets discrete Gaussian
+    noise. A record is either trained on or held out, so one split costs the larger of both, and
+    folds cost their sum (`skdpot.estimators._search_plan`).
 
-    Public are the number of rows, their split, the distribution of the candidates and the law of
-    the number of trials, and what the candidates themselves take as public; the set of classes is
-    that of all rows, not that of the rows of a fit. Every candidate is checked, those of a grid
-    before the charge and all before their fit: no part of it may learn without noise. There is no
-    ``cv_results_``: other trials are not paid for, and neither is their number. **Time leaks it.**
-    Whoever can measure how long a fit took, or how much power it needed, learns something about how
-    many trials there were, for whom their number is then no longer random; run the search where
-    that cannot be seen, or hand out the result at a fixed time. A fit that fails shows that a trial
-    came to that point; candidates must fail for public reasons only. Rows given to `predict` and
-    `score` are treated as public.
+    The number of rows, their split, the distribution of the candidates, the law of the number of
+    trials and what the candidates themselves treat as public are public. The set of classes is that
+    of all rows, not that of the rows of a fit. Every candidate is checked before its fit, and those
+    of a grid before the charge: no part of it may learn without noise. There is no
+    ``cv_results_``: neither the other trials nor their number are paid for. **Time leaks the
+    number.** Whoever can measure how long a fit took, or how much power it used, learns about the
+    number of trials, which is then no longer secret. Run the search where that cannot be observed,
+    or publish the result at a fixed time. A fit that fails reveals that a trial came to that point;
+    candidates must fail for public reasons only. Rows passed to `predict` and `score` are treated
+    as public.
 
     See Also
     --------
@@ -286,24 +288,24 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     }
 
     def plan(self, X: Any, y: Any = None) -> SearchPlan:
-        """Return what `fit` will cost; nothing is charged and no row is looked at.
+        """Return what `fit` will cost; nothing is charged and no row is read.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows, of which only the number is used.
+            Rows; only their number is used.
         y : object, optional
             Ignored.
 
         Returns
         -------
         SearchPlan
-            Prints as text and shows as a card.
+            Prints as text, and shows as a card in notebooks.
 
         Raises
         ------
         ValueError
-            If parameters are not usable.
+            If parameters are invalid.
         """
         self._validate_params()
         parts, scorer, _ = self._settle()
@@ -320,7 +322,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         y : array-like of shape (n_samples,), optional
             Their targets.
         **fit_params : dict
-            What the fits of the candidates take besides, with a value for each row, such as
+            Further arguments of the candidates' fits, one value per row, such as
             `sensitive_features`. With metadata routing enabled, as requested by the estimator.
 
         Returns
@@ -331,13 +333,13 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If parameters or data are not usable.
+            If parameters or data are invalid.
         BudgetExceededError
             If `budget` cannot pay. Nothing is charged and nothing changes.
 
         Notes
         -----
-        A search that is interrupted, or of which a candidate fails, leaves nothing but its charge.
+        A search that is interrupted, or whose candidate fails, leaves only its charge.
         """
         with all_or_nothing(self, forget=True):
             parts, scorer, by_class = self._settle()
@@ -424,7 +426,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         )
 
     def _unchecked(self) -> tuple[str, ...]:
-        """Return what no check can see of the parts of candidates."""
+        """Return the assumptions about parts of candidates that no check can verify."""
         parts, rests_on = parts_of(self.estimator), []
         if is_classifier(self.estimator) and not any(hasattr(part, "classes") for part in parts):
             rests_on.append("the set of classes that occur among the rows of a fit")
@@ -434,15 +436,17 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
             )
         return tuple(rests_on)
 
-    predict = _of_winner("predict", "Return what the winner predicts for public rows.")
+    predict = _of_winner("predict", "Return the winner's predictions for public rows.")
     predict_proba = _of_winner("predict_proba", "Return the winner's probabilities of classes.")
     decision_function = _of_winner("decision_function", "Return the winner's decision function.")
-    transform = _of_winner("transform", "Return what the winner makes of public rows.")
-    inverse_transform = _of_winner("inverse_transform", "Return rows from what they were made.")
+    transform = _of_winner("transform", "Return public rows as transformed by the winner.")
+    inverse_transform = _of_winner(
+        "inverse_transform", "Return rows before the winner's transform."
+    )
     score_samples = _of_winner("score_samples", "Return the winner's scores of public rows.")
-    sample = _of_winner("sample", "Draw synthetic rows from the winner; free of privacy cost.")
+    sample = _of_winner("sample", "Draw synthetic rows from the winner, at no privacy cost.")
     sample_labeled = _of_winner(
-        "sample_labeled", "Draw synthetic rows with classes from the winner; free of privacy cost."
+        "sample_labeled", "Draw synthetic rows with classes from the winner, at no privacy cost."
     )
 
     @available_if(_winner_has("score"))
@@ -453,7 +457,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         return float(self.best_estimator_.score(X, *targets))
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return how metadata is routed: what `fit` is given goes to the fits of the candidates.
+        """Return the metadata routing: arguments of `fit` go to the fits of the candidates.
 
         Returns
         -------
@@ -466,10 +470,10 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         )
 
     def __getattr__(self, name: str) -> Any:
-        """Say why there is no winner, where that is not plain."""
+        """Explain why there is no winner after folds without a refit."""
         if name == "best_estimator_" and "privacy_spent_" in vars(self):
             raise AttributeError(
-                "Several folds without a refit have no single model: use refit=True, or hold out a "
+                "Several folds without a refit have no single model. Use refit=True, or hold out a "
                 "share such as cv=0.2."
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -481,7 +485,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class SearchLeaks:
-    """What a search charges, and what it shows that nothing pays for."""
+    """What a search charges, and what it reveals without being charged."""
 
     search: str
     n_candidates: int | None
@@ -491,7 +495,7 @@ class SearchLeaks:
     facts: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the facts, one a line."""
+        """Return the facts, one per line."""
         return "\n".join((f"{self.search}: {self._fits}", *(f"- {fact}" for fact in self.facts)))
 
     def _repr_html_(self) -> str:
@@ -505,7 +509,7 @@ class SearchLeaks:
 
 
 def search_leaks(search: Any) -> SearchLeaks:
-    """Say what `GridSearchCV` or its like charges and reveals, without touching any data."""
+    """Return what `GridSearchCV` and the like charge and reveal, without reading any data."""
     if not (hasattr(search, "estimator") and hasattr(search, "error_score")):
         name = type(search).__name__
         raise TypeError(f"search_leaks takes a search such as GridSearchCV, got {name}.")
@@ -522,7 +526,7 @@ def search_leaks(search: Any) -> SearchLeaks:
     charged = f"The budget is charged for {fits}, also of candidates that are not chosen."
     if not has_budget:
         charged = (
-            f"Without a shared PrivacyBudget {fits} spends its own epsilon, and nobody adds them "
+            f"Without a shared PrivacyBudget {fits} spends its own epsilon, and nothing adds them "
             "up: privacy_spent_ of best_estimator_ states the last fit alone. Pass budget=."
         )
     facts = (_CHOICE.format(many), charged, *([] if stops else [_SWALLOWED]))
@@ -536,14 +540,14 @@ _CHOICE = (
     "(cv=[(private_rows, public_rows)]), or use PrivateSearchCV."
 )
 _SWALLOWED = (
-    "error_score is not 'raise': when the budget is spent, scikit-learn turns the "
-    "BudgetExceededError of a fit into a score of nan and goes on, so that the choice is "
-    "made among those that were fitted before. Pass error_score='raise'."
+    "error_score is not 'raise'. When the budget is spent, scikit-learn turns the "
+    "BudgetExceededError of a fit into a score of nan and continues, so the choice is made "
+    "among the earlier fits. Pass error_score='raise'."
 )
 
 
 def _n_candidates(search: Any) -> int | None:
-    """Return the number of candidates, None if it is not known beforehand."""
+    """Return the number of candidates, or None if it is unknown."""
     if hasattr(search, "param_grid"):
         return len(ParameterGrid(search.param_grid))
     if not hasattr(search, "n_iter"):

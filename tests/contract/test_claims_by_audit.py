@@ -227,7 +227,7 @@ def output_table():
 
 def langevin():
     """One step of a particle that stands alone, and a record on either side of it."""
-    options = {"clip": 0.5, "dim": 12, "sampling_rate": 1.0}
+    options = {"clip": 0.5, "dim": 12, "sampling_rate": 1.0, "n_samples": 4}
     plan = plan_langevin(
         TARGET, [LangevinPhase(0.01, 0.3, 1)], bounds=DataBounds.from_box(-1, 1, 1), **options
     )
