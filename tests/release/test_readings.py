@@ -87,7 +87,7 @@ def test_levels_outside_the_unit_interval_are_refused(q):
     with pytest.raises(ValueError, match=r"levels in \[0, 1\]"):
         sketch().quantiles(q)
     with pytest.raises(ValueError, match="x must hold numbers along one axis"):
-        sketch().cdf([q])
+        sketch().cdf([[0.5]])
 
 
 @given(first=masses, second=masses, a=widths, b=widths)
