@@ -24,29 +24,13 @@ from skdpot.release import bounds as plan
 from skdpot.release.bounds import DataBounds
 from skdpot.release.decoding import square_root_strategy
 from skdpot.trajectories.time_axis import timed_rows
+from tests.estimators.trajectory_examples import MFLD, SKETCH, quiet_fit
 from tests.flat_options import trajectory_sampler
 
 RNG = np.random.default_rng(8841)
 N_TIMES, N_ROWS = 4, 840
 X = RNG.uniform(-1, 1, (N_ROWS, 2))
 T = np.repeat(np.arange(4.0), [270, 170, 190, 210])
-SKETCH = {
-    "bounds": (-1, 1),
-    "n_projections": 4,
-    "n_bins": 16,
-    "n_particles": 12,
-    "schedule": [(1.0, None, 3)],
-}
-MFLD = {
-    "mechanism": "mfld",
-    "bounds": (-1, 1),
-    "n_particles": 12,
-    "schedule": [(0.01, None, 3), (0.005, 0.1, 2)],
-    "sampling_rate": 0.3,
-    "clip": 0.8,
-    "regularization": 1.0,
-    "noise_multiplier": 3.0,
-}
 QUICK = {"sketch": SKETCH, "mfld": MFLD}
 WAYS = {
     "sketch": SKETCH,
@@ -65,13 +49,6 @@ def sampler(mechanism="sketch", **changes):
 def used_rows(estimator, rows, t, groups, rng):
     limits = {name: getattr(estimator, name) for name in ("n_times", "n_time_subsample")}
     return timed_rows(rows, t, **limits, group_size=estimator.group_size, groups=groups, rng=rng)
-
-
-def quiet_fit(estimator, rows=X, t=T, **options):
-    """Bounds from few rows, and seeds, are worth a warning that is not the matter here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrivacyWarning)
-        return estimator.fit(rows, t, **options)
 
 
 # The account, on another route --------------------------------------------------------------
@@ -116,7 +93,7 @@ def sensitivity_of_a_table(fitted):
 @pytest.mark.parametrize("bounds", [(-1, 1), "private"])
 def test_epsilon_of_a_sketch_is_that_of_its_noise(bounds, group_size):
     options = {"bounds": bounds, "group_size": group_size, "epsilon": 2.0, "delta": 1e-4}
-    fitted = quiet_fit(sampler(**options))
+    fitted = quiet_fit(sampler(**options), X, T)
     mus = [math.sqrt(group_size) * sensitivity_of_a_table(fitted) / fitted.sketch_.noise_scale_]
     events = parts(fitted.privacy_spent_.event)
     if bounds == "private":
@@ -142,7 +119,7 @@ CASES = [
 @pytest.mark.parametrize(("options", "k", "warm"), CASES)
 def test_epsilon_of_mfld_is_that_of_its_noise(options, k, warm):
     options = options | {"noise_multiplier": None, "group_size": k, "epsilon": 1.5, "delta": 1e-4}
-    fitted = quiet_fit(sampler("mfld", **options))
+    fitted = quiet_fit(sampler("mfld", **options), X, T)
     first, again = fitted.noise_multiplier_
     assert first == again
     gaussians = [e for e in parts(fitted.privacy_spent_.event) if isinstance(e, GaussianEvent)]
@@ -185,7 +162,7 @@ def test_infinite_epsilon_is_no_noise_and_says_so(mechanism, warm_start):
     options = {"warm_start": warm_start, "noise_multiplier": None} if mechanism == "mfld" else {}
     fits = [sampler(mechanism, epsilon=math.inf, **options, random_state=3) for _ in range(2)]
     for fitted in fits:
-        quiet_fit(fitted)
+        quiet_fit(fitted, X, T)
         assert fitted.privacy_spent_.epsilon == math.inf
         assert fitted.privacy_spent_.event == NonPrivateEvent()
     if mechanism == "mfld":
@@ -232,7 +209,7 @@ def test_the_charge_is_on_the_disk_before_noise_and_data(way, tmp_path, monkeypa
         "release_private_bounds",
         lambda *args: seen["rows"].append(len(budget.history())) or RELEASE_BOUNDS(*args),
     )
-    quiet_fit(trajectory_sampler(**WAYS[way], budget=budget))
+    quiet_fit(trajectory_sampler(**WAYS[way], budget=budget), X, T)
     for calls in seen.values():
         assert calls
         assert set(calls) == {1}
@@ -247,7 +224,7 @@ def test_the_whole_budget_pays_for_one_fit(way):
     options = WAYS[way] | {"epsilon": 1.0, "delta": 1e-4}
     options.pop("noise_multiplier", None)
     budget = PrivacyBudget(1.0, 1e-4)
-    fitted = quiet_fit(trajectory_sampler(**options, budget=budget))
+    fitted = quiet_fit(trajectory_sampler(**options, budget=budget), X, T)
     assert budget.remaining() < 0.02
     before = dict(vars(fitted))
     with pytest.raises(BudgetExceededError, match="left"):
@@ -357,7 +334,8 @@ def neighbours(time):
 )
 def test_a_row_touches_the_releases_of_its_time_only(options, released, time):
     first, second = (
-        quiet_fit(trajectory_sampler(**options, random_state=1), rows) for rows in neighbours(time)
+        quiet_fit(trajectory_sampler(**options, random_state=1), rows, T)
+        for rows in neighbours(time)
     )
     pairs = zip(released(first), released(second), strict=True)
     assert [not np.array_equal(a, b) for a, b in pairs] == [i == time for i in range(N_TIMES)]

@@ -1,7 +1,6 @@
 """What the trajectory sampler gives back: paths, marginals, frames, scores."""
 
 import pickle
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -12,39 +11,20 @@ from skdpot.datasets import make_ornstein_uhlenbeck_trajectories
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import mean_field_langevin, trajectory_sketch
 from skdpot.metrics import wasserstein_distance
+from tests.estimators.trajectory_examples import MFLD, SKETCH, quiet_fit
 from tests.flat_options import trajectory_sampler
 
 RNG = np.random.default_rng(8841)
 T = RNG.integers(0, 5, 800) * 2.5 + 10  # 10, 12.5 ... 20
 X = np.column_stack([(T - 15) / 8, np.zeros(800)]) + RNG.uniform(-0.3, 0.3, (800, 2))
 FRAME = pd.DataFrame(X, columns=["a", "b"])
-SKETCH = {
-    "bounds": (-1, 1),
-    "n_projections": 8,
-    "n_bins": 32,
-    "n_particles": 60,
-    "schedule": [(1.0, None, 20)],
-}
-MFLD = {
-    "mechanism": "mfld",
-    "bounds": (-1, 1),
-    "n_particles": 30,
-    "schedule": [(0.01, None, 5)],
-    "sampling_rate": 0.5,
-    "noise_multiplier": 3.0,
-    "regularization": 1.0,
-}
-QUICK = {"sketch": SKETCH, "mfld": MFLD}
+LARGER = {"n_projections": 8, "n_bins": 32, "n_particles": 60, "schedule": [(1.0, None, 20)]}
+SHORT = {"clip": None, "sampling_rate": 0.5, "n_particles": 30, "schedule": [(0.01, None, 5)]}
+QUICK = {"sketch": SKETCH | LARGER, "mfld": MFLD | SHORT}
 
 
 def sampler(mechanism="sketch", **changes):
     return trajectory_sampler(**(QUICK[mechanism] | changes))
-
-
-def seeded(estimator, rows, t):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrivacyWarning)
-        return estimator.fit(rows, t)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +91,9 @@ def test_random_states(fitted):
 
 @pytest.mark.parametrize("mechanism", QUICK)
 def test_random_state_of_a_fit(mechanism):
-    one, same, other = (seeded(sampler(mechanism, random_state=state), X, T) for state in (5, 5, 6))
+    one, same, other = (
+        quiet_fit(sampler(mechanism, random_state=state), X, T) for state in (5, 5, 6)
+    )
     np.testing.assert_array_equal(one.particles_, same.particles_)
     assert not np.array_equal(one.particles_, other.particles_)
     with pytest.warns(PrivacyWarning, match="PrivateTrajectorySampler: `random_state`") as shown:
@@ -288,7 +270,7 @@ def diffusion():
     )
     options = {"bounds": (-2.5, 2.5), "diffusivity": 0.3 / 2.5**2, "n_particles": 400}
     estimator = trajectory_sampler(epsilon=np.inf, random_state=0, **options)
-    return seeded(estimator, rows, t), law
+    return quiet_fit(estimator, rows, t), law
 
 
 def test_marginals_are_those_of_the_law(diffusion):
@@ -328,7 +310,7 @@ def test_mfld_moves_from_the_center_towards_the_rows():
     rows = 0.1 * RNG.standard_normal((800, 2)) + np.column_stack([(T - 15) / 8, 0 * T + 0.6])
     options = {"epsilon": np.inf, "bounds": (-1, 1), "n_particles": 60, "random_state": 0}
     options["schedule"] = [(0.0006, None, 400)]
-    means = seeded(trajectory_sampler("mfld", **options), rows, T).particles_.mean(axis=1)
+    means = quiet_fit(trajectory_sampler("mfld", **options), rows, T).particles_.mean(axis=1)
     assert means[-1, 0] - means[0, 0] > 0.15
     assert means[:, 1].mean() > 0.05
 

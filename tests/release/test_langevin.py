@@ -222,45 +222,6 @@ def test_noise_is_fresh_for_every_time_iteration_and_run():
 # Batches ------------------------------------------------------------------------------------
 
 
-def taking_part(sizes, rate, n_iter):
-    """How many records each time's batches held, from steps of one clip a record.
-
-    All records are in one place, far off, so that each pulls the one particle by the clip. What
-    the particles move is the number of records over the divisor, which must be the expected one.
-    """
-    rows = [np.full((n, 1), 1e9) for n in sizes]
-    made = plan((1.0, 0.3, n_iter), rate=rate, clip=1.0)
-    moved = []
-
-    def watch(particles, *_):
-        moved.append(particles[:, 0, 0].copy())
-        return np.zeros_like(particles[1:]), np.zeros_like(particles[1:])
-
-    start = np.zeros((len(sizes), 1, 1))
-    spacings = np.full(len(sizes) - 1, 10.0)
-    end = run(rows, made, start=start, coupling=watch, spacings=spacings, bandwidth=1.0)
-    path = np.array([*moved, end.particles[:, 0, 0]])
-    return np.diff(path, axis=0) * rate * np.array(sizes)
-
-
-def test_batches_are_poisson_samples_and_the_divisor_is_their_expected_size():
-    """Were the divisor the real size, the counts would all be the expected one."""
-    sizes, rate, n_iter = (40, 90, 10), 0.15, 3000
-    counts = taking_part(sizes, rate, n_iter)
-    np.testing.assert_allclose(counts, np.rint(counts), atol=1e-3)
-    counts = np.rint(counts).astype(int)
-    for of_time, n in zip(counts.T, sizes, strict=True):
-        law = stats.binom(n, rate)
-        edges = np.unique(law.ppf([0.1, 0.3, 0.5, 0.7, 0.9]).astype(int))
-        cells = np.searchsorted(edges, of_time)
-        expected = n_iter * np.diff([0.0, *law.cdf(edges), 1.0])
-        seen = np.bincount(cells, minlength=len(expected))
-        assert stats.chisquare(seen, expected).pvalue > 1e-8
-    # Batches of different times and of following iterations have nothing to do with each other.
-    series = np.concatenate([counts[1:], counts[:-1]], axis=1).T
-    assert np.abs(np.corrcoef(series) - np.eye(6)).max() < 6 / math.sqrt(n_iter)
-
-
 def test_every_record_takes_part_at_the_rate_of_the_event():
     """The records themselves, not only their number: each has a particle of its own."""
     n, rate, n_iter = 12, 0.3, 2000
