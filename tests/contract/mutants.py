@@ -188,10 +188,6 @@ def true_misfits(noisy, codes, marginals, predictions):
     return np.array([np.abs(marginal.counts(codes) - p).sum() for marginal, p in pairs])
 
 
-def keeping_rows(result, self, readings):
-    self._readings = readings
-
-
 def of_a_costly_search(checked):
     events, charged = checked
     return events, charged and math.inf
@@ -746,7 +742,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (skipped("_check_drawable"),
          {"noise of a table that cannot be drawn": "estimators/test_table_synthesizer_privacy.py::"
           "test_a_refused_fit_charges_nothing_and_changes_nothing[noise too small]"}),
-        (instead("TableSchema.read", columns_as_they_are, "DPTableSynthesizer._read"),
+        (instead("TableSchema.read", columns_as_they_are, "DPTableSynthesizer.fit"),
          {"a value that the schema does not list": "estimators/test_table_synthesizer_privacy.py::"
           "test_a_refused_fit_charges_nothing_and_changes_nothing[a value of no category]"}),
     ],
@@ -862,7 +858,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("TableFit._candidates", "TableFit._release_pairs", predictions=true_counts),
          {"predictions from private rows":
           _REPLAY + "_of_a_table_follows_from_its_releases[synthesizer]"}),
-        (returning("DPTableSynthesizer._release", keeping_rows),
+        (rewritten("DPTableSynthesizer.fit",
+                   ("schema.read(table)", "vars(self).setdefault('_values', schema.read(table))")),
          {"rows kept for later": _REPLAY + "_of_a_table_follows_from_its_releases[synthesizer]"}),
     ],
     24: [
