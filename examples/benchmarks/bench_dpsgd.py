@@ -118,7 +118,9 @@ def bench_steps(
     )
     rng = np.random.default_rng(0)
     makers = {
-        "without privacy": public_steps(AutoencoderLoss(clip=1.0), rows, batch_size, rng),
+        "without privacy": public_steps(
+            AutoencoderLoss(clip=1.0), rows, (batch_size,), rng, [np.arange(len(rows))]
+        ),
         "private": private_steps(
             AutoencoderLoss(clip=1.0), rows, plans["private"], SecretStream(), rng
         ),

@@ -327,14 +327,12 @@ def _step_part(
 def public_steps(
     loss: AutoencoderLoss,
     rows: torch.Tensor,
-    batch_size: int | Sequence[int],
+    batch_sizes: Sequence[int],
     rng: np.random.Generator,
-    members: Sequence[np.ndarray] | None = None,
+    members: Sequence[np.ndarray],
 ) -> GradientStep:
-    """Make the steps of ordinary training on rows that are public."""
-    cells = [np.arange(len(rows))] if members is None else members
-    sizes = np.atleast_1d(batch_size).tolist()
-    epochs = [_epochs(cell, size, rng) for cell, size in zip(cells, sizes, strict=True)]
+    """Make the steps of ordinary training on public rows, a share of each cell per batch."""
+    epochs = [_epochs(cell, size, rng) for cell, size in zip(members, batch_sizes, strict=True)]
     batches = (np.concatenate(parts) for parts in zip(*epochs, strict=True))
 
     def step(autoencoder: Any, number: int) -> None:
@@ -351,8 +349,7 @@ def public_steps(
 
 
 def _epochs(cell: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield batches of shuffled epochs, for ever."""
-    size = min(size, len(cell))
+    """Yield batches of shuffled epochs, without end."""
     while True:
         order = rng.permutation(cell)
         yield from (order[k : k + size] for k in range(0, len(cell) - size + 1, size))

@@ -194,7 +194,6 @@ def _dcgan(image: tuple[int, int, int], latent_dim: int) -> tuple[nn.Module, nn.
     return encoder, decoder
 
 
-_N_COMPONENTS = 64
 _TINY = 1e-12
 
 

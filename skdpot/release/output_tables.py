@@ -344,7 +344,6 @@ class ParityPenalty:
 
 _NEARLY_ALL = np.array([0.01, 0.99])
 _MARGIN = 2.0
-_FINEST = 8.0
 _NARROWEST = 1e-6  # of the limits: single precision, in which outputs are counted, sees no more
 
 
