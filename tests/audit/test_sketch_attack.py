@@ -74,6 +74,8 @@ def test_labels():
         y_candidates=np.full(N_CANDIDATES, y[-1]),
     )
     assert found.n_exact(PRIOR[[3]]) == 1
+    with pytest.raises(ValueError, match="X has shape"):
+        row_from_sketch(sketch, OTHERS[:, :1], PRIOR)
 
 
 def closeness(epsilon, n_rows, seeds):

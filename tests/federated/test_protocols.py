@@ -181,7 +181,8 @@ def test_pairwise_distances_equal_those_of_pairs():
             due = pair(party(i, THREE[i]), party(j, THREE[j]), **options)
             assert frame.loc[i, j] == pytest.approx(due.distance, rel=1e-12)
             assert type(estimate.details) is type(due.details)
-        assert np.diag(frame).tolist() == [0, 0, 0]
+        assert np.diag(result.distances).tolist() == [0, 0, 0]
+        assert "3 parties" in repr(result)
 
 
 # -- the transcript
