@@ -5,7 +5,6 @@ draw on (for the single draw of a sketch: the second direction); exact values ar
 ones are recorded. With correct noise each audit refutes by chance in less than one of 900 runs.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -31,76 +30,50 @@ pytestmark = [
 ]
 
 BOX = (-1.0, 1.0)
-DRAWS = {
-    "fair tables": (output_tables, "lattice_noise"),
-    "fair gradients": (noise, "lattice_noise"),
-    "sketch": (histogram, "lattice_noise"),
-    "tables": (marginals, "lattice_noise"),
-    "generator": (noise, "lattice_noise"),
+FEW = np.random.default_rng(0).uniform(*BOX, size=(8, 200))
+CELLS = np.random.default_rng(0).integers(8, size=(500, 6)).astype(float)
+SCHEMA = TableSchema([CategoricalColumn(f"x{j}", categories=range(8)) for j in range(6)])
+FAIR = (
+    made(FairPrivateClassifier, batch_fraction=1.0, n_steps=4, learning_rate=1e-3),
+    FEW,
+    np.arange(8) // 2 % 2,
+    {"fit_params": {"sensitive_features": np.arange(8) % 2}},
+)
+SKETCH = SlicedSketch(1.0, bounds=BOX, n_projections=16, n_bins=16, projections="orthogonal")
+GENERATOR = sliced_generator(
+    "gradient", bounds=BOX, n_steps=3, latent_dim=2, n_latents=32, batch_size=10_000
+)
+# The module whose noise is spoilt, and what is audited, on which rows and labels, with options.
+KINDS = {
+    "fair tables": (output_tables, *FAIR),
+    "fair gradients": (noise, *FAIR),
+    "sketch": (histogram, SKETCH, np.empty((0, 16)), None, {}),
+    "tables": (marginals, DPTableSynthesizer(SCHEMA, n_particles=200), CELLS, None, {}),
+    "generator": (noise, GENERATOR, np.empty((0, 8)), None, {"canaries": 60}),
 }
 
 
-def fair(n_pairs: int = 100) -> AuditResult:
-    estimator = made(FairPrivateClassifier, batch_fraction=1.0, n_steps=4, learning_rate=1e-3)
-    X = np.random.default_rng(0).uniform(*BOX, size=(8, 200))
-    return one_run_audit(
-        estimator,
-        X,
-        np.arange(8) // 2 % 2,
-        canaries=n_pairs,
-        fit_params={"sensitive_features": np.arange(8) % 2},
-        confidence=0.999,
-    )
-
-
-def sketch() -> AuditResult:
-    return one_run_audit(
-        SlicedSketch(1.0, bounds=BOX, n_projections=16, n_bins=16, projections="orthogonal"),
-        np.empty((0, 16)),
-        canaries=100,
-        confidence=0.999,
-    )
-
-
-def table() -> AuditResult:
-    schema = TableSchema([CategoricalColumn(f"x{j}", categories=range(8)) for j in range(6)])
-    X = np.random.default_rng(0).integers(8, size=(500, 6)).astype(float)
-    return one_run_audit(
-        DPTableSynthesizer(schema=schema, n_particles=200), X, canaries=100, confidence=0.999
-    )
-
-
-def generator() -> AuditResult:
-    estimator = sliced_generator(
-        "gradient", bounds=BOX, n_steps=3, latent_dim=2, n_latents=32, batch_size=10_000
-    )
-    return one_run_audit(estimator, np.empty((0, 8)), canaries=60, confidence=0.999)
-
-
-AUDITS: dict[str, Callable[[], AuditResult]] = {
-    "fair tables": fair,
-    "fair gradients": fair,
-    "sketch": sketch,
-    "tables": table,
-    "generator": generator,
-}
+def audited(kind: str) -> AuditResult:
+    """Audit one run."""
+    _, estimator, X, y, options = KINDS[kind]
+    return one_run_audit(estimator, X, y, **{"canaries": 100, "confidence": 0.999} | options)
 
 
 def a_third(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Draw a third of the noise."""
-    module, name = DRAWS[kind]
-    draw = getattr(module, name)
+    module = KINDS[kind][0]
+    draw = module.lattice_noise
 
     def drawn(*args: Any, **options: Any) -> np.ndarray:
         return np.rint(draw(*args, **options) / 3).astype(np.int64)
 
-    monkeypatch.setattr(module, name, drawn)
+    monkeypatch.setattr(module, "lattice_noise", drawn)
 
 
 def none_later(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Draw no noise from the second time on."""
-    module, name = DRAWS[kind]
-    draw, calls = getattr(module, name), []
+    module, calls = KINDS[kind][0], []
+    draw = module.lattice_noise
 
     def drawn(*args: Any, **options: Any) -> np.ndarray:
         units = draw(*args, **options)
@@ -111,13 +84,13 @@ def none_later(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
             units[:, 1:] = 0
         return units
 
-    monkeypatch.setattr(module, name, drawn)
+    monkeypatch.setattr(module, "lattice_noise", drawn)
 
 
 def exact_used(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Use the exact value, and record the noisy one."""
-    module, name = DRAWS[kind]
-    draw, drawn = getattr(module, name), []
+    module, drawn = KINDS[kind][0], []
+    draw = module.lattice_noise
 
     def remembered(sigma: float, *args: Any, lattice: float, **options: Any) -> np.ndarray:
         units = draw(sigma, *args, lattice=lattice, **options)
@@ -152,7 +125,7 @@ def exact_used(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
         decode(self)
         self.release_ = noisy
 
-    monkeypatch.setattr(module, name, remembered)
+    monkeypatch.setattr(module, "lattice_noise", remembered)
     monkeypatch.setattr(noisy_sums if is_net else module, "released", passed)
     if kind == "sketch":
         monkeypatch.setattr(SlicedSketch, "_decode", decoded)
@@ -160,7 +133,7 @@ def exact_used(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["fair tables", "sketch", "tables", "generator"])
 def test_correct_noise_is_not_refuted(kind):
-    result = AUDITS[kind]()
+    result = audited(kind)
     assert not result.refuted
     assert result.leak == ""
     assert result.power > 0.15
@@ -168,9 +141,9 @@ def test_correct_noise_is_not_refuted(kind):
 
 
 @pytest.mark.parametrize("defect", [a_third, none_later, exact_used])
-@pytest.mark.parametrize("kind", DRAWS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_defect_is_refuted(kind, defect, monkeypatch):
     defect(monkeypatch, kind)
-    result = AUDITS[kind]()
+    result = audited(kind)
     assert result.refuted
     assert "REFUTED" in result.verdict
