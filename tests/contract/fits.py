@@ -41,6 +41,7 @@ BOX = {"bounds": (-2, 2)}
 SKETCH = {"n_projections": 3, "n_bins": 8}
 FLOW = {"n_projections": 3, "n_steps": 3, "n_particles": 10}
 ALL = {"batch_size": N}
+BATCHES = {"batch_size": 20} | BOX
 GENERATOR = {"n_projections": 3, "n_steps": 3}
 NET = {"n_steps": 3, "latent_dim": 2}
 FAIR = {"n_steps": 4, "n_releases": 2, "module": "linear", "n_projections": 2}
@@ -74,89 +75,78 @@ def regressor(**options):
     return made(FairPrivateRegressor, **(WHOLE | options))
 
 
-# An estimator, what `fit` is given beside X, and what of it is protected as X is. Batches of all
-# rows have a cost in closed form; that of others takes seconds to calibrate.
+def case(estimator, protected="", **given):
+    """An estimator, what `fit` is given beside X, and what of it is protected as X is."""
+    return estimator, given, protected
+
+
+def autoencoder(**options):
+    return made(PrivateSWAutoencoder, **(NET | ALL | options))
+
+
+Y = {"y": LABELS}
+CODES = {"y": LABELS, "sensitive_features": GROUPS}
+REAL = {"y": TARGETS, "sensitive_features": GROUPS}
+
+# Batches of all rows have a cost in closed form; that of others takes seconds to calibrate.
 FITS = {
-    "scaler": (PrivateScaler(), {}, ""),
-    "scaler, scales": (PrivateScaler(with_centering=False), {}, ""),
-    "sketch": (SlicedSketch(**SKETCH), {}, ""),
-    "sketch, norms": (SlicedSketch(n_projections=40, n_bins=8), {}, "wide"),
-    "sketch, box": (SlicedSketch(**SKETCH, **BOX), {}, ""),
-    "sketch, automatic": (SlicedSketch(), {}, ""),
-    "sketch, classes": (SlicedSketch(**SKETCH, **CLASSES), {"y": LABELS}, "y"),
-    "sketch, public classes": (
-        SlicedSketch(**SKETCH, **CLASSES, public_labels=True), {"y": LABELS}, "",
+    "scaler": case(PrivateScaler()),
+    "scaler, scales": case(PrivateScaler(with_centering=False)),
+    "sketch": case(SlicedSketch(**SKETCH)),
+    "sketch, norms": case(SlicedSketch(n_projections=40, n_bins=8), "wide"),
+    "sketch, box": case(SlicedSketch(**SKETCH, **BOX)),
+    "sketch, automatic": case(SlicedSketch()),
+    "sketch, classes": case(SlicedSketch(**SKETCH, **CLASSES), "y", **Y),
+    "sketch, public classes": case(SlicedSketch(**SKETCH, **CLASSES, public_labels=True), **Y),
+    "flow": case(sampler("sketch", n_bins=8)),
+    "flow, automatic": case(flow_sampler(n_steps=3, n_particles=10)),
+    "flow, classes": case(sampler("sketch", n_bins=8, **CLASSES), "y", **Y),
+    "flow, diffusion": case(sampler("sketch", n_bins=8, diffusion=0.1, n_projections_per_step=1)),
+    "flow, resample": case(sampler("resample", **ALL)),
+    "flow, resample, float": case(sampler("resample", noise="float", **ALL)),
+    "flow, resample, batches": case(sampler("resample", **BATCHES, sigma=2.0)),
+    "flow, resample, poisson": case(sampler("resample", **BATCHES, sigma=2.0, sampling="poisson")),
+    "flow, presample": case(sampler("presample")),
+    "generator": case(generator("sketch", n_bins=8)),
+    "generator, classes": case(generator("sketch", n_bins=8, **CLASSES), "y", **Y),
+    "generator, smoothing": case(generator("smoothing", **ALL)),
+    "generator, gradient": case(generator("gradient", **ALL)),
+    "generator, gradient, batches": case(generator("gradient", **BATCHES, sigma=1.0)),
+    "autoencoder": case(autoencoder()),
+    "autoencoder, prior": case(autoencoder(penalty="prior")),
+    "autoencoder, parity": case(autoencoder(penalty="parity"), sensitive_features=GROUPS),
+    "autoencoder, batches": case(autoencoder(**BATCHES, sigma=3.0, normalize_codes=False)),
+    "classifier": case(classifier(), "y", **BINARY),
+    "classifier, threshold": case(classifier(tune_threshold=True), "y", **BINARY),
+    "classifier, odds": case(classifier(fairness="equalized_odds", tune_threshold=True), **BINARY),
+    "classifier, ranks": case(classifier(mechanism="ranks"), "y", **BINARY),
+    "classifier, odds, ranks": case(
+        classifier(mechanism="ranks", fairness="equalized_odds"), **BINARY
     ),
-    "flow": (sampler("sketch", n_bins=8), {}, ""),
-    "flow, automatic": (flow_sampler(n_steps=3, n_particles=10), {}, ""),
-    "flow, classes": (sampler("sketch", n_bins=8, **CLASSES), {"y": LABELS}, "y"),
-    "flow, diffusion": (sampler("sketch", n_bins=8, diffusion=0.1, n_projections_per_step=1),
-        {},
-        "",
+    "classifier, batches": case(classifier(batch_fraction=0.3, alpha=0.0), "y", **BINARY),
+    "classifier, three classes": case(classifier(classes=[0, 1, 2, 3]), "y", **CODES),
+    "regressor": case(regressor(), "y", **REAL),
+    "regressor, bounds": case(regressor(target_bounds=(-2, 4)), "y", **REAL),
+    "regressor, ranks": case(regressor(mechanism="ranks"), "y", **REAL | {"y": TARGETS[:, 0]}),
+    "distance": case(private_distance(**SKETCH)),
+    "contribution": case(ClientContribution(private_distance(**SKETCH))),
+    "paths": case(paths(mechanism="sketch"), y=TIMES),
+    "paths, rough": case(paths(mechanism="sketch", smooth=False, **BOX), y=TIMES),
+    "paths, exact": case(paths(mechanism="sketch", coupling="exact"), y=TIMES),
+    "paths, some times": case(paths(mechanism="sketch", n_time_subsample=3), y=TIMES),
+    "paths, bins of time": case(
+        paths(mechanism="sketch", n_times=2, group_size=2), y=TIMES, groups=GROUPS
     ),
-    "flow, resample": (sampler("resample", **ALL), {}, ""),
-    "flow, resample, float": (sampler("resample", noise="float", **ALL), {}, ""),
-    "flow, resample, batches": (sampler("resample", batch_size=20, sigma=2.0, **BOX), {}, ""),
-    "flow, resample, poisson": (
-        sampler("resample", batch_size=20, sigma=2.0, sampling="poisson", **BOX), {}, "",
+    "paths, mfld": case(paths(), y=TIMES),
+    "paths, mfld, rough": case(
+        paths(smooth=False, coupling="exact", noise_multiplier=[3.0, 2.0]), y=TIMES
     ),
-    "flow, presample": (sampler("presample"), {}, ""),
-    "generator": (generator("sketch", n_bins=8), {}, ""),
-    "generator, classes": (generator("sketch", n_bins=8, **CLASSES), {"y": LABELS}, "y"),
-    "generator, smoothing": (generator("smoothing", **ALL), {}, ""),
-    "generator, gradient": (generator("gradient", **ALL), {}, ""),
-    "generator, gradient, batches": (
-        generator("gradient", batch_size=20, sigma=1.0, **BOX), {}, "",
+    "paths, mfld, mean": case(paths(warm_start="mean"), y=TIMES),
+    "paths, mfld, kmeans": case(paths(warm_start="kmeans", **BOX), y=TIMES),
+    "paths, mfld, batches": case(
+        paths(sampling_rate=0.5, noise_multiplier=3.0, n_time_subsample=2), y=TIMES
     ),
-    "autoencoder": (made(PrivateSWAutoencoder, **NET, **ALL), {}, ""),
-    "autoencoder, prior": (made(PrivateSWAutoencoder, **NET, **ALL, penalty="prior"), {}, ""),
-    "autoencoder, parity": (
-        made(PrivateSWAutoencoder, **NET, **ALL, penalty="parity"),
-        {"sensitive_features": GROUPS},
-        "",
-    ),
-    "autoencoder, batches": (
-        made(PrivateSWAutoencoder, **NET, batch_size=20, sigma=3.0, normalize_codes=False, **BOX),
-        {},
-        "",
-    ),
-    "classifier": (classifier(), BINARY, "y"),
-    "classifier, threshold": (classifier(tune_threshold=True), BINARY, "y"),
-    "classifier, odds": (classifier(fairness="equalized_odds", tune_threshold=True), BINARY, ""),
-    "classifier, ranks": (classifier(mechanism="ranks"), BINARY, "y"),
-    "classifier, odds, ranks": (
-        classifier(mechanism="ranks", fairness="equalized_odds"), BINARY, "",
-    ),
-    "classifier, batches": (classifier(batch_fraction=0.3, alpha=0.0), BINARY, "y"),
-    "classifier, three classes": (
-        classifier(classes=[0, 1, 2, 3]), {"y": LABELS, "sensitive_features": GROUPS}, "y",
-    ),
-    "regressor": (regressor(), {"y": TARGETS, "sensitive_features": GROUPS}, "y"),
-    "regressor, bounds": (
-        regressor(target_bounds=(-2, 4)), {"y": TARGETS, "sensitive_features": GROUPS}, "y",
-    ),
-    "regressor, ranks": (
-        regressor(mechanism="ranks"), {"y": TARGETS[:, 0], "sensitive_features": GROUPS}, "y",
-    ),
-    "distance": (private_distance(**SKETCH), {}, ""),
-    "contribution": (ClientContribution(private_distance(**SKETCH)), {}, ""),
-    "paths": (paths(mechanism="sketch"), {"y": TIMES}, ""),
-    "paths, rough": (paths(mechanism="sketch", smooth=False, **BOX), {"y": TIMES}, ""),
-    "paths, exact": (paths(mechanism="sketch", coupling="exact"), {"y": TIMES}, ""),
-    "paths, some times": (paths(mechanism="sketch", n_time_subsample=3), {"y": TIMES}, ""),
-    "paths, bins of time": (
-        paths(mechanism="sketch", n_times=2, group_size=2), {"y": TIMES, "groups": GROUPS}, "",
-    ),
-    "paths, mfld": (paths(), {"y": TIMES}, ""),
-    "paths, mfld, rough": (
-        paths(smooth=False, coupling="exact", noise_multiplier=[3.0, 2.0]), {"y": TIMES}, "",
-    ),
-    "paths, mfld, mean": (paths(warm_start="mean"), {"y": TIMES}, ""),
-    "paths, mfld, kmeans": (paths(warm_start="kmeans", **BOX), {"y": TIMES}, ""),
-    "paths, mfld, batches": (
-        paths(sampling_rate=0.5, noise_multiplier=3.0, n_time_subsample=2), {"y": TIMES}, "",
-    ),
-}  # fmt: skip
+}
 
 
 TABLE = pd.DataFrame(
