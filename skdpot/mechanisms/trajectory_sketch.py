@@ -148,21 +148,20 @@ class CoupledFlowProblem:
         levels = (np.arange(self.n_particles) + 0.5) / self.n_particles
         quantiles = np.stack([table.quantiles(levels) for table in self.tables])
         if self.variances is not None:
-            error = self._squared_error(levels)
+            error = self._squared_error(levels, self.variances)
             quantiles = smoothed_in_time(quantiles, self.times, self.variances, error)
         limits = self.tables[0].half_widths[:, None]
         return np.clip(quantiles, -limits, limits).astype(np.float32)
 
-    def _squared_error(self, levels: np.ndarray) -> float:
+    def _squared_error(self, levels: np.ndarray, variances: np.ndarray) -> float:
         """Return about the mean square error of the quantiles before they are smoothed.
 
         An error of a distribution function by its standard deviation up or down moves a quantile to
         where the level is higher or lower by as much; this holds across gaps too. Levels that are
         as near to 0 or 1 as the noise tell nothing: there the table ends, where it may.
         """
-        deviations = np.zeros(len(self.tables)) if self.variances is None else self.variances**0.5
         errors = []
-        for table, deviation in zip(self.tables, deviations, strict=True):
+        for table, deviation in zip(self.tables, variances**0.5, strict=True):
             inner = levels[np.abs(levels - 0.5) < 0.5 - _SURE * deviation]
             above, below = table.quantiles(inner + deviation), table.quantiles(inner - deviation)
             errors.append(np.mean((above - below) ** 2) / 4 if len(inner) else np.inf)

@@ -44,7 +44,7 @@ class AndersonMixing:
     def clear(self) -> None:
         """Forget all iterations."""
         self._count = 0
-        self._last: tuple[np.ndarray, np.ndarray] | None = None
+        self._last: Any = None  # residual and image
 
     def record(self, point: np.ndarray, image: np.ndarray) -> None:
         """Take note of ``image = g(point)``."""
@@ -57,9 +57,7 @@ class AndersonMixing:
         self._last = residual, image
 
     def next_point(self) -> np.ndarray:
-        """Return the combination; the last image if there is nothing to combine."""
-        if self._last is None:
-            raise RuntimeError("Record an iteration first.")
+        """Return the combination of what was recorded, or the one image."""
         residual, image = self._last
         if self._count == 0:
             return image
