@@ -6,7 +6,7 @@ import math
 import pytest
 
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.events import GaussianEvent
+from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 
 
 def event(sigma=10.0):
@@ -45,6 +45,13 @@ def test_a_ledger_for_programs(run, folder):
     assert charge["label"] == "means"
     assert charge["epsilon"] == pytest.approx(budget.epsilon_spent())
     assert charge["time"].startswith("20")
+
+
+def test_infinity_is_null(run, folder):
+    PrivacyBudget(math.inf, ledger="study.db").spend(NonPrivateEvent())
+    facts = json.loads(run("budget", "study.db", "--json")[1])
+    assert (facts["epsilon"], facts["spent"]) == (None, None)
+    assert "inf of inf" in run("budget", "study.db")[1]
 
 
 def test_what_is_no_ledger(run, folder):

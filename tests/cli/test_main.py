@@ -47,6 +47,7 @@ FIT = "synth data.csv -o x.csv --epsilon 1 --schema schema.json"
         "schema data.csv --yes --sep ;;",
         "schema data.csv --yes --private height",
         "schema data.csv --yes --range age=0-120",
+        "schema data.csv --yes --range age=young..old",
         "schema data.csv --yes --range sex=0..1",
         "schema data.csv --yes --encoding klingon",
         "distance data.csv --epsilon 1",

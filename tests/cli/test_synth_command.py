@@ -135,6 +135,16 @@ def test_no_privacy_is_warned_of_and_needs_a_cap_that_says_so(run, folder):
     assert "no one is protected" in err
 
 
+@pytest.mark.parametrize("content", [b"no JSON", b"{}", b"\xff\xfe"])
+def test_what_is_no_schema(run, folder, content):
+    (folder / "bad.json").write_bytes(content)
+    command = ("synth", "data.csv", "--schema", "bad.json", "--epsilon", "1", "-o", "new.csv")
+    code, _, err = run(*command)
+    assert code == 1
+    assert "bad.json: " in err
+    assert "not a schema" in err
+
+
 def test_a_guess_must_be_confirmed(run, folder):
     TableSchema.guess(people(50)).to_json("guess.json")
     code, _, err = run(
