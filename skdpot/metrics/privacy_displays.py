@@ -1,4 +1,4 @@
-"""Pictures of what privacy costs: a score against epsilon, and a budget charge by charge."""
+"""Displays of the cost of privacy: a score against epsilon, and a budget per charge."""
 
 import math
 import os
@@ -33,7 +33,7 @@ _ROUNDING = 1 + 1e-9  # each charge is rounded up by itself
 
 
 def _floor_of(floor: Any, estimator: Any, public: tuple[Any, Any], scoring: Any) -> float | None:
-    """Return the score that takes no features to reach, by default of a constant prediction."""
+    """Return the score that needs no features, by default of a constant prediction."""
     if not isinstance(floor, str):
         return None if floor is None else float(floor)
     if floor != "auto":
@@ -51,7 +51,7 @@ def _score(model: Any, public: tuple[Any, Any], scoring: Any) -> float:
 def _check_affordable(
     estimator: Any, epsilons: Sequence[float], n_repeats: int, parameter: str
 ) -> None:
-    """Refuse before anything is spent what a budget cannot pay for in the end."""
+    """Refuse a sweep that a budget cannot pay for, before anything is spent."""
     owner, _, _ = parameter.rpartition("__")
     params = estimator.get_params()
     prefix = f"{owner}__" if owner else ""
@@ -63,8 +63,8 @@ def _check_affordable(
     fits = len(epsilons) * n_repeats
     if not budget.can_afford(ComposedEvent(events=tuple(one * n_repeats))):
         raise BudgetExceededError(
-            f"{fits} fits, {n_repeats} at each of the epsilons, cost more than the budget has left "
-            f"(epsilon={budget.epsilon:g} in all). Nothing was charged. Ask for fewer or smaller "
+            f"{fits} fits, {n_repeats} per epsilon, cost more than what is left of the budget "
+            f"(epsilon={budget.epsilon:g} in total). Nothing was charged. Use fewer or smaller "
             "epsilons or fewer repeats, or sweep over public rows without a budget."
         )
 
@@ -78,15 +78,15 @@ class PrivacyUtilityDisplay:
     Parameters
     ----------
     runs : DataFrame
-        One row a fit, with columns ``method``, ``epsilon`` and ``score``.
+        One row per fit, with columns ``method``, ``epsilon`` and ``score``.
     references : dict of str to float, optional
         Score without privacy, by method.
     floor : float, optional
-        Score that takes no data to reach, such as that of a constant prediction.
+        Score that needs no data, such as that of a constant prediction.
     score_name : str, default="score"
         Label of the vertical axis.
     spent : PrivacySpent, optional
-        What all fits together cost.
+        Total cost of all fits.
 
     Attributes
     ----------
@@ -108,12 +108,12 @@ class PrivacyUtilityDisplay:
     See Also
     --------
     FairnessFrontierDisplay : Accuracy against parity.
-    BudgetDisplay : What fits have cost together.
+    BudgetDisplay : The cost of a sequence of fits.
 
     Privacy
     -------
-    Scores are treated as public: they must have been measured on public rows. Many private fits to
-    the same rows compose: a picture of five epsilons costs more than the largest of them.
+    Scores are treated as public: they must be measured on public rows. Private fits to the same
+    rows compose: a picture of five epsilons costs more than the largest of them.
 
     Examples
     --------
@@ -156,17 +156,17 @@ class PrivacyUtilityDisplay:
         Parameters
         ----------
         results : DataFrame
-            One row a fit. Rows with an infinite epsilon are the line without privacy of their
-            method.
+            One row per fit. Rows with an infinite epsilon give the line without privacy of
+            their method.
         epsilon : str, default="epsilon"
             Column of the horizontal axis.
         score : str, default="score"
             Column of the vertical axis.
         method : str, optional
-            Column with the name of the method, which has a colour and a marker; by default there
-            is one method.
+            Column with the name of the method; each method has a colour and a marker. By default,
+            there is one method.
         floor : float, optional
-            Score that takes no data to reach.
+            Score that needs no data.
         score_name : str, optional
             Label of the vertical axis; the name of the column by default.
         **kwargs : dict
@@ -231,28 +231,28 @@ class PrivacyUtilityDisplay:
         Parameters
         ----------
         estimator : estimator
-            With a parameter that is its epsilon. Clones of it are fitted; it stays as it is.
+            An estimator with a parameter for its epsilon. Clones are fitted; it is not changed.
         X : array-like of shape (n, d)
             Private rows to fit to.
         y : array-like of shape (n,), optional
             Their targets.
         X_test : array-like of shape (m, d)
-            **Public** rows to score on, which are not among the private ones.
+            **Public** rows to score on, none of which are in `X`.
         y_test : array-like of shape (m,), optional
             Their targets.
         epsilons : sequence of float, default=(0.1, 0.3, 1, 3, 10)
             Values of the parameter; finite.
         n_repeats : int, default=3
-            Fits at each epsilon, which differ by their randomness alone.
+            Number of fits per epsilon; they differ only in their randomness.
         scoring : str or callable, optional
-            A name that scikit-learn knows, or ``scorer(estimator, X, y)``; by default the
+            Name of a scikit-learn scorer, or ``scorer(estimator, X, y)``. By default, the
             estimator's own ``score``.
         reference : float or estimator, optional
-            The line without privacy: a score, or an estimator that is fitted to `X` and `y`. **That
-            fit is not private**: give one only where the private rows may be used so.
+            Line without privacy: a score, or an estimator that is fitted to `X` and `y`. **That fit
+            is not private**: pass an estimator only if the private rows may be used that way.
         floor : "auto", float or None, default="auto"
-            Score that takes no features to reach; "auto" is that of a constant prediction, learned
-            from `y_test`, for classifiers and regressors.
+            Score that needs no features. For classifiers and regressors, "auto" is the score of a
+            constant prediction, learned from `y_test`.
         parameter : str, default="epsilon"
             Name of the parameter, such as ``"sampler__epsilon"`` in a pipeline.
         fit_params : dict, optional
@@ -272,15 +272,15 @@ class PrivacyUtilityDisplay:
         BudgetExceededError
             If the estimator has a budget that cannot pay for all fits.
         ValueError
-            If there is no such parameter, or an argument is out of range.
+            If the parameter does not exist, or an argument is out of range.
 
         Privacy
         -------
-        Each fit touches the private rows and is charged to the estimator's budget, if it has one:
-        ``len(epsilons) * n_repeats`` charges, and as many releases. Together they cost what
-        ``spent`` of the display says, more than the largest epsilon. A sweep to *choose* an
-        epsilon belongs on public rows of the same kind. Scores are of public rows, and thus
-        post-processing, but for a `reference` that is an estimator.
+        Each fit reads the private rows and is charged to the estimator's budget, if there is one:
+        ``len(epsilons) * n_repeats`` charges and releases. Their total cost, in ``spent`` of the
+        display, exceeds the largest epsilon. To *choose* an epsilon, sweep over public rows of the
+        same kind. Scores on public rows are post-processing, except for a `reference` that is an
+        estimator.
         """
         values = np.sort(np.ravel(np.asarray(epsilons, dtype=np.float64))).tolist()
         if not values or not np.isfinite(values).all() or values[0] <= 0:
@@ -295,8 +295,8 @@ class PrivacyUtilityDisplay:
         least = _floor_of(floor, estimator, public, scoring)
         if parameter not in estimator.get_params():
             raise ValueError(
-                f"{name} has no parameter {parameter!r}; parameter= names its epsilon, such as "
-                "'sampler__epsilon' in a pipeline."
+                f"{name} has no parameter {parameter!r}. Pass parameter=, the name of its epsilon, "
+                "such as 'sampler__epsilon' in a pipeline."
             )
         _check_affordable(estimator, values, n_repeats, parameter)
         fitted, rows = [], []
@@ -324,7 +324,7 @@ class PrivacyUtilityDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Axes to draw on; new ones by default, with the legend beside them.
+            Axes to draw on; by default new ones, with the legend beside them.
         legend : bool, default=True
             Whether to draw the legend.
         **kwargs : dict
@@ -393,12 +393,12 @@ class BudgetDisplay:
     Parameters
     ----------
     history : DataFrame
-        What `PrivacyBudget.history` returns, with a column more: ``epsilon_spent``, of this
-        charge and all before it together.
+        Result of `PrivacyBudget.history`, with the column ``epsilon_spent``: the total of this
+        charge and all earlier ones.
     epsilon : float
         The cap; may be infinite.
     delta : float
-        At which all epsilons hold.
+        The delta of all epsilons.
 
     Attributes
     ----------
@@ -407,7 +407,7 @@ class BudgetDisplay:
     figure_ : matplotlib Figure
         Figure that holds them.
     bars_ : BarContainer or None
-        With ``kind="bars"``: what each charge has added.
+        With ``kind="bars"``: what each charge added.
     line_ : matplotlib Line2D or None
         With ``kind="line"``: the epsilon spent.
     cap_ : matplotlib Line2D or None
@@ -419,12 +419,12 @@ class BudgetDisplay:
 
     Privacy
     -------
-    A history holds public facts only: labels, times and costs of what was admitted. Charges that
-    were refused have released nothing and are not in it.
+    A history contains only public facts: labels, times and costs of admitted charges. Refused
+    charges released nothing and are not in it.
 
     Notes
     -----
-    Epsilons of several charges do not add up: a charge adds the less, the more is spent already.
+    The epsilons of several charges do not add up: a charge adds less if more is already spent.
     The ends of its bar are the epsilons before and after it.
 
     Examples
@@ -465,7 +465,7 @@ class BudgetDisplay:
         LedgerError
             If the ledger cannot be read.
         TypeError
-            If something else than a budget is given.
+            If `budget` is not a PrivacyBudget.
 
         Privacy
         -------
@@ -483,12 +483,12 @@ class BudgetDisplay:
 
     @classmethod
     def from_ledger(cls, ledger: str | os.PathLike[str], **kwargs: Any) -> Self:
-        """Draw the history that a file holds.
+        """Draw the history in a ledger file.
 
         Parameters
         ----------
         ledger : str or path-like
-            File of a budget that was made with ``ledger=``. It is only read.
+            File of a budget that was created with ``ledger=``. It is only read.
         **kwargs : dict
             For `plot`, such as `ax`.
 
@@ -500,7 +500,7 @@ class BudgetDisplay:
         Raises
         ------
         LedgerError
-            If the file is missing, or no intact ledger.
+            If the file is missing or is not an intact ledger.
 
         Privacy
         -------
@@ -518,10 +518,10 @@ class BudgetDisplay:
         ax : matplotlib Axes, optional
             Axes to draw on; new ones by default.
         kind : {"auto", "bars", "line"}, default="auto"
-            A bar with its label a charge, the oldest at the top, or a line over the number of
-            charges; "auto" draws bars for up to 25 charges.
+            A labelled bar per charge, the oldest at the top, or a line over the number of charges.
+            "auto" draws bars for up to 25 charges.
         legend : bool, default=True
-            Whether to write what the cap is.
+            Whether to write the value of the cap.
         **kwargs : dict
             For ``Axes.barh`` or ``Axes.plot``.
 
@@ -584,7 +584,7 @@ class BudgetDisplay:
         ax.set_ylabel(f"ε spent, at δ = {self.delta:g}")
 
     def _limit(self, spent: np.ndarray) -> float:
-        """Return the largest epsilon that is drawn; what has no privacy ends there."""
+        """Return the largest epsilon that is drawn; releases without privacy end there."""
         if math.isfinite(self.epsilon):
             return self.epsilon
         finite = spent[np.isfinite(spent)]
