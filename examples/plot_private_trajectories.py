@@ -1,5 +1,5 @@
 """
-Private trajectories from one point a person
+Private trajectories from one point per person
 ============================================
 
 Thousands of people draw a digit with a pen. Of each of them we see the pen once, at one random
@@ -65,7 +65,7 @@ else:
 # %%
 # Fit and sample
 # --------------
-# ``X`` holds one point a person and ``t`` its time stamp. The stamps are public; the points are
+# ``X`` holds one point per person and ``t`` its time stamp. The stamps are public; the points are
 # protected: had any one person drawn another digit, what we publish would hardly change. That
 # the pen stays on the sheet, the unit square, is public as well, and so costs nothing.
 #

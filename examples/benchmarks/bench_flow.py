@@ -23,9 +23,8 @@ from tqdm import tqdm
 
 from skdpot import DPSlicedFlowSampler
 from skdpot._utils.validation import one_blas_thread
-from skdpot.ot.flow import DirectionBatch, NumpyDrift
+from skdpot.ot.flow import DirectionBatch, NumpyDrift, TorchDrift
 from skdpot.ot.slices import orthogonal_directions
-from skdpot.ot.torch_flow import TorchDrift
 
 N_LEVELS = 1024
 STEP = 0.5

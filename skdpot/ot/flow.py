@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -301,6 +302,65 @@ def _interpolate(quantiles: np.ndarray, levels: np.ndarray) -> np.ndarray:
     return below + share * (flat[left + 1] - below)
 
 
+class TorchDrift:
+    """Drift of particles that stay on a device; torch is loaded only where one is used."""
+
+    def __init__(self, device: "torch.device") -> None:
+        self._device = device
+        # Weak: batches of a single step are forgotten after it.
+        self._on_device: WeakKeyDictionary[DirectionBatch, list[torch.Tensor]]
+        self._on_device = WeakKeyDictionary()
+
+    def residual(
+        self,
+        particles: "torch.Tensor",
+        batch: DirectionBatch,
+        noise: "torch.Tensor | None" = None,
+    ) -> "torch.Tensor":
+        """Return what `NumpyDrift.residual` returns, as a tensor on the device."""
+        if batch not in self._on_device:  # copied once
+            arrays = map(np.ascontiguousarray, (batch.directions, batch.quantiles))
+            self._on_device[batch] = [_placed(array, self._device) for array in arrays]
+        directions, quantiles = self._on_device[batch]
+        position = directions @ particles.T
+        low, high = position.amin(dim=1, keepdim=True), position.amax(dim=1, keepdim=True)
+        narrowest = max(float(np.finfo(np.float32).tiny), _NARROWEST * batch.sigma)
+        width = ((high - low) / (_N_CELLS * _INSIDE)).clamp_min(narrowest)
+        position.sub_(low).div_(width)
+        cell = position.long()
+        below = self._counts_below(position if noise is None else position + noise / width)
+        cells = _placed(np.arange(_N_CELLS + 1), self._device)
+        values = low + width * cells - self._interpolate(quantiles, below.double() / len(particles))
+        slope = values.diff(dim=1)
+        offset = values[:, :-1] - slope * cells[:-1]
+        moved = offset.gather(1, cell).addcmul_(slope.gather(1, cell), position)
+        return moved.T @ directions
+
+    def _counts_below(self, position: "torch.Tensor") -> "torch.Tensor":
+        """Count the positions below each edge; bins below and above hold what is outside."""
+        n_projections, n_bins = len(position), _N_CELLS + 2
+        bins = (position + 1).clamp(0, n_bins - 1).long()
+        bins += _placed(np.arange(n_projections)[:, None] * n_bins, self._device)
+        counts = bins.flatten().bincount(minlength=n_projections * n_bins)
+        return counts.reshape(n_projections, n_bins).cumsum(dim=1)[:, :-1]
+
+    def _interpolate(self, quantiles: "torch.Tensor", levels: "torch.Tensor") -> "torch.Tensor":
+        """Read each row's quantiles, known at the middles of equal levels, at `levels`."""
+        n_levels = quantiles.shape[1]
+        at = (levels * n_levels - 0.5).clamp(0, n_levels - 1)
+        left = at.long().clamp_max(n_levels - 2)
+        share = (at - left).float()
+        below = quantiles.gather(1, left)
+        return below + share * (quantiles.gather(1, left + 1) - below)
+
+
+def _placed(array: np.ndarray, device: "torch.device") -> "torch.Tensor":
+    """Copy an array to a device."""
+    import torch
+
+    return torch.from_numpy(array).to(device)
+
+
 @dataclass(frozen=True, eq=False)
 class FlowResult:
     """Where the particles ended."""
@@ -348,8 +408,6 @@ def sliced_flow(
     if device is None:
         state = FlowState(start, seed, NumpyDrift(len(start), problem.largest_batch))
     else:
-        from skdpot.ot.torch_flow import TorchState
-
         state = TorchState(start, seed, device)
     displacements = np.empty(schedule.n_steps)
     recorded = {0: state.result().copy()} if 0 in record_at else {}
@@ -398,6 +456,28 @@ class FlowState:
     def _normal(self, *shape: int) -> Any:
         """Draw standard normal numbers, float32."""
         return self._rng.standard_normal(shape, dtype=np.float32)
+
+
+class TorchState(FlowState):
+    """Particles on a device."""
+
+    def __init__(self, start: np.ndarray, seed: int, device: "torch.device") -> None:
+        import torch
+
+        super().__init__(start, seed, TorchDrift(device))
+        self._particles = _placed(start, device)
+        self._step = torch.zeros_like(self._particles)
+        self._rng = torch.Generator(device=device).manual_seed(seed)
+
+    def result(self) -> np.ndarray:
+        """Return the particles."""
+        return self._particles.cpu().numpy()
+
+    def _placed(self, array: np.ndarray) -> "torch.Tensor":
+        return _placed(array, self._particles.device)
+
+    def _normal(self, *shape: int) -> "torch.Tensor":
+        return self._particles.new_empty(shape).normal_(generator=self._rng)
 
 
 def longest_step(directions: np.ndarray) -> np.ndarray:

@@ -5,9 +5,8 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from skdpot.ot.flow import DirectionBatch, NumpyDrift, SlicedFlowProblem
+from skdpot.ot.flow import DirectionBatch, NumpyDrift, SlicedFlowProblem, TorchDrift
 from skdpot.ot.slices import CDFTable, orthogonal_directions, uniform_directions
-from skdpot.ot.torch_flow import TorchDrift
 from tests.ot.sparse import sparse_directions
 
 RNG = np.random.default_rng(8841)
