@@ -1,6 +1,6 @@
 """
 Private trajectories from one point per person
-============================================
+==============================================
 
 Thousands of people draw a digit with a pen. Of each of them we see the pen once, at one random
 moment. Where does the pen go? Nobody's path was seen, yet the crowd at all the moments together
