@@ -23,7 +23,7 @@ X = np.clip(
     np.where(LABELS == "left", -0.4, 0.5)[:, None] + 0.1 * RNG.normal(size=(1500, 3)), -1, 1
 )
 FRAME = pd.DataFrame(X, columns=["a", "b", "c"])
-QUICK = {"bounds": (-1, 1), "n_projections": 12, "n_bins": 64, "n_steps": 15}
+QUICK = {"bounds": (-1, 1), "n_projections": 12, "n_bins": 64, "n_steps": 15, "device": "cpu"}
 ACCURATE = {"n_projections": 60, "n_steps": 150}  # where the quality of the rows is looked at
 
 
