@@ -11,6 +11,5 @@ __all__ = [
     "one_run_audit",
     "privacy_report",
     "reconstruct",
-    "reconstruct",
     "synthetic_membership",
 ]
