@@ -20,7 +20,8 @@ from sklearn.decomposition import PCA
 from skdpot import SlicedSketch
 from skdpot.exceptions import PrivacyWarning
 from skdpot.ot.slices import CDFTable
-from skdpot.release.decoding import increasing, known_total, posterior_mean, square_root_strategy
+from skdpot.release.decoding import posterior_mean
+from skdpot.release.histogram import increasing, known_total, square_root_strategy
 
 TARGETS = ((1.0, 1e-4), (2.0, 1e-3), (8.0, 1e-5))
 Rows = tuple[np.ndarray, np.ndarray]

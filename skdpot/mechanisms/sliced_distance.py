@@ -26,7 +26,7 @@ from skdpot.metrics.debiased_distance import DROWNING_NOISE, debiased_squared_di
 from skdpot.ot.slices import make_directions
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.release.bounds import public_bounds
-from skdpot.release.decoding import square_root_strategy
+from skdpot.release.histogram import square_root_strategy
 from skdpot.release.sketch import SlicedSketch
 
 _LEAST_SLICES = 64

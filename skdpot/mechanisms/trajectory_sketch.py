@@ -29,7 +29,7 @@ from skdpot.mechanisms.base import FitContext, Mechanism, Released
 from skdpot.ot.flow import direction_blocks, longest_step, rounds
 from skdpot.ot.sinkhorn import WarmCoupling
 from skdpot.ot.slices import CDFTable
-from skdpot.release.decoding import square_root_strategy
+from skdpot.release.histogram import square_root_strategy
 from skdpot.release.langevin import (
     LangevinPhase,
     MovedParticles,

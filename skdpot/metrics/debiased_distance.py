@@ -25,13 +25,13 @@ from scipy.stats import t as student_t
 
 from skdpot._utils.validation import one_blas_thread, solver_generator, validate_rows
 from skdpot.ot.slices import CDFTable
-from skdpot.release.decoding import (
+from skdpot.release.histogram import (
     SquareRootStrategy,
+    count_projections,
     increasing,
     known_total,
     square_root_strategy,
 )
-from skdpot.release.histogram import count_projections
 from skdpot.release.sketch import SlicedSketch
 from skdpot.release.sketch_record import check_comparable
 

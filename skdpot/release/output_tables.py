@@ -37,8 +37,14 @@ from skdpot.ot.slices import CDFTable, orthogonal_directions
 from skdpot.ot.transport import pulls_between
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import calibrate_lattice, lattice_noise, required_bits
-from skdpot.release.decoding import SquareRootStrategy, decode_cumulative, square_root_strategy
-from skdpot.release.histogram import binned_rows, count_projections, recommended_bins
+from skdpot.release.histogram import (
+    SquareRootStrategy,
+    binned_rows,
+    count_projections,
+    decode_cumulative,
+    recommended_bins,
+    square_root_strategy,
+)
 from skdpot.release.release import Part, Records, Release, Vectors, of_candidates, released
 
 _ROUNDED_UP = 1.0 + 1e-12  # also of counts: 0.29 * 100 is a little less than 29

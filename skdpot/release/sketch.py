@@ -31,8 +31,13 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import charge, row_assumptions, warn_of_composition
 from skdpot.release.bounds import DataBounds, public_bounds
-from skdpot.release.decoding import decode, square_root_strategy
-from skdpot.release.histogram import NoisyAccumulator, plan_sketch, projection_half_widths
+from skdpot.release.decoding import decode
+from skdpot.release.histogram import (
+    NoisyAccumulator,
+    plan_sketch,
+    projection_half_widths,
+    square_root_strategy,
+)
 from skdpot.release.release import Records, Release
 from skdpot.release.sketch_record import SketchRecord, check_comparable, merged_fields
 
@@ -154,7 +159,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
     -------
     Releases ``A_g H + noise`` for the histograms H of all slices and classes, as one Gaussian event
     under replace-one, with the sensitivity of
-    `skdpot.release.decoding.SquareRootStrategy.sensitivity`, after the two events of private
+    `skdpot.release.histogram.SquareRootStrategy.sensitivity`, after the two events of private
     bounds. Public: the number of rows and of features, their names, the dtype, the set of classes,
     the directions, and that all values are finite and all labels known (a refused fit shows it).
     Protected: each row of X, and its label unless ``public_labels=True``. Public labels show how

@@ -19,8 +19,7 @@ from skdpot.ot.slices import bin_edges
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.spent import PrivacySpent, check_epsilon_delta, check_statement
 from skdpot.release.bounds import DataBounds
-from skdpot.release.decoding import square_root_strategy
-from skdpot.release.histogram import projection_half_widths, sketch_release
+from skdpot.release.histogram import projection_half_widths, sketch_release, square_root_strategy
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -34,8 +34,8 @@ from skdpot.release.contingency import (
     release_misfits,
     tables_of,
 )
-from skdpot.release.decoding import square_root_strategy
 from skdpot.release.gradients import plan_training
+from skdpot.release.histogram import square_root_strategy
 from skdpot.release.langevin import LangevinPhase, mean_field_langevin, plan_langevin
 from skdpot.release.output_tables import Cells, ClippedOutputs, noisy_counts, plan_tables
 from skdpot.release.value_histogram import Counting, SignedGrid, noisy_histogram

@@ -39,7 +39,7 @@ from skdpot.federated.messages import (
 from skdpot.federated.party import Party
 from skdpot.federated.remote import ReleaseFile, answer
 from skdpot.privacy.events import gdp_delta
-from skdpot.release.decoding import square_root_strategy
+from skdpot.release.histogram import square_root_strategy
 from skdpot.release.sketch_record import SketchRecord
 from skdpot.tables.record import TableRecord
 from tests.contract.hostile_files import (

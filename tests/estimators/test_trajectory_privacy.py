@@ -22,7 +22,7 @@ from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release import bounds as plan
 from skdpot.release.bounds import DataBounds
-from skdpot.release.decoding import square_root_strategy
+from skdpot.release.histogram import square_root_strategy
 from skdpot.trajectories.time_axis import timed_rows
 from tests.estimators.trajectory_examples import MFLD, SKETCH, quiet_fit
 from tests.flat_options import trajectory_sampler

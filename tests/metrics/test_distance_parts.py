@@ -12,8 +12,7 @@ from skdpot.metrics.debiased_distance import (
     squared_distances,
 )
 from skdpot.ot.slices import CDFTable, orthogonal_directions
-from skdpot.release.decoding import decode_cumulative, square_root_strategy
-from skdpot.release.histogram import count_projections
+from skdpot.release.histogram import count_projections, decode_cumulative, square_root_strategy
 
 masses = st.lists(st.integers(0, 9), min_size=6, max_size=6).filter(any)
 

@@ -8,7 +8,8 @@ from scipy.optimize import minimize
 
 from skdpot import SlicedSketch
 from skdpot.ot.slices import uniform_directions
-from skdpot.release.decoding import class_totals, decode, square_root_strategy
+from skdpot.release.decoding import class_totals, decode
+from skdpot.release.histogram import square_root_strategy
 
 RNG = np.random.default_rng(8841)
 

@@ -13,8 +13,7 @@ from skdpot.exceptions import OpenSketchError
 from skdpot.ot.slices import uniform_directions
 from skdpot.preprocessing import PrivateScaler
 from skdpot.release.bounds import DataBounds
-from skdpot.release.decoding import square_root_strategy
-from skdpot.release.histogram import count_projections
+from skdpot.release.histogram import count_projections, square_root_strategy
 
 N_BINS = 16
 

@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import norm
 
 from skdpot import SlicedSketch
-from skdpot.release.decoding import class_totals, measured_cdf, square_root_strategy
+from skdpot.release.decoding import class_totals, measured_cdf
+from skdpot.release.histogram import square_root_strategy
 
 RNG = np.random.default_rng(4410)
 X = np.clip(RNG.normal(size=(400, 3)) * [0.2, 0.3, 0.1] + [0.1, -0.2, 0.3], -1, 1)

@@ -11,7 +11,7 @@ from scipy import stats
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import NonPrivateEvent
-from skdpot.release.decoding import square_root_strategy
+from skdpot.release.histogram import square_root_strategy
 from skdpot.release.output_tables import (
     ClippedOutputs,
     OutputTables,

@@ -7,7 +7,7 @@ from sklearn.isotonic import isotonic_regression
 
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.release import decoding
-from skdpot.release.decoding import square_root_strategy
+from skdpot.release.histogram import square_root_strategy
 
 N_BINS = 16
 

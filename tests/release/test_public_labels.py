@@ -13,14 +13,8 @@ from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.ot.slices import uniform_directions
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, gdp_delta
-from skdpot.release.decoding import (
-    decode,
-    increasing,
-    known_total,
-    posterior_mean,
-    square_root_strategy,
-)
-from skdpot.release.histogram import plan_sketch
+from skdpot.release.decoding import decode, posterior_mean
+from skdpot.release.histogram import increasing, known_total, plan_sketch, square_root_strategy
 from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8841)

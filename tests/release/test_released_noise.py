@@ -15,7 +15,7 @@ from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
 from skdpot.ot.slices import uniform_directions
 from skdpot.release import sketch as sketches
-from skdpot.release.decoding import square_root_strategy
+from skdpot.release.histogram import square_root_strategy
 from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8841)

@@ -10,7 +10,7 @@ import pytest
 
 from skdpot import SlicedSketch
 from skdpot.ot.slices import make_directions
-from skdpot.release.decoding import square_root_strategy
+from skdpot.release.histogram import square_root_strategy
 
 N_ROWS = 12
 

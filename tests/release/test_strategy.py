@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import toeplitz
 
-from skdpot.release.decoding import square_root_strategy
+from skdpot.release.histogram import square_root_strategy
 
 SIZES = [2, 3, 8, 16, 64, 255, 256, 257, 512]
 
