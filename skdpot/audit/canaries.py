@@ -243,7 +243,7 @@ def _opposite(estimator: Any, slots: _Slots) -> CanaryPairs:
     clip = chosen_mechanism(estimator.mechanism, FAIR_MECHANISMS).clip_loss
     rows = _LENGTH * clip * orthogonal_directions(n_pairs, slots.X.shape[1], rng)
     facts = slots.facts()
-    if getattr(estimator, "fairness", None) == "equalized_odds" and estimator.alpha > 0 and facts:
+    if getattr(estimator, "_classes_are_public", False) and facts:
         return replace(slots, y=np.unique(y)).filled(rows, -rows, fit_params=facts)
     bounds = getattr(estimator, "target_bounds", None)
     least, most = (y, y) if bounds is None or isinstance(bounds, str) else bounds

@@ -205,6 +205,10 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         return evaluate(self.network_, rows, resolve_device(self.device))
 
 
+# How each notion of fairness divides the groups; those that do so take classes as public.
+_DIVISIONS = {"demographic_parity": None, "equalized_odds": within_classes}
+
+
 @dataclass(eq=False, repr=False)
 class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     r"""Classifier that treats groups alike, trained with differential privacy.
@@ -322,7 +326,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
 
     _parameter_constraints = {
         **FairPredictor._parameter_constraints,
-        "fairness": [StrOptions({"demographic_parity", "equalized_odds"})],
+        "fairness": [StrOptions(set(_DIVISIONS))],
         "tune_threshold": ["boolean"],
         "classes": ["array-like", None],
     }
@@ -342,8 +346,9 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
             public.append("every label is one of the classes; others are refused")
         if self.groups_ is not None:
             public.append(SAME_GROUP)
-        if odds := bool(cells.strata) and self.fairness == "equalized_odds":
-            cells = within_classes(cells, codes, self.classes_)
+        divide = _DIVISIONS[self.fairness]
+        if odds := bool(cells.strata) and divide is not None:
+            cells = divide(cells, codes, self.classes_)
             public.append(SAME_CLASS)
         n_outputs = 1 if n_classes == 2 else n_classes
         task = FairTask(
@@ -359,6 +364,11 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
             else None,
         )
         return task, codes, public
+
+    @property
+    def _classes_are_public(self) -> bool:
+        """Whether a record keeps its class in all neighbours."""
+        return self.alpha > 0 and _DIVISIONS[self.fairness] is not None
 
     def _targets(self, y: Any) -> np.ndarray:
         return encode_labels(y, len(y), self.classes_)[0]
