@@ -324,7 +324,7 @@ def test_all_who_draw_lattice_noise_are_looked_at_here():
             f"release/{name}.py"
             for name in (
                 *("categories", "contingency", "gradients", "histogram", "langevin"),
-                *("output_tables", "private_bounds", "rows", "warm_start"),
+                *("output_tables", "rows", "value_histogram", "warm_start"),
             )
         ),
     }
