@@ -132,7 +132,10 @@ def gradient_fair() -> Call:
 
 def sinkhorn() -> Call:
     """Solve for the Schrödinger potentials of six pairs of clouds of 700 points."""
-    from skdpot.ot.sinkhorn import schrodinger_potentials
+    try:
+        from skdpot.ot.sinkhorn import schrodinger_potentials
+    except ModuleNotFoundError:  # a base from before the package skdpot.ot
+        from skdpot.trajectories.sinkhorn import schrodinger_potentials
 
     first, second = RNG.uniform(-1, 1, size=(2, 6, 700, 2))
     regularization = np.full(6, 0.01)
