@@ -412,8 +412,9 @@ def sliced_flow(
     displacements = np.empty(schedule.n_steps)
     recorded = {0: state.result().copy()} if 0 in record_at else {}
     turns = problem.turns(rng)
-    bar = tqdm(range(schedule.n_steps), desc=progress, disable=progress is None, leave=True)
-    for step in bar:
+    steps = range(schedule.n_steps)
+    # No bar, no lock of tqdm, which forked processes share: one that is killed would keep it.
+    for step in steps if progress is None else tqdm(steps, desc=progress, leave=True):
         displacements[step] = state.move(next(turns), schedule, step)
         if step + 1 in record_at:
             recorded[step + 1] = state.result().copy()
