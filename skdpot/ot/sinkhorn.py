@@ -236,6 +236,8 @@ class ScaledKernel:
 _MEMORY = 6  # iterations that are combined
 _PLAIN = 2  # iterations before any are combined, at the start and after a failure
 _WORSE = 5.0  # times the smallest error so far: a combination that led there has failed
+_SAME = 1e-9  # relative difference of errors that are one
+_PATIENCE = 18  # iterations without a smaller error, after which combinations have failed
 _FIRST_REACH, _LEAST_REACH, _LARGEST_REACH = 4.0, 0.5, 1e4  # of a combination, in units of ε
 
 _COARSER = 4.0  # ratio of neighbouring regularisations when a search begins from nothing
@@ -291,27 +293,38 @@ class _Search:
     """Where to iterate from next: Sinkhorn's own next point, or a combination of the last.
 
     A combination may go no further beyond Sinkhorn's point than a reach that grows with every
-    success. When one fails the search goes back to the best point and starts afresh.
+    success. When one fails the search goes back to the best point and starts afresh. When
+    combinations find nothing better for long, twice as many plain iterations come first, each
+    of which decreases the error: the search cannot go round in circles.
     """
 
     def __init__(self, size: int) -> None:
         self._mixing = AndersonMixing(size, _MEMORY)
         self._best_error, self._after_best = np.inf, np.zeros(size)
         self._reach = _FIRST_REACH
-        self._n_plain = _PLAIN
+        self._n_plain = self._n_first = _PLAIN
+        self._n_worse = 0  # iterations since the best one
         self._combined = False
 
     def next_source(self, source: np.ndarray, half: HalfSteps) -> np.ndarray:
         """Return the next potentials a, given what an iteration from the last ones gave."""
+        self._n_worse += 1
+        if self._n_worse > _PATIENCE:
+            self._n_worse, self._n_first = 0, 2 * self._n_first
+            self._reach = max(self._reach / 4, _LEAST_REACH)
+            return self._plain(self._after_best)
         if not np.isfinite(half.error):
             return self._plain(half.source)
         if self._combined and half.error > _WORSE * self._best_error:
             self._reach = max(self._reach / 4, _LEAST_REACH)
             return self._plain(self._after_best)
-        if half.error <= self._best_error:
+        if half.error <= self._best_error * (1 + _SAME):  # long ways may have one error
+            self._n_worse = 0
             if self._combined:
                 self._reach = min(2 * self._reach, _LARGEST_REACH)
-            self._best_error, self._after_best = half.error, half.source
+                self._n_first = _PLAIN
+            self._best_error = min(half.error, self._best_error)
+            self._after_best = half.source
         self._mixing.record(source, half.source)
         self._combined = self._n_plain <= 0 and half.error <= 1
         self._n_plain -= 1
@@ -325,7 +338,7 @@ class _Search:
 
     def _plain(self, following: np.ndarray) -> np.ndarray:
         self._mixing.clear()
-        self._n_plain, self._combined = _PLAIN, False
+        self._n_plain, self._combined = self._n_first, False
         return following
 
 

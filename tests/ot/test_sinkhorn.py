@@ -3,7 +3,7 @@
 import numpy as np
 import ot
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skdpot.ot.sinkhorn import AndersonMixing, WarmCoupling, schrodinger_potentials
@@ -87,7 +87,10 @@ def test_gradients_are_those_of_the_extended_potentials():
     exponent=st.floats(-2, 3),
     far=st.floats(0, 30),
 )
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None)
+# Combinations that went round in circles, and a long way without a change of the error.
+@example(seed=2, m=2, k=6, d=2, exponent=-1.09375, far=0.0)
+@example(seed=151, m=5, k=6, d=1, exponent=-1.8648527242280726, far=0.0)
 def test_both_margins_hold_for_any_clouds(seed, m, k, d, exponent, far):
     first, second = clouds(seed, (2, m, d)), clouds(seed + 1, (2, k, d)) + far
     solved = schrodinger_potentials(
