@@ -488,7 +488,7 @@ def spawn_streams(random_state: int | np.random.RandomState | None, caller: str)
     if random_state is None:
         return Streams(SecretStream(), np.random.default_rng(), np.random.default_rng())
     warn_of_privacy(
-        f"{caller}: `random_state` makes the privacy noise reproducible: whoever knows it can "
+        f"{caller}: `random_state` makes the privacy noise reproducible: anyone who knows it can "
         "remove the noise, and two fits with the same one differ by the data alone. Use it in "
         "tests only; leave random_state=None to publish."
     )

@@ -1,6 +1,6 @@
 """Rows of other parties, from nothing but what a participant of TriangleWad or FedWad saw.
 
-Whoever sees a party's η in TriangleWad and knows the shared reference and t, as the server does,
+Anyone who sees a party's η in TriangleWad and knows the shared reference and t, as the server does,
 recovers every row of that party exactly; in FedWad each party recovers the other's rows besides.
 Neither the size or scale of the reference nor t protects. `skdpot.audit.reconstruct` does what a
 participant of a recorded protocol can do.
@@ -183,7 +183,7 @@ def rows_from_interpolation(
     """Recover every row from an interpolating measure, exactly.
 
     A party with rows x_i sends ``η_i = (1 − t) x_i + t (m P* γ)_i`` and keeps the plan P*
-    between its rows and the shared reference γ to itself. It is no secret: whoever sees η
+    between its rows and the shared reference γ to itself. It is no secret: anyone who sees η
     and knows γ and t recovers every row exactly, whatever the scale of γ and t < 1.
 
     **As many rows as reference points, equal masses** (and wherever every row moved towards

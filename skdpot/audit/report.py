@@ -430,8 +430,8 @@ def cautions_of(
         f"{delta} is not below 1/n for n = {n_samples or 0:,} records: with such a δ even the "
         "publication of one record, picked at random, would count as private. Choose a δ well "
         "below 1/n.": failures >= 1.0,
-        "The noise can be repeated because random_state was set. Whoever knows or guesses it can "
-        "subtract the noise. Fit again with random_state=None before publishing.": (
+        "The noise can be repeated because random_state was set. Anyone who knows or guesses it "
+        "can subtract the noise. Fit again with random_state=None before publishing.": (
             seeded or any("random_state" in text for text in spent.assumptions)
         ),
     }

@@ -151,7 +151,7 @@ def _add_distance(parser: argparse.ArgumentParser) -> None:
     """Estimate the sliced Wasserstein distance of two tables from one private sketch of each.
 
     Who learns what: this program reads both files, so run it where both may be read. Of the
-    tables, only the two sketches enter the result: whoever is told the distance and its interval
+    tables, only the two sketches enter the result: anyone who is told the distance and its interval
     learns at most epsilon about any person of either table (twice that about somebody who is in
     both). Names of columns, which of them hold numbers and miss none, and numbers of rows count
     as public: without --schema, one text among numbers leaves its column out, or is refused.

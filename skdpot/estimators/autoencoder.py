@@ -109,7 +109,7 @@ class PrivateSWAutoencoder(
         Where networks run; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
         Makes the fit reproducible, privacy noise included. With ``private=True`` for tests only:
-        whoever knows it can remove the noise.
+        anyone who knows it can remove the noise.
     verbose : int, default=0
         1 shows a progress bar, of steps and not of losses.
 

@@ -255,7 +255,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where networks run; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
-        Makes the fit reproducible, privacy noise included. For tests only: whoever knows it can
+        Makes the fit reproducible, privacy noise included. For tests only: anyone who knows it can
         remove the noise.
     verbose : int, default=0
         1 shows a progress bar of steps.
@@ -471,7 +471,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where networks run; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
-        Makes the fit reproducible, privacy noise included. For tests only: whoever knows it can
+        Makes the fit reproducible, privacy noise included. For tests only: anyone who knows it can
         remove the noise.
     verbose : int, default=0
         1 shows a progress bar of steps.

@@ -99,7 +99,7 @@ class DPSlicedGenerator(SyntheticRows):
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where the network runs; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
-        Makes the fit reproducible, privacy noise included. For tests only: whoever knows it can
+        Makes the fit reproducible, privacy noise included. For tests only: anyone who knows it can
         remove the noise.
     verbose : int, default=0
         1 shows progress bars, of steps and not of losses.

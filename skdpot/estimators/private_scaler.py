@@ -20,7 +20,7 @@ from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyTarget, privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import charge, made_by, warn_of_composition
+from skdpot.privacy.spent import SEEDED, charge, made_by, warn_of_composition
 from skdpot.release.bounds import plan_private_bounds, release_feature_scales
 
 _ASSUMPTIONS = (
@@ -154,7 +154,7 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
             mechanism = "noisy histograms of pair distances" + " and of values" * plan.centers
             if not plan.event.is_private:
                 mechanism = "exact medians, no noise"
-            seeded = () if self.random_state is None else ("nobody knows random_state",)
+            seeded = () if self.random_state is None else (SEEDED,)
             spent = charge(
                 self,
                 plan.event,

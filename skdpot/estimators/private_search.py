@@ -179,7 +179,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         uses the rows.
     random_state : int, RandomState or None, default=None
         Makes everything reproducible, including the privacy noise and the number of trials. For
-        tests only: whoever knows the seed can remove the noise.
+        tests only: anyone who knows the seed can remove the noise.
     verbose : int, default=0
         If 1, print the plan before the search starts. There is no progress bar, since it would
         reveal the number of trials.

@@ -20,7 +20,7 @@ from skdpot.estimators.private_scaler import whole_mu
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import charge, made_by, warn_of_composition
+from skdpot.privacy.spent import SEEDED, charge, made_by, warn_of_composition
 from skdpot.tables.frames import PlainColumn, build_table, read_table
 from skdpot.tables.schema import (
     GUESSED,
@@ -199,7 +199,7 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             rest = privacy_target(self.epsilon, self.delta - 1.001 * tail, self.budget)
             plan = plan_schema(schema, n_rows, mu=whole_mu(rest), delta=tail)
         guessed = (GUESSED,) if schema.guessed else ()
-        seeded = ("nobody knows random_state",) if self.random_state is not None else ()
+        seeded = (SEEDED,) if self.random_state is not None else ()
         names = {"ranges": "noisy histograms", "categories": "counts above a threshold"}
         parts = [text for part, text in names.items() if getattr(plan, part) is not None]
         self.privacy_spent_ = charge(

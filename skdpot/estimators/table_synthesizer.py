@@ -27,7 +27,7 @@ from skdpot.metrics.marginals import as_columns, marginal_total_variation
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import PrivacySpent, charge, warn_of_composition
+from skdpot.privacy.spent import SEEDED, PrivacySpent, charge, warn_of_composition
 from skdpot.release.contingency import IntArray, NoisyMarginal
 from skdpot.release.release import Records, Release
 from skdpot.tables.column_base import ColumnGrid
@@ -215,7 +215,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             plan = plan_tables(target, schema, table.n_rows)
             _warn_of_small_table(plan)
             guessed = (GUESSED,) if schema.guessed else ()
-            seeded = ("nobody knows random_state",) if self.random_state is not None else ()
+            seeded = (SEEDED,) if self.random_state is not None else ()
             before = "" if plan.schema.event is None else "private schema, "
             self.privacy_spent_ = charge(
                 self,

@@ -46,7 +46,7 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     """Wasserstein distance between data sets of parties that cannot share them.
 
     Only the default protocol is differentially private. With ``protocol="triangle"`` and
-    "fedwad", whoever sees a party's message and knows what the parties share recovers every row
+    "fedwad", anyone who sees a party's message and knows what the parties share recovers every row
     exactly; `skdpot.audit.reconstruction` does it in a second.
 
     Parameters
@@ -76,7 +76,7 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     device : {"auto", "cpu", "cuda"}, default="auto"
         Device on which projections are counted.
     random_state : int, RandomState or None, default=None
-        Seed of the privacy noise, for tests only: whoever knows it can remove the noise.
+        Seed of the privacy noise, for tests only: anyone who knows it can remove the noise.
 
     Attributes
     ----------

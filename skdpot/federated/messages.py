@@ -230,8 +230,8 @@ class InterpolatingMeasure(MeasureMessage):
 
     kind: ClassVar[str] = "interpolating measure"
     reveals: ClassVar[str] = (
-        "Every row of the sender, exactly, to whoever knows the reference and t; and the "
-        "differences (1 - t)(x_i - y_j) of paired rows to whoever sees two such messages."
+        "Every row of the sender, exactly, to anyone who knows the reference and t; and the "
+        "differences (1 - t)(x_i - y_j) of paired rows to anyone who sees two such messages."
     )
 
 
@@ -259,7 +259,8 @@ class FractionRequest(MeasureMessage):
 
     kind: ClassVar[str] = "fraction request"
     reveals: ClassVar[str] = (
-        "Every row of the sender, up to its one unknown fraction t, to whoever knows the reference."
+        "Every row of the sender, up to its one unknown fraction t, to anyone who knows the "
+        "reference."
     )
 
 
@@ -453,7 +454,7 @@ def _close(given: np.ndarray, due: np.ndarray) -> bool:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SketchMessage(Message):
-    """The sketch that a party has released, to whoever wants it. The only private message.
+    """The sketch that a party has released, to anyone who wants it. The only private message.
 
     The released table is (epsilon, delta)-differentially private under replace-one. Public besides:
     the number of rows and of features and their names, the directions and bounds of the request,

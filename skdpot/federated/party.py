@@ -192,7 +192,7 @@ class Party(Introduction):
     covariance : {"full", "diagonal"}, default="full"
         How classes are compared, see `labelled_measure`.
     random_state : int, RandomState or None, default=None
-        Seed of the noise, for tests only: whoever knows it can remove the noise. The noise also
+        Seed of the noise, for tests only: anyone who knows it can remove the noise. The noise also
         depends on the name of the party and on the request.
 
     Attributes

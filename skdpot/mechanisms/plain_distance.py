@@ -151,8 +151,8 @@ class PlainProtocol(Mechanism):
 class Triangle(PlainProtocol):
     """TriangleWad: each party publishes an interpolation with a shared sample. Not private.
 
-    The distance between two interpolations is scaled up. Whoever sees a party's message and knows
-    the sample and t, as the server does, recovers every row exactly
+    The distance between two interpolations is scaled up. Anyone who sees a party's message and
+    knows the sample and t, as the server does, recovers every row exactly
     (`skdpot.audit.reconstruction`).
 
     Parameters
@@ -197,9 +197,9 @@ class Triangle(PlainProtocol):
 
     name = "triangle"
     warning = (
-        'protocol="triangle" is not private: whoever sees a party\'s message and knows the shared '
-        "reference and t, as the server does, recovers every row exactly, in the time of one "
-        "optimal transport (see skdpot.audit.reconstruction). "
+        'protocol="triangle" is not private: anyone who sees a party\'s message and knows the '
+        "shared reference and t, as the server does, recovers every row exactly, in the time of "
+        "one optimal transport (see skdpot.audit.reconstruction). "
         'protocol="sliced" is differentially private.'
     )
     messages = (InterpolatingMeasure,)

@@ -304,7 +304,7 @@ def _feasible_potentials(
 def interpolate(plan: TransportPlan, t: float, *, kind: str = "barycentric") -> DiscreteMeasure:
     """Return the measure at fraction t of the way from the plan's source to its target.
 
-    It reveals every row of the source to whoever knows the target and t: the plan between the
+    It reveals every row of the source to anyone who knows the target and t: the plan between the
     measure and the target is again optimal, and the step can be undone (Ambrosio, Gigli, Savaré,
     "Gradient flows", 2005, section 7.2).
     """

@@ -255,6 +255,9 @@ def charge(
     return spent
 
 
+SEEDED = "nobody knows random_state"  # the assumption of every fit with a seed
+
+
 def row_assumptions(
     *,
     classes: bool = False,
@@ -274,7 +277,7 @@ def row_assumptions(
         (declared_bounds, "the bounds given by the caller"),
         (True, f"every value is a finite number{labels}; others are refused"),
         (True, f"each person contributes {rows}"),
-        (seeded, "nobody knows random_state"),
+        (seeded, SEEDED),
     )
     return tuple(text for holds, text in listed if holds)
 

@@ -28,7 +28,7 @@ from skdpot.metrics.marginals import (
 )
 from skdpot.metrics.marginals_display import MarginalsDisplay, draw_pairs
 from skdpot.privacy.budget import epsilon_text
-from skdpot.privacy.spent import PrivacySpent
+from skdpot.privacy.spent import SEEDED, PrivacySpent
 from skdpot.release.contingency import FloatArray, IntArray, NoisyMarginal
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.frames import Table, read_table
@@ -548,8 +548,8 @@ def _of_the_fit(schema: TableSchema, spent: PrivacySpent, of_rows: bool) -> list
         _OF_ROWS: of_rows,
         "The synthesizer was fitted without noise: ε is infinite, and neither its rows nor this "
         "report are private.": math.isinf(spent.epsilon),
-        "The synthesizer was fitted with a random_state. Whoever knows it can remove the noise; "
-        "for a release leave it None.": "nobody knows random_state" in spent.assumptions,
+        "The synthesizer was fitted with a random_state. Anyone who knows it can remove the noise; "
+        "for a release leave it None.": SEEDED in spent.assumptions,
         "The schema was guessed from the values and never confirmed: what stands in it is not "
         "protected. Check it, and call confirm().": schema.guessed,
     }
