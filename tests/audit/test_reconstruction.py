@@ -120,7 +120,7 @@ def test_exact_interpolation(m, k):
     assert eta.n_points > m  # rows were split
     for t in (0.6, None):  # copies of a row tell t
         found = rows_from_interpolation(eta, gamma, t, interpolation="exact")
-        np.testing.assert_allclose(found.rows, X, atol=1e-9)
+        np.testing.assert_allclose(found.rows, X, atol=1e-12)
         np.testing.assert_allclose(found.masses, masses / masses.sum(), rtol=1e-9)
         assert found.n_plans == 2
 

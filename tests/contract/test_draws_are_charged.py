@@ -9,7 +9,9 @@ import sys
 import warnings
 from collections import Counter
 
+import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 
 from skdpot import FairPrivateClassifier, PrivacyBudget, PrivateSearchCV
@@ -17,7 +19,7 @@ from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import TableSchema
 from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.selection import ThresholdedCountsEvent
-from skdpot.release.release import record_releases
+from skdpot.release.release import first_difference, record_releases
 from tests.contract.fits import BINARY, FITS, KNOWN, TABLE, TABLES, N, X, classifier
 
 # Calls for noise a step of each phase after the bounds.
@@ -80,6 +82,24 @@ def test_every_noise_is_charged_as_often_as_it_is_drawn(case, drawn):
         expected[event.sigma] += event.n_steps * count
     found = Counter(drawn)
     assert {f"{s:.9g}": n for s, n in found.items()} == {f"{s:.9g}": n for s, n in expected.items()}
+
+
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning")
+@pytest.mark.parametrize("case", CALLS)
+def test_global_seeds_do_not_repeat_the_noise(case):
+    """Only random_state makes noise reproducible, and then it warns."""
+    estimator, given, _ = FITS[case]
+    values = []
+    for _ in range(2):
+        np.random.seed(0)  # noqa: NPY002, TID251
+        torch.manual_seed(0)  # noqa: TID251
+        with record_releases() as releases:
+            clone(estimator).fit(X, **given)
+        values.append([release.value for release in releases])
+    first, second = (next(iter(releases), None) for releases in values)
+    assert first is not None
+    assert first_difference(first, second) is not None
 
 
 # An estimator, and the names of the columns that it is fitted on.

@@ -167,6 +167,13 @@ def test_score_is_the_negative_distance(plain):
     assert plain.score(X[:100]) == plain.score(X[:100], LABELS[:100])
 
 
+def test_particles_are_not_rows():
+    particles = (
+        sampler(projections=np.eye(2), n_projections="auto", n_particles=60).fit(X).particles_
+    )
+    assert np.min(np.abs(particles[:, None] - X[None]).max(axis=2)) > 0
+
+
 def test_units_of_the_data_come_back():
     """Bounds that are far from the unit cube, one a feature."""
     low, high = np.array([0, 1000, -5.0]), np.array([1, 3000, -4.0])

@@ -206,12 +206,12 @@ def test_a_union_of_parties(exact, other):
 
 
 def test_pairwise_distances_of_rows_and_of_parties(exact):
-    rows = {"here": HERE[:1000], "there": THERE[:1000], "again": HERE[-1000:]}
+    rows = {"here": HERE, "there": THERE, "again": HERE[::-1]}
     frame, errors = sliced(epsilon=20.0).pairwise_distances(rows, return_std=True)
     assert frame.index.tolist() == frame.columns.tolist() == list(rows)
     np.testing.assert_array_equal(frame, frame.T)
     assert np.all(np.diag(frame) == 0)
-    assert frame.loc["here", "there"] == pytest.approx(0.25, abs=0.06)
+    assert frame.loc["here", "there"] == pytest.approx(0.25, abs=0.03)
     assert frame.loc["here", "again"] < 0.1
     assert (errors.to_numpy()[np.triu_indices(3, 1)] > 0).all()
     parties = [Party(name, x, epsilon=20.0) for name, x in rows.items()]
