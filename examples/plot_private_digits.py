@@ -103,9 +103,9 @@ print(table.round(3).to_string())
 # %%
 # Look at the copies
 # ------------------
-# For every class the mean of its images, then two of them. At ε = 3 the means are digits that
-# one can name and most single images are too; at ε = 1, with 90 images a class, the noise blurs
-# some of the classes, and the accuracy above says how much.
+# For each class, the mean of its images and then two of them. At ε = 3 most means and many single
+# images can be read. At ε = 1, with 90 images per class, the noise blurs nearly all classes; the
+# accuracy above shows how much is left.
 
 
 def strip(images, labels):

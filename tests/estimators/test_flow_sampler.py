@@ -168,9 +168,7 @@ def test_score_is_the_negative_distance(plain):
 
 
 def test_particles_are_not_rows():
-    particles = (
-        sampler(projections=np.eye(2), n_projections="auto", n_particles=60).fit(X).particles_
-    )
+    particles = sampler(n_particles=60).fit(X).particles_
     assert np.min(np.abs(particles[:, None] - X[None]).max(axis=2)) > 0
 
 
