@@ -293,9 +293,9 @@ class _Search:
     """Where to iterate from next: Sinkhorn's own next point, or a combination of the last.
 
     A combination may go no further beyond Sinkhorn's point than a reach that grows with every
-    success. When one fails the search goes back to the best point and starts afresh. When
-    combinations find nothing better for long, twice as many plain iterations come first, each
-    of which decreases the error: the search cannot go round in circles.
+    success. When one fails the search goes back to the best point and starts afresh. When one
+    leaves the range of the kernel, or nothing better is found for long, twice as many plain
+    iterations come before the next combination, so that the search does not go round in circles.
     """
 
     def __init__(self, size: int) -> None:
@@ -314,6 +314,7 @@ class _Search:
             self._reach = max(self._reach / 4, _LEAST_REACH)
             return self._plain(self._after_best)
         if not np.isfinite(half.error):
+            self._n_first *= 2 if self._combined else 1
             return self._plain(half.source)
         if self._combined and half.error > _WORSE * self._best_error:
             self._reach = max(self._reach / 4, _LEAST_REACH)
@@ -322,6 +323,7 @@ class _Search:
             self._n_worse = 0
             if self._combined:
                 self._reach = min(2 * self._reach, _LARGEST_REACH)
+            if half.error < 0.9 * self._best_error:
                 self._n_first = _PLAIN
             self._best_error = min(half.error, self._best_error)
             self._after_best = half.source
