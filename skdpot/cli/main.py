@@ -26,28 +26,28 @@ from a private table to a synthetic one:
   skdpot synth data.csv --schema schema.json --epsilon 1 -o synthetic.csv \\
       --report report.html --ledger study.db
   skdpot budget study.db
-for the person who answers for data protection:
+for the data-protection officer:
   skdpot synth data.csv --schema schema.json --epsilon 1 -o synthetic.csv --save fit.safetensors
   skdpot report fit.safetensors --ledger study.db -o privacy.html
 
 exit status:
   0  done
   1  refused or failed; nothing was charged unless a warning says so
-  2  the command line is not right
-  3  the budget has too little left; nothing was charged
+  2  invalid command line
+  3  insufficient budget; nothing was charged
   130  interrupted
 """
 _SYNTH_EPILOG = """\
-conditions, all of which every row satisfies:
+conditions (every row satisfies all of them):
   --where sex=Female  --where race=Black,Other  --where age=30..40  --where 'hours>=20'
   --where job=  (missing)  --where '{"age": [30, null], "sex": "Female"}'
 
-A new ledger has the cap of --epsilon-cap, or of --epsilon if that is not given, and keeps it.
+A new ledger gets the cap --epsilon-cap (default: --epsilon). The cap cannot be changed later.
 """
 _DISTANCE_EPILOG = """\
-Without --schema the columns of numbers that both files have are compared. Their bounds are
-estimated privately from the first table, within its epsilon, or stated by --bounds. With --schema
-all columns are compared, encoded as it says.
+Without --schema, the numeric columns that both files share are compared. Their bounds are given by
+--bounds, or estimated privately from the first table within its epsilon. With --schema, all columns
+are compared, encoded as the schema says.
 """
 _STYLE: dict[str, Any] = {
     "formatter_class": argparse.RawDescriptionHelpFormatter,
@@ -60,11 +60,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("skdpot", None, _DESCRIPTION, _EPILOG, **_STYLE)
     parser.add_argument("--version", action="version", version=f"skdpot {skdpot.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _command(commands, _add_schema, "guess and confirm what is public")
-    _command(commands, _add_synth, "a synthetic table", _SYNTH_EPILOG)
-    _command(commands, _add_report, "what a fit has released and protects")
-    _command(commands, _add_budget, "what a ledger holds")
-    _command(commands, _add_distance, "how different two tables are", _DISTANCE_EPILOG)
+    _command(commands, _add_schema, "guess what is public about a table, and confirm it")
+    _command(commands, _add_synth, "make a synthetic table", _SYNTH_EPILOG)
+    _command(commands, _add_report, "report what a fit released and whom it protects")
+    _command(commands, _add_budget, "show the charges in a ledger")
+    _command(commands, _add_distance, "estimate how different two tables are", _DISTANCE_EPILOG)
     return parser
 
 
@@ -74,113 +74,122 @@ def _command(
     """Add a command, which the function that adds its arguments describes in its docstring."""
     texts = {"help": summary, "description": inspect.getdoc(add), "epilog": epilog}
     parser = commands.add_parser(add.__name__.removeprefix("_add_"), **texts, **_STYLE)
-    shared = parser.add_argument_group("what is shown")
-    shared.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    shared.add_argument("--quiet", "-q", action="store_true", help="warnings and errors only")
-    verbose = "after an error, where it happened"
+    shared = parser.add_argument_group("output to the terminal")
+    json = "write one JSON object to standard output"
+    shared.add_argument("--json", action="store_true", help=json)
+    quiet = "show only warnings and errors"
+    shared.add_argument("--quiet", "-q", action="store_true", help=quiet)
+    verbose = "show where an error occurred"
     shared.add_argument("--verbose", "-v", action="store_true", help=verbose)
     add(parser)
 
 
 def _add_schema(parser: argparse.ArgumentParser) -> None:
-    """Guess from a table what is public about it, show the guess, and write what you confirm.
+    """Guess what is public about a table, show the guess, and write what you confirm.
 
-    The guess READS THE VALUES: bounds, categories and kinds of columns are copied from them, and
-    whatever you confirm counts as public from then on. No privacy budget covers it.
+    The guess READS THE VALUES: bounds, categories and column types are copied from them. Everything
+    you confirm is treated as public from then on. No privacy budget covers it.
     """
     parser.add_argument("data", metavar="DATA", help=_PRIVATE_TABLE)
     parser.add_argument("--output", "-o", metavar="JSON", help="default: standard output")
-    _add_list(parser, "--private", "COLUMN", "estimate the bounds or categories of it privately")
-    private_all = "the same for all columns that no --range is given for"
+    _add_list(parser, "--private", "COLUMN", "estimate its bounds or categories privately")
+    private_all = "do so for every column without a --range"
     parser.add_argument("--private-all", action="store_true", help=private_all)
     _add_list(parser, "--range", "COLUMN=LOW..HIGH", "state the bounds of a column")
     _add_list(parser, "--exclude", "COLUMN", "leave a column out")
-    parser.add_argument("--yes", action="store_true", help="confirm the guess without being asked")
+    parser.add_argument("--yes", action="store_true", help="confirm the guess without a prompt")
     _add_files(parser)
 
 
 def _add_synth(parser: argparse.ArgumentParser) -> None:
-    """Learn a private table once, at the price of epsilon, and draw synthetic rows from it.
+    """Fit a private table once, at the cost of epsilon, and draw synthetic rows.
 
-    Charged before the table is used, and refused whole if the ledger cannot pay. With --model,
-    rows are drawn from a fit that was saved, which costs no privacy however often.
+    The fit is charged before the table is used. It is refused if the ledger cannot pay for all of
+    it. With --model, rows are drawn from a saved fit, any number of times, at no privacy cost.
     """
     parser.add_argument("data", nargs="?", metavar="DATA", help=_PRIVATE_TABLE)
-    parser.add_argument("--model", metavar="FILE", help="draw from a fit that --save has written")
-    output = "synthetic table, by its suffix"
+    parser.add_argument("--model", metavar="FILE", help="draw from a fit written by --save")
+    output = "file of the synthetic table; the suffix sets its format"
     parser.add_argument("--output", "-o", required=True, metavar="FILE", help=output)
     fit = parser.add_argument_group("the fit")
-    fit.add_argument("--schema", metavar="JSON", help="what is public, see `skdpot schema`")
-    fit.add_argument("--epsilon", type=_positive, help="what the fit may cost")
-    fit.add_argument("--target", metavar="COLUMN", help="the column that others shall predict")
-    fit.add_argument("--ledger", metavar="DB", help="charge this file; made if it does not exist")
+    fit.add_argument("--schema", metavar="JSON", help="what is public; see `skdpot schema`")
+    fit.add_argument("--epsilon", type=_positive, help="privacy cost of the fit")
+    fit.add_argument(
+        "--target", metavar="COLUMN", help="the column to be predicted from the others"
+    )
+    fit.add_argument("--ledger", metavar="DB", help="charge this file; created if missing")
     _add_terms(fit)
-    fit.add_argument("--save", metavar="FILE", help="keep the fit, to draw from it again for free")
+    fit.add_argument(
+        "--save", metavar="FILE", help="save the fit, to draw from it later at no cost"
+    )
     rows = parser.add_argument_group("the rows")
-    rows.add_argument("--rows", type=_count, metavar="N", help="default: as many as the table has")
+    rows.add_argument("--rows", type=_count, metavar="N", help="default: as many as in the table")
     _add_list(rows, "--where", "CONDITION", "such as sex=Female or age=30..40")
-    seed = "makes the drawing repeatable; the noise stays secret"
+    seed = "seed of the sampling; the privacy noise stays secret"
     rows.add_argument("--seed", type=_seed, metavar="N", help=seed)
-    parser.add_argument("--report", metavar="HTML", help="how good the rows are, by noisy counts")
+    parser.add_argument(
+        "--report", metavar="HTML", help="quality of the rows, measured against the noisy counts"
+    )
     _add_files(parser)
 
 
 def _add_report(parser: argparse.ArgumentParser) -> None:
-    """Say what a fit that --save has kept has released and what that protects, and attack a copy.
+    """Report what a saved fit released and whom it protects, and attack a copy of the fit.
 
-    No private row is touched, and nothing is charged. With --holdout, public rows of the same
-    population, it also says how useful the synthetic rows are, and tries whether they tell who
-    was in.
+    No private row is touched, and nothing is charged. With --holdout, which takes public rows of
+    the same population, the report also measures how useful the synthetic rows are and attacks
+    them by membership inference.
     """
-    model = "a fit that `skdpot synth --save` has written"
+    model = "a fit written by `skdpot synth --save`"
     parser.add_argument("model", metavar="FILE", help=model)
     parser.add_argument("--output", "-o", metavar="HTML", help="write the whole report")
-    holdout = "PUBLIC rows that the fit was not made on, as a table"
+    holdout = "table of PUBLIC rows that were not used in the fit"
     parser.add_argument("--holdout", metavar="FILE", help=holdout)
-    parser.add_argument("--ledger", metavar="DB", help="whose charges to show")
+    parser.add_argument("--ledger", metavar="DB", help="ledger whose charges to show")
     parser.add_argument("--no-audit", action="store_true", help="do not attack a copy of the fit")
     _add_files(parser)
 
 
 def _add_budget(parser: argparse.ArgumentParser) -> None:
     """Show the cap of a ledger, what is spent, what is left, and all charges."""
-    parser.add_argument("ledger", metavar="DB", help="the file that --ledger has made")
+    parser.add_argument("ledger", metavar="DB", help="file created by --ledger")
 
 
 def _add_distance(parser: argparse.ArgumentParser) -> None:
-    """Estimate the sliced Wasserstein distance of two tables from one private sketch of each.
+    """Estimate the sliced Wasserstein distance between two tables from a private sketch of each.
 
-    Who learns what: this program reads both files, so run it where both may be read. Of the
-    tables, only the two sketches enter the result: anyone who is told the distance and its interval
-    learns at most epsilon about any person of either table (twice that about somebody who is in
-    both). Names of columns, which of them hold numbers and miss none, and numbers of rows count
-    as public: without --schema, one text among numbers leaves its column out, or is refused.
-    Parties who cannot bring their files to one place use PrivateWassersteinDistance from Python,
-    which sends sketches.
+    Run this program where both files may be read. The result depends on the tables only through
+    the two sketches: the distance and its interval are epsilon-private for each person in one of
+    the tables, and twice that for a person in both. Column names, the numbers of rows, and which
+    columns are numeric without missing values are treated as public. Without --schema, a column of
+    numbers that contains a text is left out or refused. Parties who cannot bring their files to one
+    place can exchange sketches instead: see PrivateWassersteinDistance in Python.
     """
     parser.add_argument("first", metavar="A", help=_PRIVATE_TABLE)
     parser.add_argument("second", metavar="B", help="table of the other party")
-    parser.add_argument("--epsilon", type=_positive, required=True, help="what each sketch costs")
-    schema = "encode both tables by it; it must be complete"
+    parser.add_argument(
+        "--epsilon", type=_positive, required=True, help="privacy cost of each sketch"
+    )
+    schema = "encode both tables by this schema, which must be complete"
     parser.add_argument("--schema", metavar="JSON", help=schema)
     _add_list(parser, "--columns", "COLUMN", "compare this column")
-    bounds = "known range of all columns"
+    bounds = "public range of all columns"
     parser.add_argument("--bounds", nargs=2, type=_finite, metavar=("LOW", "HIGH"), help=bounds)
-    ledgers = "charge each party's own file"
+    ledgers = "charge the ledger of each party"
     parser.add_argument("--ledgers", nargs=2, metavar=("DB_A", "DB_B"), help=ledgers)
     _add_terms(parser)
     _add_files(parser, writes=False)
 
 
 def _add_list(parser: argparse._ActionsContainer, name: str, metavar: str, text: str) -> None:
-    """Add an option that may be given several times."""
+    """Add a repeatable option."""
     text = f"{text} (repeatable)"
     parser.add_argument(name, action="append", default=[], metavar=metavar, help=text)
 
 
 def _add_terms(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--delta", type=_share, help="default: that of the ledger, or 1e-5")
-    cap = "cap of a ledger that is made, on all charges together (default: --epsilon)"
+    cap = "cap on all charges together, for a new ledger (default: --epsilon)"
     parser.add_argument("--epsilon-cap", type=_positive, metavar="EPSILON", help=cap)
 
 
@@ -190,7 +199,7 @@ def _add_files(parser: argparse.ArgumentParser, writes: bool = True) -> None:
     form = parser.add_argument_group("text files")
     form.add_argument("--sep", type=_separator, metavar="CHAR", help="default: comma, tab in .tsv")
     missing = (
-        "this means a missing value, besides an empty field (repeatable; default: those of "
+        "text that means a missing value, besides an empty field (repeatable; default: as in "
         "pandas, such as NA, NaN, null and None)"
     )
     form.add_argument("--missing", action="append", metavar="TEXT", help=missing)
