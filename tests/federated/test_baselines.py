@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
-from skdpot.federated.baselines import fedwad, fractions_of_rounds, rescaled, triangle
+from skdpot.federated.baselines import fedwad, rescaled, triangle
 from skdpot.federated.party import Party
 from skdpot.ot.measures import (
     DiscreteMeasure,
@@ -25,24 +24,6 @@ def estimate(mu, nu, gamma, t, kind="barycentric"):
     return rescaled(optimal_plan(*etas).squared_distance, t)
 
 
-def linearised_squared_distance(mu_plan, nu_plan):
-    """Cost of moving μ to ν through γ: what the estimate becomes when only γ pairs rows."""
-    mu_means, mu_spread = arrivals(mu_plan)
-    nu_means, nu_spread = arrivals(nu_plan)
-    apart = np.sum((mu_means - nu_means) ** 2, axis=1)
-    return float(mu_plan.target.weights @ apart) + mu_spread + nu_spread
-
-
-def arrivals(plan):
-    """Return the mean of what arrives at each target, and the spread around these means."""
-    shape = (plan.target.n_points, plan.source.n_points)
-    received = csr_array((plan.masses, (plan.columns, plan.rows)), shape=shape)
-    totals = np.bincount(plan.columns, plan.masses, minlength=shape[0])
-    means = (received @ plan.source.points) / np.where(totals > 0, totals, 1.0)[:, None]
-    gaps = plan.source.points[plan.rows] - means[plan.columns]
-    return means, float(plan.masses @ np.sum(gaps**2, axis=1))
-
-
 @st.composite
 def triples(draw, balanced=False, least=1):
     """Two measures and a reference of any sizes, weights, positions and spreads."""
@@ -58,25 +39,13 @@ def triples(draw, balanced=False, least=1):
     return tuple(found)
 
 
-def spread_within(plan):
-    """Root mean square distance between targets and the mean that stands for them."""
-    gaps = plan.target.points[plan.columns] - plan.barycenters()[plan.rows]
-    return np.sqrt(plan.masses @ np.sum(gaps**2, axis=1))
-
-
 @given(triple=triples(), t=st.floats(0, 0.95))
-@settings(max_examples=150, deadline=None)
-def test_estimates_lie_between_the_distance_and_the_linearised_one(triple, t):
-    mu, nu, gamma = triple
-    plans = [optimal_plan(m, gamma) for m in (mu, nu)]
-    below = optimal_plan(mu, nu).distance
-    above = np.sqrt(linearised_squared_distance(*plans))
-    slack = 1e-7 / (1 - t)  # the root of a rounded square, divided
-    exact = np.sqrt(estimate(mu, nu, gamma, t, "exact"))
-    assert below - slack <= exact <= above + slack
-    barycentric = np.sqrt(estimate(mu, nu, gamma, t))
-    wider = above + t / (1 - t) * sum(spread_within(plan) for plan in plans)
-    assert below - slack <= barycentric <= wider + slack
+@settings(max_examples=100, deadline=None)
+def test_estimates_are_upper_bounds(triple, t):
+    below = optimal_plan(*triple[:2]).distance
+    for kind in ("barycentric", "exact"):
+        # The root of a rounded square, divided.
+        assert np.sqrt(estimate(*triple, t, kind)) >= below - 1e-7 / (1 - t)
 
 
 def clouds(n, m, d=6, seed=0, weighted=False):
@@ -110,15 +79,6 @@ def test_equal_sizes_alone_are_not_exact(kind):
     assert ratio > 1.2
 
 
-def test_large_references_ruin_barycentric_estimates():
-    """Each side averages other points of γ; exact measures do not care."""
-    mu, nu = clouds(20, 20, d=10, seed=10)
-    gamma = gaussian_reference(53, 10, scale=20.0, rng=np.random.default_rng(11))
-    distance = optimal_plan(mu, nu).squared_distance
-    assert estimate(mu, nu, gamma, 0.9) > 100 * distance
-    assert estimate(mu, nu, gamma, 0.9, "exact") < 2 * distance
-
-
 def test_the_estimate_of_a_union_may_be_too_small():
     """By hand: sources -2 and 2, buyer -1 and 1, γ = -1 and 1, exact measures at t = 1/3.
 
@@ -139,30 +99,15 @@ def test_the_estimate_of_a_union_may_be_too_small():
     assert optimal_plan(union, buyer).squared_distance == pytest.approx(1.0, rel=1e-12)
 
 
-def by_parabola(mu, nu, gamma, t):
-    parties = [Party(name, m.points, allows="triangle") for name, m in (("a", mu), ("b", nu))]
-    return triangle(*parties, t=t, disclose_t=False, reference=gamma).squared_distance
-
-
-def test_an_undisclosed_fraction_is_exact_while_the_pairing_is_the_same():
-    mu, nu = clouds(20, 20, seed=16)
-    place = gaussian_reference(20, 6, scale=0.0, mean=1.0, rng=np.random.default_rng(17))
-    far = gaussian_reference(20, 6, scale=100.0, rng=np.random.default_rng(17))
-    for gamma, t in ((far, 0.2), (far, 0.6), (far, 0.9)):
-        assert by_parabola(mu, nu, gamma, t) == pytest.approx(estimate(mu, nu, gamma, t), rel=1e-8)
-    # With all of γ in one place the pairing may still change with s, but W² is the same sum.
-    assert by_parabola(mu, nu, place, 0.5) == pytest.approx(
-        optimal_plan(mu, nu).squared_distance, rel=1e-9
-    )
-
-
 @pytest.mark.parametrize("scale", [0.1, 1.0, 5.0])
 def test_an_undisclosed_fraction_costs_little_accuracy(scale):
     """Distances: within 0.5 % from 0.3 to 0.7, within 3 % from 0.1 to 0.8; at 0.9 no promise."""
     mu, nu = clouds(70, 60, d=8, seed=18)
     gamma = gaussian_reference(60, 8, scale=scale, rng=np.random.default_rng(19))
+    parties = [Party(name, m.points, allows="triangle") for name, m in (("a", mu), ("b", nu))]
     for t, bound in [(0.1, 0.03), (0.3, 0.005), (0.4, 0.005), (0.6, 0.005), (0.7, 0.005)]:
-        ratio = np.sqrt(by_parabola(mu, nu, gamma, t) / estimate(mu, nu, gamma, t))
+        found = triangle(*parties, t=t, disclose_t=False, reference=gamma)
+        ratio = np.sqrt(found.squared_distance / estimate(mu, nu, gamma, t))
         assert abs(ratio - 1) < bound
 
 
@@ -208,16 +153,6 @@ def test_nor_do_barycentric_rounds_between_equally_many_points(triple):
     assert check_bounds(triple, 6, "barycentric") <= 1e-7
 
 
-def test_barycentric_rounds_may_grow_between_unequal_sizes():
-    """Why the best round is taken: not a theorem's failure, but no theorem covers it."""
-    rng = np.random.default_rng(0)
-    mu, nu = DiscreteMeasure(rng.normal(size=(30, 5))), DiscreteMeasure(rng.normal(size=(20, 5)))
-    reference = gaussian_reference(25, 5, rng=rng)
-    path = follow(mu, nu, reference, 15, rng)
-    assert np.diff(path.distances).max() > 0.01 * path.distance
-    assert path.distance == path.distances.min() < path.distances[-1]
-
-
 def gaps(n, seed, t):
     """Relative gap by round, for two clouds in the dimension where it matters."""
     rng = np.random.default_rng(seed)
@@ -237,13 +172,3 @@ def test_drawn_fractions_converge_and_one_half_stalls():
         assert gap[-1] == pytest.approx(gap[-10], rel=1e-6)
     for gap in moving:
         assert -1e-9 < gap[-1] < 0.03
-
-
-def test_drawn_fractions_are_uniform_and_repeatable():
-    first, second = (
-        fractions_of_rounds("drawn", 20_000, np.random.default_rng(3)) for _ in range(2)
-    )
-    np.testing.assert_array_equal(first, second)
-    assert 0 < first.min() < first.max() < 1
-    counts, _ = np.histogram(first, bins=20, range=(0, 1))
-    assert np.sum((counts - 1000) ** 2 / 1000) < 60  # 19 degrees of freedom: 3e-6

@@ -15,11 +15,7 @@ import pytest
 from skdpot import PrivacyBudget
 from skdpot.exceptions import MessageError, NotPrivateWarning, ProtocolRefusedError
 from skdpot.federated.baselines import pairwise_fedwad, pairwise_triangle
-from skdpot.federated.messages import (
-    GeodesicMeasure,
-    InterpolatingMeasure,
-    SketchRequest,
-)
+from skdpot.federated.messages import InterpolatingMeasure, SketchRequest
 from skdpot.federated.party import Party
 from skdpot.federated.sliced_protocol import pairwise_sliced
 
@@ -70,15 +66,11 @@ def through_the_wire(message):
 class LoopbackGrid:
     """Nodes in this process: each message meets an app that is made anew, like a process."""
 
-    def __init__(self, apps, configs=None):
+    def __init__(self, apps):
         self.apps = dict(enumerate(apps, start=11))
-        self.configs = dict(zip(self.apps, configs or [{}] * len(apps), strict=True))
-        self.replies = {}
-        self.delivered = Counter()
-        self.sent = []
+        self.replies, self.delivered, self.sent = {}, Counter(), []
         self.repeats = 1  # deliveries of each message
-        self.silent = set()
-        self.tampering = {}
+        self.silent, self.tampering = set(), {}
 
     def get_node_ids(self):
         return list(self.apps)
@@ -89,13 +81,12 @@ class LoopbackGrid:
     def _push(self, message):
         node = message.metadata.dst_node_id
         self.sent.append(message)
-        for _ in range(self.repeats):
-            if node not in self.silent:
-                self.delivered[node] += 1
-                context = flwr_app.Context(1, node, self.configs[node], flwr_app.RecordDict(), {})
-                reply = through_the_wire(self.apps[node]()(message, context))
-                reply = self.tampering.get(node, lambda same, asked: same)(reply, message)
-                self.replies.setdefault(message.metadata.message_id, []).append(reply)
+        for _ in range(self.repeats * (node not in self.silent)):
+            self.delivered[node] += 1
+            context = flwr_app.Context(1, node, {}, flwr_app.RecordDict(), {})
+            reply = through_the_wire(self.apps[node]()(message, context))
+            reply = self.tampering.get(node, lambda same, asked: same)(reply, message)
+            self.replies.setdefault(message.metadata.message_id, []).append(reply)
         return message.metadata.message_id
 
     def pull_messages(self, message_ids):
@@ -140,147 +131,113 @@ def charges(budgets):
     return {name: len(budget.history()) for name, budget in budgets.items()}
 
 
-def ask(grid, method, data, node=11, **record):
+def ask(grid, content):
     """Ask a node directly, past the checks of an honest server; return its reply."""
-    content = {"format": 1, "methods": [method], "requests": [data]} | record
-    message = flwr_app.Message(
-        flwr_app.RecordDict({"skdpot": flwr_app.ConfigRecord(content)}), node, "query"
-    )
-    (message_id,) = grid.push_messages([message])
-    return grid.replies[message_id][0]
+    (sent,) = grid.push_messages([flwr_app.Message(flwr_app.RecordDict(content), 11, "query")])
+    return grid.replies[sent][0]
+
+
+def question(**changes):
+    """Return a record that an honest server sends, but for some entries."""
+    asked = {"format": 1, "methods": ["publish_sketch"], "requests": [draw_request().to_bytes()]}
+    return {"skdpot": flwr_app.ConfigRecord(asked | changes)}
 
 
 # The same protocols
 
 
 @SEEDED
-def test_sketches_are_those_of_the_same_parties_in_one_process(make_grid, budgets):
-    request = draw_request()
-    grid = make_grid(random_state=5)
-    result = connect(grid).pairwise_sliced(request, n_simulations=8)
+@pytest.mark.parametrize("own", [(), ("east",)])
+def test_sketches_are_those_of_one_process_and_charged_once(make_grid, budgets, own):
+    """Also when each request comes twice, and when everybody is started anew."""
+    request, names = draw_request(), [name for name in ROWS if name not in own]
     here = [
         Party(name, rows, budget=PrivacyBudget(1.0), random_state=5) for name, rows in ROWS.items()
     ]
     expected = pairwise_sliced(here, request, n_simulations=8)
-    assert result.names == expected.names
-    np.testing.assert_array_equal(result.squared_distances, expected.squared_distances)
-    messages = [entry.message.to_bytes() for entry in result.transcript]
-    assert messages == [entry.message.to_bytes() for entry in expected.transcript]
-    assert charges(budgets) == dict.fromkeys(ROWS, 1)
+    for repeats in (2, 1):
+        grid = make_grid(names, random_state=5)
+        grid.repeats = repeats
+        with_us = [Party(n, ROWS[n], budget=budgets[n], random_state=5) for n in own]
+        parties = connect(grid, own=with_us)
+        assert [party.name for party in parties.parties] == list(ROWS)
+        result = parties.pairwise_sliced(request, n_simulations=8)
+        assert result.names == expected.names
+        np.testing.assert_array_equal(result.squared_distances, expected.squared_distances)
+        messages = [entry.message.to_bytes() for entry in result.transcript]
+        assert messages == [entry.message.to_bytes() for entry in expected.transcript]
+        assert charges(budgets) == dict.fromkeys(ROWS, 1)
+        assert set(grid.delivered.values()) == {2 * repeats}
 
 
 @pytest.mark.parametrize(
     ("protocol", "play", "options", "trips"),
     [
         ("triangle", pairwise_triangle, {"t": 0.3}, 1),
-        # One trip a round with two questions, and one for the last ξ.
-        ("fedwad", pairwise_fedwad, {"n_rounds": 3, "t": "drawn"}, 3 + 1),
+        # For each of two pairs, a trip a round with two questions, and one for the last ξ.
+        ("fedwad", pairwise_fedwad, {"n_rounds": 2, "t": "drawn"}, 2 * (2 + 1)),
     ],
 )
 def test_protocols_that_are_not_private_are_those_of_one_process(
     make_grid, protocol, play, options, trips
 ):
-    names = ("north", "south")
-    grid = make_grid(names, allows=(protocol,), budget=None)
+    grid = make_grid(allows=(protocol,), budget=None)
     parties = connect(grid)
     with pytest.warns(NotPrivateWarning, match="every row"):
         result = getattr(parties, play.__name__)(rng=np.random.default_rng(1), **options)
-    here = [Party(name, ROWS[name], allows=(protocol,)) for name in names]
+    here = [Party(name, rows, allows=(protocol,)) for name, rows in ROWS.items()]
     expected = play(here, rng=np.random.default_rng(1), **options)
     np.testing.assert_array_equal(result.squared_distances, expected.squared_distances)
     sent, due = ([entry.message for entry in one.transcript] for one in (result, expected))
     assert sent == due
     assert set(grid.delivered.values()) == {1 + trips}  # the first to say who they are
-
-
-def test_fedwad_shows_each_pair_its_own_measures_only(make_grid):
-    grid = make_grid(allows=("fedwad",), budget=None)
-    parties = connect(grid)
-    with pytest.warns(NotPrivateWarning, match="every row"):
-        result = parties.pairwise_fedwad(n_rounds=2, rng=np.random.default_rng(1))
-    sent = Counter(
-        data
-        for message in grid.sent
-        for data in set(message.content["skdpot"].get("requests"))
-        if data != b"-"
-    )
-    # The first ξ goes to all three pairs; each later one to the two nodes of its pair.
-    assert Counter(sent.values()) == {6: 1, 2: 6}
-    assert len(result.transcript.messages(GeodesicMeasure)) == 2 * sum(sent.values()) // 2
-
-
-def test_the_servers_own_party_takes_part_and_remembers_too(make_grid, budgets):
-    grid = make_grid(("north", "south"))
-    for _ in range(2):
-        own = Party("east", ROWS["east"], budget=budgets["east"])
-        parties = connect(grid, own=(own,))
-        assert [party.name for party in parties.parties] == ["east", "north", "south"]
-        result = parties.pairwise_sliced(draw_request(), n_simulations=8)
-    assert result.names == ("east", "north", "south")
-    assert charges(budgets) == dict.fromkeys(ROWS, 1)
-
-
-# Charged once
-
-
-def test_a_request_that_comes_twice_costs_once(make_grid, budgets):
-    grid = make_grid()
-    grid.repeats = 2
-    parties = connect(grid)
-    first = parties.pairwise_sliced(draw_request(), n_simulations=8)
-    again = connect(make_grid()).pairwise_sliced(draw_request(), n_simulations=8)
-    np.testing.assert_array_equal(first.squared_distances, again.squared_distances)
-    assert charges(budgets) == dict.fromkeys(ROWS, 1)
-    assert set(grid.delivered.values()) == {4}
+    if protocol == "fedwad":
+        asked = (set(message.content["skdpot"].get("requests")) for message in grid.sent)
+        times = Counter(data for requests in asked for data in requests - {b"-"})
+        # The first ξ goes to all three pairs; each later one to the two nodes of its pair.
+        assert Counter(times.values()) == {6: 1, 2: 6}
 
 
 # What a node refuses
 
 
-def test_nobody_is_asked_when_somebody_did_not_agree(make_grid, budgets):
-    grid = make_grid()
+def test_what_was_not_agreed_on_costs_nothing(make_grid, budgets):
+    def review(request, context):
+        if isinstance(request, SketchRequest) and request.bounds.scale[0] != 3.0:
+            raise MessageError("These bounds were not agreed on.")
+
+    grid = make_grid(review=review)
     parties = connect(grid)
     with pytest.raises(ProtocolRefusedError, match=r"'east', 'north', 'south' did not agree"):
         parties.pairwise_triangle()
     with pytest.raises(ProtocolRefusedError, match="did not agree to 'fedwad'"):
         parties.pairwise_fedwad()
-    assert set(grid.delivered.values()) == {1}
-    assert charges(budgets) == dict.fromkeys(ROWS, 0)
-
-
-def test_bounds_that_were_not_agreed_on_cost_nothing(make_grid, budgets):
-    def review(request, context):
-        if isinstance(request, SketchRequest) and request.bounds.scale[0] != 3.0:
-            raise MessageError("These bounds were not agreed on.")
-
+    assert set(grid.delivered.values()) == {1}  # nobody was asked
     with pytest.raises(MessageError, match="'east'.*These bounds were not agreed on"):
-        connect(make_grid(review=review)).pairwise_sliced(draw_request())
+        parties.pairwise_sliced(draw_request())
     assert charges(budgets) == dict.fromkeys(ROWS, 0)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("content", "said"),
     [
-        ({"methods": ["values_against"]}, "and nothing else"),
-        ({"methods": ["introduce", "introduce"], "requests": [b"-", b"-"]}, "and nothing else"),
-        ({"methods": [1]}, "as many requests"),
-        ({"methods": []}, "as many requests"),
-        ({"methods": ["publish_sketch"] * 2}, "as many requests"),
-        ({"methods": ["publish_sketch"] * 17, "requests": [b"-"] * 17}, "as many requests"),
-        ({"requests": ["text"]}, "as many requests"),
-        ({"requests": [b"\x80\x04N."]}, "truncated"),
-        ({"format": 2}, "format 1"),
+        (question(methods=["values_against"]), "and nothing else"),
+        (question(methods=["introduce"] * 2, requests=[b"-"] * 2), "and nothing else"),
+        (question(methods=[1]), "as many requests"),
+        (question(methods=[]), "as many requests"),
+        (question(methods=["publish_sketch"] * 2), "as many requests"),
+        (question(methods=["publish_sketch"] * 17, requests=[b"-"] * 17), "as many requests"),
+        (question(requests=["text"]), "as many requests"),
+        (question(requests=[b"\x80\x04N."]), "truncated"),
+        (question(format=2), "format 1"),
+        ({}, "no record of skdpot"),
+        ({"skdpot": flwr_app.MetricRecord({"format": 1})}, "no record of skdpot"),
     ],
 )
-def test_hostile_queries_are_refused_unpaid(make_grid, budgets, changes, said):
-    data = draw_request().to_bytes()
-    reply = ask(make_grid(), "publish_sketch", data, **changes)
+def test_hostile_queries_are_refused_unpaid(make_grid, budgets, content, said):
+    reply = ask(make_grid(), content)
     assert reply.has_error()
     assert said in reply.error.reason
-    grid = make_grid()
-    for record in ({}, {"skdpot": flwr_app.MetricRecord({"format": 1})}):
-        (sent,) = grid.push_messages([flwr_app.Message(flwr_app.RecordDict(record), 11, "query")])
-        assert "no record of skdpot" in grid.replies[sent][0].error.reason
     assert charges(budgets) == dict.fromkeys(ROWS, 0)
 
 
@@ -302,7 +259,7 @@ def unreadable(context):
 def test_failures_tell_no_values(load, kind, in_log, caplog):
     grid = LoopbackGrid([lambda: flower.client_app(load)])
     with caplog.at_level(logging.INFO):
-        reply = ask(grid, "publish_sketch", draw_request().to_bytes())
+        reply = ask(grid, question())
     assert f"failed ({kind})" in reply.error.reason
     told = reply.error.reason + caplog.text + repr(reply)
     assert str(SECRET) not in told
@@ -338,38 +295,27 @@ def altered(**changes):
     return tamper
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"party": ""},
-        {"party": "x" * 101},
-        {"party": 3},
-        {"n_samples": 0},
-        {"n_features": 2.0},
-        {"n_dimensions": True},
-        {"allows": []},
-        {"allows": [1]},
-    ],
-)
-def test_false_introductions_are_refused(make_grid, changes):
-    grid = make_grid()
-    grid.tampering[12] = altered(**changes)
-    with pytest.raises(MessageError, match="Node 12 does not introduce its party"):
-        connect(grid)
+def loud(reply, asked):
+    error = flwr_app.Error(1001, "\x1b[2J" + "x" * 10**5)
+    return through_the_wire(flwr_app.Message(error, reply_to=asked))
 
 
-def test_a_node_that_cannot_introduce_itself_is_named(make_grid):
-    grid = make_grid()
-    grid.apps[13] = lambda: flower.client_app(failing)
-    with pytest.raises(MessageError, match=r"Node 13 cannot introduce.*failed \(ValueError\)"):
-        connect(grid)
+INTRODUCTIONS = [
+    {"party": ""}, {"party": "x" * 101}, {"party": 3}, {"n_samples": 0}, {"n_features": 2.0},
+    {"n_dimensions": True}, {"allows": []}, {"allows": [1]},
+]  # fmt: skip
 
-    def shout(reply, asked):
-        error = flwr_app.Error(1001, "\x1b[2J" + "x" * 10**5)
-        return through_the_wire(flwr_app.Message(error, reply_to=asked))
 
-    grid.tampering[11] = shout
-    with pytest.raises(MessageError, match="Node 11 cannot introduce") as caught:
+@pytest.mark.parametrize("fault", [*INTRODUCTIONS, failing, loud], ids=str)
+def test_false_introductions_are_refused(make_grid, fault):
+    grid, said = make_grid(), "Node 12 does not introduce its party"
+    if fault is failing:
+        grid.apps[12], said = lambda: flower.client_app(failing), r"Node 12.*failed \(ValueError\)"
+    elif fault is loud:
+        grid.tampering[12], said = loud, "Node 12 cannot introduce"
+    else:
+        grid.tampering[12] = altered(**fault)
+    with pytest.raises(MessageError, match=said) as caught:
         connect(grid)
     assert len(str(caught.value)) < 2000
     assert "\x1b" not in str(caught.value)
@@ -401,19 +347,16 @@ def from_elsewhere(reply, asked):
 def test_a_faulty_node_is_named_and_costs_the_others_nothing(make_grid, budgets, fault, said):
     grid = make_grid()
     parties = connect(grid, timeout=0.5)
-    push = grid.push_messages
     if fault == "silent":
         grid.silent.add(12)
     elif said == "could not send":
+        push = grid.push_messages
         grid.push_messages = lambda messages: fault(push(messages))
     else:
         grid.tampering[12] = fault
     with pytest.raises(MessageError, match=said):
         parties.pairwise_sliced(draw_request(), n_simulations=8)
-    grid.tampering.clear()
-    grid.silent.clear()
-    grid.push_messages = push
-    connect(grid).pairwise_sliced(draw_request(), n_simulations=8)
+    connect(make_grid()).pairwise_sliced(draw_request(), n_simulations=8)
     assert charges(budgets) == dict.fromkeys(ROWS, 1)
 
 

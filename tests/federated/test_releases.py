@@ -43,7 +43,6 @@ def budget(tmp_path):
 
 def test_a_release_is_made_once_also_by_other_processes(path):
     assert ReleaseFile(path).answer("north", b"request", lambda: b"\x00noisy") == b"\x00noisy"
-    assert ReleaseFile(path).answer("north", b"request", never) == b"\x00noisy"
     code = (
         "from skdpot.federated.remote import ReleaseFile; import sys\n"
         "print(ReleaseFile(sys.argv[1]).answer('north', b'request', lambda: b'other'))"
@@ -52,15 +51,10 @@ def test_a_release_is_made_once_also_by_other_processes(path):
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
     )
     assert ran.stdout.strip() == repr(b"\x00noisy")
-
-
-@pytest.mark.parametrize(
-    ("party", "asked"), [("south", b"request"), ("north", b"other"), ("northr", b"equest")]
-)
-def test_other_parties_and_requests_get_releases_of_their_own(path, party, asked):
-    ReleaseFile(path).answer("north", b"request", lambda: b"first")
-    assert ReleaseFile(path).answer(party, asked, lambda: b"second") == b"second"
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    # Other parties and requests get releases of their own.
+    for party, asked in (("south", b"request"), ("north", b"other"), ("northr", b"equest")):
+        assert ReleaseFile(path).answer(party, asked, lambda: b"second") == b"second"
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), OSError("disk"), LedgerError("no ledger")])
@@ -131,42 +125,35 @@ def test_repeated_requests_cost_once_and_others_again(budget):
     assert len({asked(seed) for seed in (0, 0, 1, 0)}) == 2
     assert len(budget.history()) == 2
     assert Path(f"{budget.ledger}.releases").exists()
-
-
-@pytest.mark.parametrize("forgetful", [None, "temporary"])
-def test_a_party_that_would_forget_what_it_spends_publishes_nothing(forgetful):
-    budget = None if forgetful is None else PrivacyBudget(1.0)
-    party = Party("north", X, budget=budget)
-    with pytest.raises(ProtocolRefusedError, match=r"ledger='<path>'"):
-        answer(party, "publish_sketch", request())
-    assert party.privacy_spent == ()
-    assert budget is None or len(budget.history()) == 0
-
-
-def test_a_party_that_left_the_protocol_shows_no_old_release(budget):
-    answer(Party("north", X, budget=budget), "publish_sketch", request())
+    # A party that left the protocol shows no old release.
     left = Party("north", X, allows=("triangle",), budget=budget)
     with pytest.raises(ProtocolRefusedError, match="does not take part"):
         answer(left, "publish_sketch", request())
 
 
-@pytest.mark.parametrize(
-    "question", ["values_against", "budget", "__reduce_ex__", "fraction_request", ""]
-)
-def test_a_server_may_ask_few_things(question, budget):
-    party = Party("north", X, allows=("sliced", "triangle", "values"), budget=budget)
-    with pytest.raises(MessageError, match="and nothing else"):
-        answer(party, question, request())
+def reviewed(message):
+    assert isinstance(message, SketchRequest)
+    raise MessageError("Not these bounds.")
 
 
-def test_the_reviewer_comes_before_the_party(budget):
-    seen = []
+FEW = (MessageError, "and nothing else")
+REFUSED = {
+    **{name: (name, {}, *FEW) for name in ("values_against", "budget", "__reduce_ex__", "")},
+    "fraction_request": ("fraction_request", {"allows": ("sliced", "triangle")}, *FEW),
+    # One that would forget what it spends.
+    "no budget": ("publish_sketch", {"budget": None}, ProtocolRefusedError, "ledger='<path>'"),
+    "temporary": (
+        "publish_sketch", {"budget": PrivacyBudget(1.0)}, ProtocolRefusedError, "ledger='<path>'",
+    ),
+    "reviewed": ("publish_sketch", {}, MessageError, "Not these bounds"),
+}  # fmt: skip
 
-    def review(message):
-        seen.append(message)
-        raise MessageError("Not these bounds.")
 
-    with pytest.raises(MessageError, match="Not these bounds"):
-        answer(Party("north", X, budget=budget), "publish_sketch", request(), review=review)
-    assert len(budget.history()) == 0
-    assert [type(message) for message in seen] == [SketchRequest]
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused_costs_nothing(case, budget):
+    question, options, error, text = REFUSED[case]
+    party = Party("north", X, **{"budget": budget} | options)
+    with pytest.raises(error, match=text):
+        answer(party, question, request(), review=reviewed if case == "reviewed" else None)
+    assert party.privacy_spent == ()
+    assert party.budget is None or len(party.budget.history()) == 0
