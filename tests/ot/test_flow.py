@@ -1,4 +1,4 @@
-"""Flows reach what the table describes, in any shape, and repeat when told to."""
+"""Flows reach what a table or noisy rows describe, in any shape, and repeat when told to."""
 
 import math
 
@@ -8,23 +8,61 @@ import torch
 from scipy.stats import kstest, norm
 
 from skdpot import SlicedSketch
-from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem, sliced_flow
+from skdpot.ot.flow import (
+    FlowSchedule,
+    ProjectedRows,
+    SlicedFlowProblem,
+    SmoothedFlowProblem,
+    sliced_flow,
+)
 from skdpot.ot.slices import CDFTable, orthogonal_directions, uniform_directions
 from skdpot.ot.transport import sliced_wasserstein_distance
 from tests.ot.sparse import sparse_directions
 
 RNG = np.random.default_rng(8841)
+START = RNG.bit_generator.state
+CENTERS = 0.6 * np.array([[0, 1.2], [1.14, 0.37], [0.7, -0.97], [-0.7, -0.97], [-1.14, 0.37]])
+DEVICES = pytest.mark.parametrize("device", [None, torch.device("cpu")], ids=["numpy", "torch"])
+PAPER = {"step_size": 0.375, "momentum": 0.0, "decay": False}
 
 
-def table_of(X, directions, n_bins=128):
+@pytest.fixture(autouse=True)
+def _seeded():
+    """Every test draws the same, whatever ran before."""
+    RNG.bit_generator.state = START
+
+
+def of_sketch(X, directions, n_bins=128, n_projections_per_step=None):
     sketch = SlicedSketch(epsilon=np.inf, bounds=(-1, 1), projections=directions, n_bins=n_bins)
-    return sketch.fit(X).table()
+    return SlicedFlowProblem(sketch.fit(X).table(), n_projections_per_step)
 
 
-def flow(table, n_particles=2000, *, n_projections_per_step=None, seed=0, device=None, **schedule):
-    problem = SlicedFlowProblem(table, n_projections_per_step)
+def of_rows(batches, sigma=0.0, n_projections_per_step=None):
+    """Sorted projections of batches of rows with noise; pairs of rows and directions."""
+    released = []
+    for rows, directions in batches:
+        values = directions @ rows.T + sigma * RNG.normal(size=(len(directions), len(rows)))
+        arrays = (directions, np.sort(values))
+        released.append(ProjectedRows(*(array.astype(np.float32) for array in arrays)))
+    return SmoothedFlowProblem(tuple(released), sigma, 1.0, n_projections_per_step)
+
+
+def resampled(rows, n_steps, n_projections, batch_size, **options):
+    drawn = [
+        (rows[RNG.choice(len(rows), batch_size, replace=False)],
+         orthogonal_directions(n_projections, rows.shape[1], RNG))
+        for _ in range(n_steps)
+    ]  # fmt: skip
+    return of_rows(drawn, **options)
+
+
+def flow(problem, n_particles=2000, *, seed=0, device=None, **schedule):
     rng = np.random.default_rng(seed)
     return sliced_flow(problem, n_particles, FlowSchedule(**schedule), rng, device=device)
+
+
+def five_gaussians(n):
+    return np.clip(CENTERS[RNG.integers(0, 5, n)] + 0.08 * RNG.normal(size=(n, 2)), -1, 1)
 
 
 def two_clusters(n, n_features):
@@ -32,49 +70,72 @@ def two_clusters(n, n_features):
     return np.clip(centers + 0.1 * RNG.normal(size=(n, n_features)), -1, 1)
 
 
-@pytest.mark.parametrize("device", [None, torch.device("cpu")], ids=["numpy", "torch"])
+@DEVICES
 def test_one_dimension_reaches_every_quantile(device):
     X = np.concatenate([RNG.uniform(-0.9, -0.5, 700), RNG.normal(0.4, 0.1, 1300)])[:, None]
-    table = table_of(X, np.ones((1, 1)))
-    particles = flow(table, device=device).particles
+    problem = of_sketch(X, np.ones((1, 1)))
+    particles = flow(problem, device=device).particles
     levels = np.linspace(0.01, 0.99, 99)
     reached = np.quantile(particles[:, 0], levels)
-    wanted = table.quantiles(levels)[0]
+    wanted = problem.table.quantiles(levels)[0]
     gap = (wanted > -0.5) & (wanted < 0.15)  # no mass there: the quantile jumps
     np.testing.assert_allclose(reached[~gap], wanted[~gap], atol=0.01)
     assert sliced_wasserstein_distance(X, particles, np.ones((1, 1))) < 0.015
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_mixture_in_the_plane(momentum):
-    """SW2 on directions that the flow has not seen, in units of a spread of 0.35."""
-    centers = np.array([[-0.5, -0.5], [0.5, -0.3], [0.0, 0.6]])
-    X = centers[RNG.integers(0, 3, 3000)] + 0.08 * RNG.normal(size=(3000, 2))
-    table = table_of(X, orthogonal_directions(30, 2, RNG), n_bins=256)
-    particles = flow(table, 3000, momentum=momentum).particles
+# A problem, how it is solved, and how near particles come. Without noise: the flow paper's
+# Algorithm 2 freezes 100 directions and takes 20 a step; in its Algorithm 1 each step sees other
+# directions and another tenth of the rows, of which the last ones are still to be seen.
+MIXTURES = {
+    "sketch": (
+        lambda rows: of_sketch(rows, orthogonal_directions(30, 2, RNG), 256),
+        {"momentum": 0.0},
+        0.03,
+    ),
+    "sketch, momentum": (
+        lambda rows: of_sketch(rows, orthogonal_directions(30, 2, RNG), 256),
+        {"momentum": 0.9},
+        0.03,
+    ),
+    "all rows": (
+        lambda rows: of_rows(
+            [(rows, orthogonal_directions(100, 2, RNG))], n_projections_per_step=20
+        ),
+        PAPER | {"n_steps": 80},
+        0.03,
+    ),
+    "batches": (lambda rows: resampled(rows, 60, 10, 300), PAPER | {"n_steps": 60}, 0.08),
+}
+
+
+@DEVICES
+@pytest.mark.parametrize("kind", MIXTURES)
+def test_five_gaussians_are_found(kind, device):
+    """SW2 on directions that the flow has not seen, and a fifth of the particles at each."""
+    make, schedule, tolerance = MIXTURES[kind]
+    rows = five_gaussians(3000)
+    particles = flow(make(rows), device=device, **schedule).particles
     held_out = uniform_directions(200, 2, np.random.default_rng(1))
-    assert sliced_wasserstein_distance(X, particles, held_out) < 0.02
-    # The clusters are apart and hold a third each.
-    nearest = np.argmin(np.linalg.norm(particles[:, None] - centers, axis=2), axis=1)
-    np.testing.assert_allclose(np.bincount(nearest) / 3000, 1 / 3, atol=0.03)
-    assert np.median(np.linalg.norm(particles - centers[nearest], axis=1)) < 0.14
+    assert sliced_wasserstein_distance(rows, particles, held_out) < tolerance
+    nearest = np.argmin(np.linalg.norm(particles[:, None] - CENTERS, axis=2), axis=1)
+    np.testing.assert_allclose(np.bincount(nearest, minlength=5) / len(particles), 0.2, atol=0.05)
+    assert np.median(np.linalg.norm(particles - CENTERS[nearest], axis=1)) < 0.16
 
 
 SHAPES = {
-    "cut block": (64, orthogonal_directions(16, 64, RNG), None),
-    "cut block, few at a time": (64, orthogonal_directions(16, 64, RNG), 5),
-    "block and a rest": (64, orthogonal_directions(80, 64, RNG, axes_first=True), None),
-    "less than a block at a time": (64, orthogonal_directions(128, 64, RNG, axes_first=True), 16),
-    "two at a time": (8, orthogonal_directions(64, 8, RNG), 2),
-    "one at a time": (6, uniform_directions(60, 6, RNG), 1),
-    "sparse": (10, sparse_directions([[k] for k in range(10)], 60, 10, RNG), None),
-    "sparse, few at a time": (10, sparse_directions([[k] for k in range(10)], 60, 10, RNG), 4),
+    "cut block": (orthogonal_directions(16, 64, RNG), None),
+    "cut block, few at a time": (orthogonal_directions(16, 64, RNG), 5),
+    "block and a rest": (orthogonal_directions(80, 64, RNG, axes_first=True), None),
+    "less than a block at a time": (orthogonal_directions(128, 64, RNG, axes_first=True), 16),
+    "two at a time": (orthogonal_directions(64, 8, RNG), 2),
+    "one at a time": (uniform_directions(60, 6, RNG), 1),
+    "sparse": (sparse_directions([[k] for k in range(10)], 60, 10, RNG), None),
+    "sparse, few at a time": (sparse_directions([[k] for k in range(10)], 60, 10, RNG), 4),
     "sparse with a target": (
-        12,
         sparse_directions([[k] for k in range(12)], 90, 12, RNG, always=0),
         None,
     ),
-    "equal directions": (3, np.full((20, 3), math.sqrt(1 / 3)), None),
+    "equal directions": (np.full((20, 3), math.sqrt(1 / 3)), None),
 }
 
 
@@ -82,15 +143,11 @@ SHAPES = {
 @pytest.mark.parametrize(("step_size", "diffusion"), [(0.5, 0.0), (1.0, 0.0), (0.5, 1e-3)])
 def test_no_shape_diverges(shape, step_size, diffusion):
     """A fixed step of d, and momentum with partial batches, went to 1e7 within 200 steps."""
-    n_features, directions, n_projections_per_step = SHAPES[shape]
-    X = two_clusters(2000, n_features)
-    result = flow(
-        table_of(X, directions),
-        1000,
-        n_projections_per_step=n_projections_per_step,
-        step_size=step_size,
-        **({"diffusion": diffusion, "momentum": 0.0} if diffusion else {}),
-    )
+    directions, at_once = SHAPES[shape]
+    X = two_clusters(2000, directions.shape[1])
+    options = {"diffusion": diffusion, "momentum": 0.0} if diffusion else {}
+    problem = of_sketch(X, directions, n_projections_per_step=at_once)
+    result = flow(problem, 1000, step_size=step_size, **options)
     if diffusion:
         assert np.abs(result.particles).max() < 12
         return
@@ -101,48 +158,112 @@ def test_no_shape_diverges(shape, step_size, diffusion):
     assert result.displacements[-1] < 0.05 * result.displacements.max()
 
 
-def gaussian_table(n_projections, n_features, spread):
-    edges = np.linspace(-1, 1, 513)
-    cdf = norm.cdf(edges / spread)
-    cdf[[0, -1]] = 0, 1
-    directions = orthogonal_directions(n_projections, n_features, np.random.default_rng(0))
-    return CDFTable(directions, np.ones(n_projections), np.tile(cdf, (n_projections, 1)))
+def test_momentum_is_left_out_where_turns_do_not_span():
+    rows = RNG.normal(size=(20, 3))
+    for n_projections, at_once, n_batches, partial in (
+        *((4, None, 1, False), (4, 2, 1, True), (4, 3, 1, False)),
+        *((2, None, 1, False), (2, None, 3, True)),
+    ):
+        made = resampled(rows, n_batches, n_projections, 10, n_projections_per_step=at_once)
+        assert made.is_partial == partial
 
 
 @pytest.mark.parametrize(("n_features", "n_projections"), [(1, 1), (2, 8), (3, 12)])
 @pytest.mark.parametrize("diffusion", [0.0, 0.002, 0.01])
 def test_diffusion_widens_a_gaussian_as_theory_says(n_features, n_projections, diffusion):
     """Stationary spread s of dx = -(1 - σ/s) x / d dt + sqrt(2 λ) dw: s² - σ s = λ d."""
-    spread = 0.15
-    result = flow(
-        gaussian_table(n_projections, n_features, spread),
-        4000,
-        n_steps=250,
-        step_size=0.3,
-        diffusion=diffusion,
-        momentum=0.0,
-    )
+    spread, directions = 0.15, orthogonal_directions(n_projections, n_features, RNG)
+    cdf = norm.cdf(np.linspace(-1, 1, 513) / spread)
+    cdf[[0, -1]] = 0, 1
+    table = CDFTable(directions, np.ones(n_projections), np.tile(cdf, (n_projections, 1)))
+    options = {"n_steps": 250, "step_size": 0.3, "momentum": 0.0}
+    particles = flow(SlicedFlowProblem(table), 4000, diffusion=diffusion, **options).particles
     expected = (spread + math.sqrt(spread**2 + 4 * diffusion * n_features)) / 2
-    assert result.particles.std(axis=0).mean() == pytest.approx(expected, rel=0.05)
-    assert np.abs(result.particles.mean(axis=0)).max() < 0.03
+    assert particles.std(axis=0).mean() == pytest.approx(expected, rel=0.05)
+    assert np.abs(particles.mean(axis=0)).max() < 0.03
     if n_features == 1:
-        assert kstest(result.particles[::4, 0] / result.particles.std(), "norm").pvalue > 1e-5
+        assert kstest(particles[::4, 0] / particles.std(), "norm").pvalue > 1e-5
 
 
-def test_reproducible_with_a_generator_and_different_without():
-    table = table_of(two_clusters(500, 3), orthogonal_directions(9, 3, RNG))
-    for device in (None, torch.device("cpu")):
-        same = [flow(table, 200, device=device, diffusion=1e-4, n_steps=20) for _ in range(2)]
-        np.testing.assert_array_equal(same[0].particles, same[1].particles)
-        np.testing.assert_array_equal(same[0].displacements, same[1].displacements)
-        other = flow(table, 200, device=device, seed=1, n_steps=20)
-        assert np.abs(other.particles - same[0].particles).max() > 0.01
+@DEVICES
+def test_noise_of_rows_does_not_widen_a_gaussian(device):
+    """Along one direction noisy and clean variances fit: s² + σ² of both sides agree."""
+    spread, sigma = 0.3, 0.6
+    levels = (np.arange(4000) + 0.5) / 4000
+    values = (math.hypot(spread, sigma) * norm.ppf(levels))[None].astype(np.float32)
+    batch = ProjectedRows(np.ones((1, 1), dtype=np.float32), values)
+    problem = SmoothedFlowProblem((batch,), sigma, 1.0)
+    particles = flow(problem, 20_000, n_steps=60, device=device, **PAPER).particles
+    assert particles.std() == pytest.approx(spread, rel=0.05)
+    assert abs(particles.mean()) < 0.03
 
 
-@pytest.mark.parametrize("n_particles", [1, 2, 3])
+@pytest.mark.parametrize("n_particles", [1, 2, 3, 50])
 def test_few_particles_reach_a_point_mass(n_particles):
-    table = table_of(np.full((100, 2), 0.25), orthogonal_directions(8, 2, RNG))
-    np.testing.assert_allclose(flow(table, n_particles).particles, 0.25, atol=0.05)
+    rows, directions = np.full((100, 2), 0.25), orthogonal_directions(8, 2, RNG)
+    for problem, schedule, tolerance in (
+        (of_sketch(rows, directions), {}, 0.05),
+        (of_rows([(rows[:1], np.eye(2))]), PAPER | {"n_steps": 60}, 1e-4),
+    ):
+        found = flow(problem, n_particles, **schedule).particles
+        np.testing.assert_allclose(found, 0.25, atol=tolerance)
+
+
+def test_releases_are_taken_in_their_sequence_and_once():
+    problem = resampled(five_gaussians(50), 6, 4, 10, sigma=0.1)
+    turns = list(problem.turns(np.random.default_rng(0)))
+    assert problem.n_turns == len(turns) == 6
+    for turn, release in zip(turns, problem.batches, strict=True):
+        assert turn.directions is release.directions
+        assert turn.quantiles is release.values
+        assert turn.sigma == 0.1
+    with pytest.raises(ValueError, match="n_steps=7 is more than the 6 released batches"):
+        flow(problem, 5, n_steps=7)
+
+
+def test_each_step_uses_other_directions_of_the_frozen_release():
+    """M_θ of N_θ without repetition, all of them in time, and always with their own values."""
+    drawn = [(five_gaussians(20), uniform_directions(9, 2, RNG))]
+    problem = of_rows(drawn, 2.0, n_projections_per_step=4)
+    (release,), seen = problem.batches, []
+    turns = problem.turns(np.random.default_rng(0))
+    for turn in (next(turns) for _ in range(60)):
+        where = np.flatnonzero(np.isin(release.directions, turn.directions).all(axis=1))
+        assert len(where) == len(turn.directions) == problem.largest_batch == 4
+        order = np.argsort(turn.directions[:, 0])
+        where = where[np.argsort(release.directions[where, 0])]
+        np.testing.assert_array_equal(turn.quantiles[order], release.values[where])
+        seen.append(tuple(where))
+    assert problem.n_turns is None
+    assert len(set(seen)) > 40
+    assert set(np.ravel(seen)) == set(range(9))
+
+
+CUDA = pytest.param(
+    "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+)
+
+
+@pytest.mark.parametrize("device", ["cpu", CUDA])
+@pytest.mark.parametrize("kind", MIXTURES)
+def test_equal_seeds_give_equal_flows_on_all_devices(kind, device):
+    """Without noise on the particles, which each device draws with a generator of its own.
+
+    Only a few steps: where a flow parts clusters, the last bit of a position decides the way.
+    """
+    problem = MIXTURES[kind][0](five_gaussians(500))
+    runs = [
+        flow(problem, 400, n_steps=3, seed=seed, device=place)
+        for place in (None, torch.device(device))
+        for seed in (3, 3, 4)
+    ]
+    for k in (0, 3):
+        np.testing.assert_array_equal(runs[k].particles, runs[k + 1].particles)
+        np.testing.assert_array_equal(runs[k].displacements, runs[k + 1].displacements)
+        assert np.abs(runs[k].particles - runs[k + 2].particles).max() > 0.01
+    gaps = np.abs(runs[0].particles - runs[3].particles)
+    assert np.median(gaps) < 1e-5
+    assert np.quantile(gaps, 0.9) < 1e-3
 
 
 def test_shares_of_steps_fall_to_a_twentieth():
@@ -150,4 +271,13 @@ def test_shares_of_steps_fall_to_a_twentieth():
     shares = [schedule.share(step) for step in range(100)]
     assert shares[0] == shares[49] == 0.5
     assert shares[-1] == pytest.approx(0.025)
-    assert all(later <= before for before, later in zip(shares, shares[1:], strict=False))
+    assert shares == sorted(shares, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("n_features", "n_projections", "share", "h"), [(8, 72, 0.375, 3.0), (2, 200, 0.5, 1.0)]
+)
+def test_the_papers_step_is_three_eighths_of_a_full_one(n_features, n_projections, share, h):
+    directions = orthogonal_directions(n_projections, n_features, RNG)
+    turn = next(of_rows([(np.zeros((3, n_features)), directions)]).turns(RNG))
+    np.testing.assert_allclose(share * turn.drift_step, h, rtol=1e-5)
