@@ -270,11 +270,11 @@ _ONE_STEP = all_of(
 _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     1: [
         (half_noise("NoisyAccumulator.__init__"), {
-            "table of a sketch": "release/test_released_noise.py::test_noise_has_the_stated_variance[public-False-SlicedSketch]",
+            "table of a sketch": "release/test_noise.py::test_noise_has_the_law_that_is_charged[sketch]",
             "table of a sketch, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[sketch]"}),
         (half_noise("noisy_batches"), {
-            "projected rows, lattice": "release/test_row_release.py::test_noise_has_the_stated_sigma[1.0-discrete]",
-            "projected rows, float": "release/test_row_release.py::test_noise_has_the_stated_sigma[1.0-float]",
+            "projected rows, lattice": "release/test_noise.py::test_noise_has_the_law_that_is_charged[rows]",
+            "projected rows, float": "release/test_noise.py::test_noise_has_the_law_that_is_charged[rows, float]",
             "projected rows, lattice, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[projected rows]"}),
         (half_noise("noisy_gradient_steps"), {
             "gradients of a generator": "nets/test_private_generator.py::test_noise_has_its_sigma_and_comes_from_the_secret_stream"}),
@@ -289,20 +289,20 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (half_noise("release_gradient"), {
             "every sum of a network": "nets/test_private_training.py::test_the_noise_has_the_scale_of_the_event_and_is_fresh[poisson]"}),
         (half_noise("noisy_counts"), {
-            "fair tables": "release/test_output_tables.py::test_noise_has_the_stated_size_on_every_entry[2]",
+            "fair tables": "release/test_noise.py::test_noise_has_the_law_that_is_charged[outputs]",
             "fair tables, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[fair table]"}),
         (half_noise("mean_field_langevin"), {
-            "mean-field Langevin": "release/test_langevin.py::test_noise_has_the_standard_deviation_of_the_event",
+            "mean-field Langevin": "release/test_noise.py::test_noise_has_the_law_that_is_charged[mean-field Langevin]",
             "mean-field Langevin, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[mean-field Langevin]"}),
         (half_noise("_noisy_sums"), {
-            "warm start by means": "release/test_warm_start.py::test_noise_of_means_has_the_standard_deviation_of_the_event",
-            "warm start by clusters": "release/test_warm_start.py::test_noise_of_clusters_has_the_standard_deviation_of_the_event",
+            "warm start by means": "release/test_noise.py::test_noise_has_the_law_that_is_charged[means]",
+            "warm start by clusters": "release/test_noise.py::test_noise_has_the_law_that_is_charged[clusters]",
             "warm start by means, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[mean of a warm start]"}),
         (half_noise("noisy_histogram"), {
-            "histograms of bounds": "release/test_bounds.py::test_noise_has_the_variance_of_the_event[features-True-30]",
+            "histograms of bounds": "release/test_noise.py::test_noise_has_the_law_that_is_charged[bounds of features]",
             "histograms of bounds, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[histogram of bounds]"}),
         (half_noise("select_categories"), {
-            "counts of categories": "release/test_category_selection.py::test_noise_has_the_variance_of_the_event[1]",
+            "counts of categories": "release/test_noise.py::test_noise_has_the_law_that_is_charged[categories of a column]",
             "counts of categories, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[counts of categories]"}),
         (half_noise("release_marginals"), {
             "counts of a synthesizer": "tables/test_marginal_release.py::test_noise_of_marginals_has_the_stated_standard_deviation[40.0]",
@@ -315,13 +315,13 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("gaussian_noise", sigma=half), {
             "the sampler of float noise": "privacy/test_noise.py::test_float_noise"}),
         (given("calibrate_lattice", "plan_tables", mu=twice), {
-            "noise of one release for several": "release/test_output_tables.py::test_a_plan_costs_what_it_was_given[1]"}),
+            "noise of one release for several": "release/test_plans.py::test_a_plan_costs_what_it_was_given[outputs]"}),
     ],
     2: [
         (skipped("DataBounds._shorten", "mapped"), {
             "rows to the ball": "release/test_row_release.py::test_rows_outside_the_ball_are_shortened"}),
         (rewritten("DataBounds.to_ball", ("np.clip(mapped, -side, side, out=mapped)", "mapped")), {
-            "rows to the box": "release/test_bounds.py::test_box_broadcasts_and_clips_each_feature"}),
+            "rows to the box": "release/test_bounds.py::test_rows_land_inside"}),
         (rewritten("AutoencoderLoss.clipped_sum", ("by_jacobians(self.clip)", "by_jacobians(1e300)")), {
             "gradient of an autoencoder": "nets/test_private_training.py::test_no_neighbour_moves_a_sum_further_than_the_sensitivity"}),
         (rewritten("OuterProducts.gram", ("gradients @ gradients.mT", "(gradients.float() @ gradients.float().mT).double()")), {
@@ -342,9 +342,9 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (skipped("ClippedOutputs.values", "outputs", "clipped_gradient"), {
             "outputs of a generator": "nets/test_private_generator.py::test_outputs_and_jacobians_are_clipped_apart"}),
         (given("clipped_fit_gradient", clip=LARGE), {
-            "mean-field Langevin": "release/test_langevin.py::test_the_sensitivity_is_attained"}),
+            "mean-field Langevin": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[mean-field Langevin]"}),
         (given("_shortened", "_noisy_sums", radius=LARGE), {
-            "rows of a warm start": "release/test_warm_start.py::test_no_neighbour_moves_a_release_further_than_the_sensitivity[3.0-2-mean]"}),
+            "rows of a warm start": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[means]"}),
     ],
     3: [
         (_ONE_STEP, {
@@ -362,7 +362,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("GaussianEvent.__init__", "WarmStartPlan.event", n_steps=1), {
             "Lloyd steps": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[paths, mfld, kmeans]"}),
         (instead("SecretStream.generator", the_same_generator), {
-            "a generator that starts anew": "release/test_row_release.py::test_each_step_draws_fresh_noise"}),
+            "a generator that starts anew": "release/test_noise.py::test_noise_has_the_law_that_is_charged[rows, float]"}),
     ],
     4: [
         (charged_late("SlicedSketch._release"), {
@@ -410,8 +410,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     6: [
         (rewritten("clipped_fit_gradient", ("np.sqrt(np.einsum(\"bk,bk,bk->b\", shares, shares, squares))", "shares * np.sqrt(squares)"), ("shares *= ...[:, None]", "shares *= ...")), {
-            "one record": "release/test_data_fit.py::test_no_record_has_a_norm_above_the_clip",
-            "a whole step": "release/test_langevin.py::test_a_neighbour_moves_one_time_by_at_most_the_sensitivity"}),
+            "one record": "release/test_data_fit.py::test_no_neighbour_moves_a_sum_further_than_twice_the_clip",
+            "a whole step": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[mean-field Langevin]"}),
     ],
     7: [
         (rewritten("SampledGaussianEvent.rate", ("max(...)", "min(...)")), {
@@ -529,7 +529,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     17: [
         (skipped("BoundsPlan.before", "event"), {
-            "sketch": "release/test_released_noise.py::test_private_bounds_are_paid_for_by_more_noise",
+            "sketch": "release/test_noise.py::test_private_bounds_are_paid_for_by_more_noise",
             "sketches of trajectories": "estimators/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[private-1]",
             "projected rows": "release/test_row_plan.py::test_private_bounds_take_a_tenth"}),
         (returning("plan_training", charged_for_its_last_phase), {
@@ -540,7 +540,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("plan_tables", ("() if ... else (first.event,)", "()")), {
             "schema of a synthesizer": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer, nothing known]"}),
         (returning("BoundsPlan.event", the_first_phase), {
-            "the second histogram of a feature": "release/test_bounds.py::test_plan_costs_what_was_asked"}),
+            "the second histogram of a feature": "release/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of features]"}),
     ],
     18: [
         (given("SquareRootStrategy.sensitivity", group_size=1), {
@@ -549,7 +549,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("SlicedSketch.__init__", "FitContext.sketch", group_size=1), {
             "sketches of trajectories": "estimators/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[bounds0-3]"}),
         (given("_feature_noises", group_size=1), {
-            "histograms of bounds": "release/test_bounds.py::test_several_rows_of_a_person_move_as_many_counts[features]"}),
+            "histograms of bounds": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[bounds of features, three rows of a person]"}),
         (given("planned_bounds", group_size=1), {
             "bounds of a sketch": "release/test_public_labels.py::test_private_bounds_pool_the_rows_of_a_person[3]"}),
         (given("Event.grouped", group_size=1), {
@@ -557,7 +557,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("Event.grouped", "plan_langevin", group_size=1), {
             "steps of mean-field Langevin": "release/test_langevin_plan.py::test_rows_at_different_times_compose"}),
         (given("Event.grouped", "WarmStartPlan.event", group_size=1), {
-            "warm start": "release/test_warm_start.py::test_the_event_counts_each_lloyd_step_and_each_row_of_a_person"}),
+            "warm start": "release/test_plans.py::test_a_plan_costs_what_it_was_given[clusters]"}),
         (rewritten("PrivacyLoss.group_epsilon", ("steps + (k - 1) * x", "0.0")), {
             "delta of a chain not added up": "privacy/test_group_privacy.py::test_a_group_of_what_leaks_is_bounded_or_nothing_is_said"}),
         (rewritten("PrivacyLoss.group_epsilon", ("k * self.mu_without_sampling", "math.sqrt(k) * self.mu_without_sampling")), {

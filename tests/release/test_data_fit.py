@@ -93,18 +93,7 @@ def wild(rng, m, d, scale):
     return particles, np.stack(records)
 
 
-@settings(max_examples=300, deadline=None)
-@cases
-def test_no_record_has_a_norm_above_the_clip(m, d, bandwidth, weight, clip, scale, seed):
-    """Of the whole matrix: a mutant that clips each particle by itself exceeds it."""
-    particles, records = wild(np.random.default_rng(seed), m, d, scale)
-    for record in records:
-        alone = gradient(particles, record[None], bandwidth=bandwidth, weight=weight, clip=clip)
-        assert np.isfinite(alone).all()
-        assert float(np.linalg.norm(alone)) <= clip
-
-
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @cases
 def test_no_neighbour_moves_a_sum_further_than_twice_the_clip(
     m, d, bandwidth, weight, clip, scale, seed
@@ -120,6 +109,10 @@ def test_no_neighbour_moves_a_sum_further_than_twice_the_clip(
         gradient(particles, batch, bandwidth=bandwidth, weight=weight, clip=clip)
         for batch in (rows, other, rows[1:])
     ]
+    for record in records:
+        alone = gradient(particles, record[None], bandwidth=bandwidth, weight=weight, clip=clip)
+        assert np.isfinite(alone).all()
+        assert float(np.linalg.norm(alone)) <= clip
     room = 1 + 1e-11  # ten terms of the sum are rounded
     assert np.linalg.norm(sums[0] - sums[1]) <= 2 * clip * room
     # The form that Poisson sampling needs: a record that joins moves the sum by one clip.

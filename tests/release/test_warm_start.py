@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 from sklearn.cluster import KMeans
 
 from skdpot._utils.validation import SecretStream
-from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, gdp_epsilon, gdp_mu
+from skdpot.privacy.events import gdp_mu
 from skdpot.release import warm_start
+from skdpot.release.release import record_releases
 from skdpot.release.warm_start import (
     plan_warm_start,
     release_kmeans_start,
@@ -20,8 +19,7 @@ from skdpot.release.warm_start import (
     sphere_packed_centers,
     start_particles,
 )
-
-EXTREMES = (0.0, 1.0, -1.0, 1e-8, 1e5, -1e200, 1e308)
+from tests.release.exact import no_noise
 
 
 def branches(seed=0, n=3000, n_times=10):
@@ -40,102 +38,6 @@ def kmeans(rows, plan, seed=0):
     return release_kmeans_start(rows, plan, SecretStream(seed), np.random.default_rng(seed))
 
 
-# Sensitivity --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def tables(monkeypatch):
-    """Release without noise and look at the integers that noise would have been added to."""
-    seen = []
-
-    def no_noise(sigma, shape, stream, *, lattice, mu):
-        table = np.zeros(shape, dtype=np.int64)
-        seen.append(table)
-        return table
-
-    def add_in_place(rows, clusters, plan, secret):
-        # `table += noise` copies: the table is read back from what is returned instead.
-        sums, counts = released(rows, clusters, plan, secret)
-        weighted = counts[:, None] * plan.count_weight * plan.lattice
-        seen[-1] = np.hstack([sums, weighted])
-        return sums, counts
-
-    released = warm_start._noisy_sums
-    monkeypatch.setattr(warm_start, "lattice_noise", no_noise)
-    monkeypatch.setattr(warm_start, "_noisy_sums", add_in_place)
-    return seen
-
-
-def one_step(tables, rows, plan, seed=0):
-    """The table of the first release."""
-    tables.clear()
-    if plan.method == "mean":
-        release_mean_start([rows], plan, SecretStream(seed))
-    else:
-        kmeans([rows], plan, seed)
-    assert len(tables) == plan.n_iter
-    return tables[0]
-
-
-def charged_part(table, plan):
-    """All of the table; the count of a mean is public and stays."""
-    return table[:, :-1] if plan.method == "mean" else table
-
-
-@pytest.mark.parametrize("method", ["mean", "kmeans"])
-@pytest.mark.parametrize("n_features", [1, 2, 7])
-@pytest.mark.parametrize("mu", [0.05, 3.0, 100.0])
-def test_no_neighbour_moves_a_release_further_than_the_sensitivity(tables, method, n_features, mu):
-    """Wild rows too; whether the record changes its cluster or not."""
-    rng = np.random.default_rng(8)
-    make = {
-        "mean": lambda r: plan_warm_start("mean", mu, r, n_features),
-        "kmeans": lambda r: plan_warm_start("kmeans", mu, r, n_features, 4, 1),
-    }[method]
-    for _ in range(25):
-        radius = 10.0 ** rng.uniform(-6, 6)
-        plan = make(radius)
-        rows = radius * rng.normal(size=(15, n_features))
-        rows[0] = rng.choice(EXTREMES, n_features)
-        other = rows.copy()
-        other[3] = rng.choice(EXTREMES, n_features) * min(radius, 1.0)
-        ends = [charged_part(one_step(tables, r, plan), plan) for r in (rows, other)]
-        moved = float(np.linalg.norm(ends[0] - ends[1]))
-        assert moved <= plan.noise.sensitivity * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("clusters", [1, 3])
-def test_a_search_attains_the_sensitivity_of_a_lloyd_step(tables, clusters):
-    """With one cluster by opposite records, with several by a record that changes its cluster."""
-    rng = np.random.default_rng(9)
-    plan = plan_warm_start("kmeans", 0.5, 1.0, 2, clusters, 1)
-    rows = rng.uniform(-0.5, 0.5, (9, 2))
-    best, changed = 0.0, 0.0
-    for angle in np.linspace(0, np.pi, 16, endpoint=False):
-        for turn in (np.pi, np.pi / 2, 2.0):
-            ends = []
-            for a in (angle, angle + turn):
-                rows[0] = np.cos(a), np.sin(a)
-                ends.append(one_step(tables, rows, plan))
-            moved = float(np.linalg.norm(ends[0] - ends[1]))
-            best = max(best, moved)
-            if np.any(ends[0][:, -1] != ends[1][:, -1]):
-                changed = max(changed, moved)
-    assert 0.95 * plan.noise.sensitivity <= best <= plan.noise.sensitivity
-    if clusters > 1:
-        assert changed >= 0.95 * plan.noise.sensitivity
-
-
-def test_sums_are_exact_and_know_no_order(tables):
-    rng = np.random.default_rng(10)
-    rows = rng.normal(size=(500, 3)) * 10.0 ** rng.uniform(-9, 9, (500, 1))
-    plan = plan_warm_start("kmeans", 0.3, 1.5, 3, 4, 1)
-    one, two = (one_step(tables, r, plan) for r in (rows, rows[::-1]))
-    np.testing.assert_array_equal(one, two)
-    units = one / plan.lattice
-    np.testing.assert_array_equal(units, np.rint(units))
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.floats(1e-9, 1e9), st.floats(1e-3, 100.0), st.integers(1, 200))
 def test_a_count_weighs_no_more_than_the_radius(radius, mu, n_features):
@@ -146,81 +48,21 @@ def test_a_count_weighs_no_more_than_the_radius(radius, mu, n_features):
     assert plan.noise.sensitivity >= 2 * reach
 
 
-# Noise and account --------------------------------------------------------------------------
+def test_sums_are_exact_and_know_no_order():
+    rng = np.random.default_rng(10)
+    rows = rng.normal(size=(500, 3)) * 10.0 ** rng.uniform(-9, 9, (500, 1))
+    plan, tables = plan_warm_start("kmeans", 0.3, 1.5, 3, 4, 1), []
+    for given_rows in (rows, rows[::-1]):
+        with no_noise(), record_releases() as releases:
+            kmeans([given_rows], plan)
+        tables.append(np.column_stack(releases[0].value))
+    np.testing.assert_array_equal(*tables)
 
 
-def test_the_event_counts_each_lloyd_step_and_each_row_of_a_person():
-    plan = plan_warm_start("kmeans", 0.4, 2.0, 3, 5, 4, group_size=3)
-    assert plan.event == GaussianEvent(
-        sigma=plan.noise.sigma,
-        sensitivity=plan.noise.sensitivity,
-        lattice=plan.noise.lattice,
-        n_steps=12,
-    )
-    assert plan.noise.sensitivity == pytest.approx(4.0, rel=0.02)
-    assert plan.noise.sensitivity > 4.0
-    for same in (plan, plan_warm_start("mean", 0.4, 2.0, 3, group_size=3)):
-        assert 0.4 * (1 - 1e-9) <= same.event.mu <= 0.4
-        assert compose(same.event).epsilon(1e-5) <= gdp_epsilon(0.4, 1e-5) * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("n_iter", [1, 3])
-def test_each_time_has_as_many_releases_as_are_charged(monkeypatch, n_iter):
-    drawn = []
-    real = warm_start.lattice_noise
-
-    def counting(sigma, shape, stream, **options):
-        drawn.append((sigma, shape))
-        return real(sigma, shape, stream, **options)
-
-    monkeypatch.setattr(warm_start, "lattice_noise", counting)
-    plan = plan_warm_start("kmeans", 0.4, 2.0, 2, 5, n_iter)
-    kmeans(branches(n=60, n_times=4), plan)
-    assert drawn == [(plan.event.sigma, (5, 3))] * (4 * plan.event.n_steps)
-    drawn.clear()
-    plan = plan_warm_start("mean", 0.4, 2.0, 2)
-    release_mean_start(branches(n=60, n_times=4), plan, SecretStream(0))
-    assert drawn == [(plan.event.sigma, (1, 3))] * 4
-
-
-def test_noise_of_means_has_the_standard_deviation_of_the_event():
-    """Of 4000 times with the same rows; either side misses a true one once in 2e8."""
-    plan = plan_warm_start("mean", 0.8, 3.0, 2)
-    rows = np.full((200, 2), 0.25)
-    means = release_mean_start([rows] * 4000, plan, SecretStream(3))
-    noise = (means - 0.25).ravel() * 200 / plan.event.sigma
-    squares = float((noise**2).sum())
-    assert stats.chi2.sf(squares, noise.size) > 5e-9
-    assert stats.chi2.cdf(squares, noise.size) > 5e-9
-    assert stats.kstest(noise, "norm").pvalue > 1e-8
-
-
-def test_noise_of_clusters_has_the_standard_deviation_of_the_event():
-    plan = plan_warm_start("kmeans", 0.8, 3.0, 1, 2, 1)
-    rows, clusters = np.tile([[-1.0], [2.0]], (50, 1)), np.tile([0, 1], 50)
-    tables = []
-    for seed in range(1500):
-        sums, counts = warm_start._noisy_sums(rows, clusters, plan, SecretStream(seed))
-        weight = plan.count_weight * plan.lattice
-        exact = np.array([[-50.0, 50 * weight], [100.0, 50 * weight]])
-        tables.append(np.hstack([sums, counts[:, None] * weight]) - exact)
-    noise = np.array(tables).reshape(1500, 4) / plan.event.sigma
-    squares = (noise**2).sum(axis=0)
-    assert np.all(stats.chi2.sf(squares, 1500) > 1e-8)
-    assert np.all(stats.chi2.cdf(squares, 1500) > 1e-8)
-    assert np.abs(np.corrcoef(noise.T) - np.eye(4)).max() < 6 / math.sqrt(1500)
-    assert plan.count_sigma == pytest.approx(plan.event.sigma / weight)
-
-
-def test_infinite_mu_is_no_noise_and_no_privacy():
+def test_without_noise_means_are_exact():
     rows = branches()
-    plan = plan_warm_start("mean", math.inf, 2.0, 2)
-    assert plan.event == NonPrivateEvent()
-    exact = [of_time.mean(axis=0) for of_time in rows]
-    np.testing.assert_allclose(release_mean_start(rows, plan, SecretStream(0)), exact, atol=1e-9)
-    plan = plan_warm_start("kmeans", math.inf, 2.0, 2, 3)
-    assert plan.event == NonPrivateEvent()
-    assert plan.count_sigma == 0.0
+    found = release_mean_start(rows, plan_warm_start("mean", math.inf, 2.0, 2), SecretStream(0))
+    np.testing.assert_allclose(found, [of_time.mean(axis=0) for of_time in rows], atol=1e-9)
 
 
 # What is found ------------------------------------------------------------------------------
@@ -278,9 +120,6 @@ def test_packed_centres_keep_apart(k, d):
         gaps = np.linalg.norm(centers[:, None] - centers, axis=2) + 100 * np.eye(k)
         # A half of the radius that k balls of the whole volume would have, or of the radius.
         assert gaps.min() / 2 > 0.4 * 3.0 * min(k ** (-1 / d), 0.5)
-
-
-# Particles ----------------------------------------------------------------------------------
 
 
 def test_each_centre_gets_its_share_of_the_particles():
