@@ -435,21 +435,21 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("SingleFitTarget.__init__", "privacy_target", delta=0.001), {
             "a fit is calibrated to another delta": "estimators/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[bounds0-1]"}),
         (given("LossDistribution.delta", self=without_infinite_losses), {
-            "infinite losses not counted": "privacy/test_loss_distribution.py::test_an_infinite_loss_counts_fully_with_and_without_a_gaussian"}),
+            "infinite losses not counted": "privacy/test_accounting.py::test_an_infinite_loss_counts_fully_with_and_without_a_gaussian"}),
         (rewritten("_upper_masses", ("... + error", "...")), {
-            "rounding errors of transforms not covered": "privacy/test_loss_distribution.py::test_composed_masses_bound_the_exact_ones_far_into_the_tail[subset]"}),
+            "rounding errors of transforms not covered": "privacy/test_accounting.py::test_composed_masses_bound_the_exact_ones_far_into_the_tail[subset]"}),
         (rewritten("_composed", ("math.exp(_LOG_TAIL) if ... else 0.0", "0.0")), {
-            "losses beyond the window not counted": "privacy/test_loss_distribution.py::test_losses_beyond_the_window_count_as_infinite"}),
+            "losses beyond the window not counted": "privacy/test_accounting.py::test_losses_beyond_the_window_count_as_infinite"}),
         (rewritten("absent_delta", ("... + _CANCELLED * rate", "...")), {
-            "rounding of a profile not counted": "privacy/test_loss_distribution.py::test_what_cancels_near_the_largest_loss_is_added[0.9-12.0]"}),
+            "rounding of a profile not counted": "privacy/test_accounting.py::test_what_cancels_near_the_largest_loss_is_added[0.9-12.0]"}),
         (rewritten("clipped_sum_delta", ("_CANCELLED * ...", "0.0 * ...")), {
-            "rounding of a sum's profile not counted": "privacy/test_loss_distribution.py::test_what_cancels_in_a_sum_of_clipped_vectors_is_added[1e-08]"}),
+            "rounding of a sum's profile not counted": "privacy/test_accounting.py::test_what_cancels_in_a_sum_of_clipped_vectors_is_added[1e-08]"}),
         (rewritten("_epsilon", ("... * (1.0 - 2.0 * ROUNDING)", "...")), {
             "no room for other machines in _epsilon": "privacy/test_spent.py::test_a_statement_bounds_what_any_machine_computes[1e-05-event1]"}),
         (rewritten("SingleFitTarget.admits", ("(1.0 + 2.0 * ROUNDING) * ...", "...")), {
             "no room for other machines in SingleFitTarget.admits": "privacy/test_calibration.py::test_a_single_fit_pays_for_the_noise_sampler_exactly"}),
         (given("Terms.admit", self=without_a_cap_of_leaks), {
-            "leaks of a ledger not capped": "privacy/test_ledger.py::test_either_cap_refuses"}),
+            "leaks of a ledger not capped": "privacy/test_budget.py::test_either_cap_refuses"}),
         (rewritten("event_cost", ("leak_units if ... else 0", "0")), {
             "leaks of sampled fits not charged": "privacy/test_calibration.py::test_a_thousand_sampled_fits_share_the_leaks_of_a_ledger"}),
         (returning("exact_leak", 0, "SingleFitTarget.admits"), {
@@ -488,7 +488,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("_ordered_sample", np.sort), {
             "members of a batch of a fixed size": "privacy/test_subsampling.py::test_ordered_fixed_size_batches_are_uniform[7-3]"}),
         (returning("_coin_sample", np.sort), {
-            "members of a Poisson batch": "privacy/test_subsampling.py::test_poisson_order_is_uniform"}),
+            "members of a Poisson batch": "privacy/test_subsampling.py::test_ordered_poisson_batches_have_their_probabilities"}),
     ],
     13: [
         (skipped("check_per_record"), {
@@ -517,7 +517,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     16: [
         (instead("LatticeNoise.mu", mu_off_the_lattice), {
-            "noise that is planned": "privacy/test_noise.py::test_exact_profile_stays_below_what_is_charged[1-1.0]"}),
+            "noise that is planned": "privacy/test_noise.py::test_exact_profile_stays_below_what_is_charged[shift0-1.0]"}),
         (given("step_mu", lattice=None), {
             "noise that is charged": "privacy/test_events.py::test_gaussian_mu_charges_the_lattice"}),
         (given("sampled_step_mu", lattice=None), {

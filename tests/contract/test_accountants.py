@@ -148,30 +148,6 @@ class TestFrontDoorOfSamples(AccountantSuite):
         return TestSubsets().at_least(size, epsilon)
 
 
-@pytest.mark.parametrize("size", [0.02, 0.7, 3.0, 12.0])
-@pytest.mark.parametrize("rate", [1e-3, 0.3, 0.95])
-def test_poisson_steps_are_those_of_dp_accounting(size, rate):
-    """The profile of one step, in both orders, by the public interface of another library."""
-    from dp_accounting.pld import privacy_loss_distribution
-    from dp_accounting.privacy_accountant import NeighboringRelation
-
-    for step, unit, relation in (
-        (PoissonAddRemoveStep(size, rate), 1.0, NeighboringRelation.ADD_OR_REMOVE_ONE),
-        (PoissonClippedSumStep(size, rate), 2.0, NeighboringRelation.REPLACE_ONE),
-    ):
-        interval = 1e-3 * min(1.0, 10.0 * size * rate)
-        theirs = privacy_loss_distribution.from_gaussian_mechanism(
-            unit / size,
-            value_discretization_interval=interval,
-            sampling_prob=rate,
-            neighboring_relation=relation,
-        )
-        ours = step.losses(interval)
-        for epsilon in (0.0, 10 * interval, 0.3 * size, size):
-            due = theirs.get_delta_for_epsilon(epsilon)
-            assert ours.delta(epsilon) == pytest.approx(due, rel=1e-6, abs=2e-14)
-
-
 def test_thresholds_and_relations_do_not_get_lost():
     counts = ThresholdedCountsEvent(sigma=3.0, threshold=20.0, n_columns=2)
     loss = compose(counts)

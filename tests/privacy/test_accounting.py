@@ -1,27 +1,267 @@
-"""The accountants against independent routes: other grids, closed forms, dp-accounting."""
+"""Profiles, losses and accountants against independent routes: mpmath, grids, dp-accounting."""
 
 import itertools
 import math
+from functools import reduce
 
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.pld import pld_privacy_accountant, privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from scipy.special import ndtr
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
 from skdpot.exceptions import UnknownEventError
 from skdpot.privacy.accounting import PrivacyTarget, compose
-from skdpot.privacy.events import ComposedEvent, Relation, gdp_delta, gdp_epsilon, raised_gdp_delta
-from skdpot.privacy.loss_distribution import losses_of_profiles
+from skdpot.privacy.events import (
+    ROUNDING,
+    ComposedEvent,
+    Relation,
+    gdp_delta,
+    gdp_epsilon,
+    gdp_mu,
+    raised_gdp_delta,
+)
+from skdpot.privacy.loss_distribution import LossDistribution, LossPair, losses_of_profiles
 from skdpot.privacy.sampling import (
     PoissonAddRemoveStep,
     PoissonClippedSumStep,
     SubsetStep,
+    absent_delta,
     amplified_delta,
+    clipped_sum_delta,
 )
 from tests.privacy.cases import gaussian, poisson, subsets
+
+EPS = float(np.finfo(float).eps)
+EPSILONS = (-30.0, -1.0, -1e-4, 0.0, 1e-6, 0.01, 0.3, 1.0, 5.0, 40.0, 300.0, 2000.0)
+
+
+def exact_delta(epsilon: float, mu: float) -> mpmath.mpf:
+    with mpmath.workdps(80):
+        e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
+        return mpmath.ncdf(-e / m + m / 2) - mpmath.exp(e) * mpmath.ncdf(-e / m - m / 2)
+
+
+@pytest.mark.parametrize("mu", [1e-4, 0.01, 0.3, 1.0, 4.0, 30.0])
+def test_delta_is_exact_far_into_the_tail(mu):
+    for epsilon in EPSILONS:
+        exact = exact_delta(epsilon, mu)
+        if exact < 1e-280:
+            assert gdp_delta(epsilon, mu) < 1e-270
+        else:
+            assert abs(gdp_delta(epsilon, mu) / exact - 1) < 2e-13 * max(1.0, 1.0 / mu)
+
+
+def test_values_at_the_ends_and_arrays():
+    deltas = gdp_delta(np.array(EPSILONS).reshape(3, 4), 0.7)
+    assert deltas.shape == (3, 4)
+    assert deltas.ravel().tolist() == [gdp_delta(e, 0.7) for e in EPSILONS]
+    assert gdp_delta(0.0, 0.0) == gdp_delta(math.inf, 3.0) == 0.0
+    assert gdp_delta(-1.0, 0.0) == pytest.approx(1 - math.exp(-1))
+    assert gdp_delta(1e9, math.inf) == 1.0
+    assert gdp_epsilon(0.0, 1e-5) == gdp_epsilon(0.1, 0.5) == 0.0
+    assert gdp_epsilon(math.inf, 1e-5) == gdp_mu(math.inf, 1e-5) == math.inf
+    assert gdp_mu(0.0, 0.1) == pytest.approx(2 * 0.12566134685507416, rel=2e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(-3.0, 1.5), st.floats(-4.0, 3.0), st.floats(-14.0, -0.05))
+def test_inverses_round_to_the_private_side_by_one_float(log_mu, log_epsilon, log_delta):
+    mu, epsilon, delta = 10.0**log_mu, 10.0**log_epsilon, 10.0**log_delta
+    above, below = gdp_epsilon(mu, delta), gdp_mu(epsilon, delta)
+    assert raised_gdp_delta(above, mu) <= delta
+    assert above == 0.0 or raised_gdp_delta(math.nextafter(above, 0.0), mu) > delta
+    assert raised_gdp_delta(epsilon, below) <= delta
+    assert raised_gdp_delta(epsilon, math.nextafter(below, math.inf)) > delta
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(-7.0, 3.0), st.floats(-8.0, 1.0))
+def test_the_raised_profile_is_a_bound_with_room_for_other_machines(log_mu, log_ratio):
+    """At least 5e-10 above the exact one, even with mu a few units in the last place too small."""
+    mu = 10.0**log_mu
+    epsilon = mu * 10.0**log_ratio
+    exact = exact_delta(epsilon, mu * (1 + 4 * EPS))
+    assume(exact > 1e-250)
+    raised = raised_gdp_delta(epsilon, mu)
+    assert 5e-10 <= raised / exact - 1 <= 2e-9 + 1e-13 * (10 + mu + 1 / mu)
+
+
+def test_known_value():
+    """mu = 1: delta(1) = Phi(-1/2) - e Phi(-3/2) = 0.12693673750664397."""
+    assert gdp_delta(1.0, 1.0) == pytest.approx(0.12693673750664397, rel=1e-14)
+    assert 1e-10 < gdp_epsilon(1.0, 0.12693673750664397) - 1.0 < 1e-9
+    assert 1e-10 < 1.0 - gdp_mu(1.0, 0.12693673750664397) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "values"),
+    [
+        (lambda mu: gdp_delta(1.0, mu), "mu", (-1.0, math.nan)),
+        (lambda epsilon: gdp_delta(epsilon, 1.0), "epsilon", (math.nan,)),
+        (lambda epsilon: gdp_mu(epsilon, 1e-5), "epsilon", (-1.0, math.nan)),
+        (lambda delta: gdp_mu(1.0, delta), "delta", (0.0, 1.0, -0.1, math.nan)),
+        (lambda delta: gdp_epsilon(1.0, delta), "delta", (0.0, 1.0, -0.1, math.nan)),
+    ],
+)
+def test_values_out_of_range_are_refused(call, name, values):
+    for value in values:
+        with pytest.raises(ValueError, match=f"`{name}` must"):
+            call(value)
+
+
+def two_point_losses(loss_in_intervals, infinity_mass=0.0):
+    """Randomised response on a grid: loss +l or -l, with an optional infinite loss."""
+    interval = 0.1
+    odds = math.exp(loss_in_intervals * interval)
+    masses = np.zeros(2 * loss_in_intervals + 1)
+    masses[0], masses[-1] = 1 / (1 + odds), odds / (1 + odds)
+    masses *= 1 - infinity_mass
+    return LossDistribution(interval, -loss_in_intervals, masses, infinity_mass)
+
+
+def test_an_infinite_loss_counts_fully_with_and_without_a_gaussian():
+    plain, leaky = two_point_losses(10), two_point_losses(10, infinity_mass=0.25)
+    for epsilon, mu in itertools.product((0.0, 0.5, 50.0), (0.0, 0.8)):
+        expected = 0.25 + 0.75 * plain.delta(epsilon, mu)
+        assert leaky.delta(epsilon, mu) == pytest.approx(expected, rel=2e-9)
+        assert leaky.epsilon(0.2, mu) == math.inf
+    assert leaky.self_compose(2).infinity_mass == pytest.approx(1 - 0.75**2, rel=2e-9)
+    assert leaky.compose(plain).infinity_mass == pytest.approx(0.25, rel=2e-9)
+    assert LossPair(leaky).to_gdp(0.24).mu == math.inf
+    assert LossPair(leaky).to_gdp(0.26).mu < math.inf
+    assert SubsetStep(1e-3, 1e-3).losses(1e-8).to_gdp(1e-5).mu == 0.0  # of next to nothing
+
+
+def test_the_larger_order_counts_whichever_it_is():
+    small, large = two_point_losses(3), two_point_losses(9)
+    both = large.compose(large)
+    for first in (LossPair(small, large), LossPair(large, small)):
+        assert first.delta(0.2) == large.delta(0.2)
+        assert first.epsilon(0.1) == large.epsilon(0.1)
+        assert first.to_gdp(1e-3).mu == LossPair(large).to_gdp(1e-3).mu
+        assert first.self_compose(2).delta(0.2) == pytest.approx(both.delta(0.2))
+        for second in (first, LossPair(large)):
+            assert first.compose(second).delta(0.2) == pytest.approx(both.delta(0.2))
+            assert second.compose(first).delta(0.2) == pytest.approx(both.delta(0.2))
+
+
+def test_two_point_losses_compose_to_a_binomial():
+    """Eight randomised responses of loss 1: exact by summation."""
+    composed = two_point_losses(10).self_compose(8)
+    p = math.e / (1 + math.e)
+    for epsilon in (0.0, 1.5, 4.0):
+        exact = sum(
+            binom.pmf(k, 8, p) * max(0.0, 1 - math.exp(epsilon - (2 * k - 8))) for k in range(9)
+        )
+        assert 1e-9 < composed.delta(epsilon) / exact - 1 < 4e-9
+        nodes, profile = composed.profile()
+        node = round(epsilon / 0.1)
+        assert nodes[node] == pytest.approx(epsilon)
+        assert 1e-9 < profile[node] / exact - 1 < 4e-9
+
+
+def test_losses_beyond_the_window_count_as_infinite():
+    """Of 400 randomised responses, whose own losses are all finite."""
+    composed = two_point_losses(10).self_compose(400)
+    last = composed.values[-1]
+    assert last < 390.0
+    beyond = binom.sf(math.floor((last + 400) / 2), 400, math.e / (1 + math.e))
+    assert 0.0 < beyond <= composed.infinity_mass <= 2e-21
+
+
+def exact_masses(parts):
+    """Convolve directly in extended precision: every term is positive, nothing cancels."""
+    masses, lowest = np.ones(1, dtype=np.longdouble), 0
+    for losses, count in parts:
+        step = losses.probabilities.astype(np.longdouble)
+        for _ in range(count):
+            masses = np.convolve(masses, step)
+        lowest += count * losses.lowest
+    return masses, lowest
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [(SubsetStep(1.0, 0.1).losses(5e-2), 16)],
+        [(SubsetStep(0.2, 0.2).losses(1e-2), 32)],
+        [(SubsetStep(2.5, 0.02).losses(0.1), 12)],
+        [(PoissonAddRemoveStep(1.0, 0.05).losses(5e-2), 24)],
+        [(SubsetStep(1.0, 0.1).losses(5e-2), 5), (PoissonClippedSumStep(0.7, 0.2).losses(5e-2), 7)],
+    ],
+    ids=["subset", "small", "heavy", "add_remove", "two"],
+)
+def test_composed_masses_bound_the_exact_ones_far_into_the_tail(parts):
+    """From 1 down to 1e-22, and never by much: transforms alone stop being right at 1e-17."""
+    orders = zip(*(p.orders * (2 // len(p.orders)) for p, _ in parts), strict=True)
+    for order in orders:
+        counted = [(losses, count) for losses, (_, count) in zip(order, parts, strict=True)]
+        exact, lowest = exact_masses(counted)
+        steps = [losses.self_compose(count) for losses, count in counted]
+        composed = reduce(LossDistribution.compose, steps)
+        start = composed.lowest - lowest
+        seen = exact[start : start + len(composed.probabilities)]
+        above = (composed.probabilities / seen).astype(float) - 1
+        assert above[seen > 1e-17].min() >= 1e-9  # of two parts the first one has lost its end
+        assert above[(seen > 1e-22) & (composed.values > 0)].max() <= 3e-5
+        beyond = float(exact[start + len(seen) :].sum())
+        lost = sum(count * losses.infinity_mass for losses, count in counted)
+        assert beyond <= composed.infinity_mass <= 1.01 * lost + 1e-20
+        losses = (np.arange(len(exact)) + lowest) * composed.interval
+        for epsilon in composed.values[composed.values > 0][::20]:
+            delta = float((-np.expm1(np.minimum(epsilon - losses, 0.0)) * exact).sum())
+            ours = composed.delta(epsilon)
+            assert ours >= (1 + 1e-9) * delta
+            assert ours - composed.infinity_mass <= (1 + 3e-5) * delta + 1e-22
+
+
+@pytest.mark.parametrize(("rate", "mu"), [(0.1, 0.9), (0.3, 3.0), (0.9, 12.0)])
+def test_what_cancels_near_the_largest_loss_is_added(rate, mu):
+    """One order has no loss above -log(1 - rate), before which the closed form has no digits."""
+    epsilons = -math.log1p(-rate) * (1.0 - 10.0 ** -np.arange(1.0, 16.5, 0.1))
+    exact = [float(exact_absent_delta(float(e), mu, rate)) for e in epsilons]
+    ours = absent_delta(epsilons, mu, rate) * (1.0 + ROUNDING)
+    assert np.all(ours >= exact)
+    assert np.all(ours <= (1.0 + 2.0 * ROUNDING) * np.array(exact) + 1e-14)
+
+
+@pytest.mark.parametrize("mu", [1e-8, 1e-6, 1e-3, 0.7, 9.0])
+def test_what_cancels_in_a_sum_of_clipped_vectors_is_added(mu):
+    rate = 0.3
+    epsilons = np.append(0.0, min(mu, 1.0) * rate * np.geomspace(1e-4, 30.0, 40))
+    exact = np.array([float(exact_clipped_delta(float(e), mu, rate)) for e in epsilons])
+    ours = clipped_sum_delta(epsilons, mu, rate) * (1.0 + ROUNDING)
+    assert np.all(ours >= exact)
+    assert np.all(ours <= (1.0 + 2.0 * ROUNDING) * exact + 1e-14)
+
+
+def exact_clipped_delta(epsilon, mu, rate):
+    """H between (1 - p) N(0, 1) + p N(-m, 1) and its mirror image, where the loss is epsilon."""
+    with mpmath.workdps(50):
+        e, m, p = mpmath.mpf(epsilon), mpmath.mpf(mu) / 2, mpmath.mpf(rate)
+        c, b = p * mpmath.exp(-m * m / 2), (1 - p) * (1 - mpmath.exp(-e))
+        x = mpmath.log(2 * c / (b + mpmath.sqrt(b * b + 4 * c * c * mpmath.exp(-e)))) - e
+        plain, left, right = (mpmath.ncdf(x / m + shift) for shift in (0, m, -m))
+        return p * left + (1 - p) * plain - mpmath.exp(e) * (p * right + (1 - p) * plain)
+
+
+def exact_absent_delta(epsilon, mu, rate):
+    """H between N(0, 1) and (1 - p) N(0, 1) + p N(mu, 1): the loss is monotone in x."""
+    with mpmath.workdps(50):
+        e, m, p = mpmath.mpf(epsilon), mpmath.mpf(mu), mpmath.mpf(rate)
+        inner = (mpmath.exp(-e) - 1 + p) / p  # where the loss is epsilon
+        if inner <= 0:  # it never rises so high
+            return mpmath.mpf(0)
+        x = mpmath.log(inner) / m + m / 2
+        plain, moved = mpmath.ncdf(x), mpmath.ncdf(x - m)
+        return plain - mpmath.exp(e) * ((1 - p) * plain + p * moved)
+
 
 DELTA = 1 / 300_000
 RATE, STEPS = 0.2, 500
@@ -128,35 +368,11 @@ def test_subset_profile_survives_large_epsilon():
     assert profile[3] == 0.0
 
 
-def test_subset_losses_join_the_dots_of_the_profile():
-    for mu, rate, interval in [(0.2, 0.2, 1e-4), (1.0, 0.01, 1e-3), (3.0, 0.5, 1e-2)]:
-        losses = SubsetStep(mu, rate).losses(interval).forward
-        assert losses.probabilities.sum() + losses.infinity_mass == pytest.approx(1.0, abs=1e-12)
-        nodes = np.arange(0, 40, 7) * interval
-        above = [losses.delta(e) for e in nodes] / amplified_delta(nodes, mu, rate) - 1
-        assert np.all((above > 1e-9) & (above < 3e-9))
-        between = nodes + 0.4 * interval
-        exact = amplified_delta(between, mu, rate)
-        assert np.all([losses.delta(e) for e in between] >= exact * (1 - 1e-12))
-
-
 def test_samples_of_everything_are_plain_gaussians():
     groups = {"batch_sizes": (3, 8), "group_sizes": (10, 8)}
     everyone = [poisson(4.0, 1.0, 50, clipped_sum=sums) for sums in (False, True)]
     for event in (subsets(4.0, n_steps=50, **groups), *everyone):
         assert compose(event) == compose(gaussian(4.0, n_steps=50))
-
-
-@pytest.mark.parametrize("kind", [SubsetStep, PoissonAddRemoveStep, PoissonClippedSumStep])
-@pytest.mark.parametrize("mu", [0.25, 1.0])
-def test_losses_tend_to_the_gaussian_ones_as_the_rate_tends_to_one(kind, mu):
-    """For the clipped sum: mu = 2C / sigma, half of it would halve epsilon here."""
-    for losses in (kind(mu, 1.0).losses(1e-3), kind(mu, 1 - 1e-7).losses(1e-3)):
-        deltas = [losses.delta(epsilon) for epsilon in (0.0, 0.5, 1.5)]
-        exact = [gdp_delta(epsilon, mu) for epsilon in (0.0, 0.5, 1.5)]
-        assert deltas == pytest.approx(exact, rel=1e-4, abs=1e-10)
-        nine = losses.self_compose(9).epsilon(1e-5)
-        assert nine == pytest.approx(gdp_epsilon(3 * mu, 1e-5), rel=1e-4)
 
 
 def by_dp_accounting(relation, *steps):

@@ -8,11 +8,12 @@ import pytest
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent, Relation
 from skdpot.privacy.sampling import SampledGaussianEvent
-from skdpot.privacy.selection import ThresholdedCountsEvent
-from tests.contract.event_suite import NOT_COUNTS, NOT_POSITIVE, EventSuite
+from skdpot.privacy.selection import BudgetedEvent, ThresholdedCountsEvent
+from tests.contract.event_suite import NOT_COUNTS, NOT_POSITIVE, AnyEventSuite, EventSuite
 from tests.privacy.cases import gaussian, poisson, subsets
 
 NOT_A_RELATION = ("replace", "", None, 3)
+NOT_PROBABLE = (-1e-9, 1.0, math.nan, "0", None, True)
 NOISE = {"sigma": NOT_POSITIVE, "sensitivity": NOT_POSITIVE, "n_steps": NOT_COUNTS}
 # None is continuous noise, so it is not among the refused values of the lattice.
 NO_LATTICE = tuple(v for v in NOT_POSITIVE if v is not None)
@@ -139,27 +140,34 @@ class TestComposedEvent(EventSuite):
         assert compose(nested) == compose(event, 3)
 
 
-class TestNonPrivateEvent(EventSuite):
+class TestNonPrivateEvent(AnyEventSuite):
     kind = NonPrivateEvent
     parameters = {}
     invalid = {"relation": NOT_A_RELATION}
 
-    def test_composition_costs_more_than_its_part_and_less_than_the_sum(self) -> None:
-        for event in self.each_relation():
-            assert compose(event).epsilon(0.5) == compose(event, 7).epsilon(0.5) == math.inf
 
-    def test_more_noise_never_costs_more(self) -> None:
-        with pytest.raises(TypeError, match="sigma"):
-            self.make(sigma=1e9)
+class TestBudgetedEvent(EventSuite):
+    kind = BudgetedEvent
+    parameters = {"mu": 0.3, "leak": 1e-12}
+    invalid = {"mu": NOT_POSITIVE, "leak": NOT_PROBABLE, "relation": NOT_A_RELATION}
 
-    def test_profile_decreases_and_inverts_to_the_private_side(self) -> None:
-        assert compose(self.make()).delta(1e9) == 1.0
+    def at_noise(self, factor: float) -> Event:
+        return self.make(mu=self.parameters["mu"] / factor)
 
-    def test_conversion_to_gdp_is_a_bound(self) -> None:
-        assert compose(self.make()).to_gdp(0.5).mu == math.inf
 
-    def test_ledger_cost_is_whole_units_rounded_up(self) -> None:
-        self.test_no_noise_anywhere_is_no_privacy()
+class TestPrivateSelectionEvent(TestBudgetedEvent):
+    parameters = TestBudgetedEvent.parameters | {"mean_trials": 8.0}
+    invalid = TestBudgetedEvent.invalid | {
+        "mean_trials": (*(v for v in NOT_POSITIVE if v is not None), 0.99, 1.1e6),
+        "shape": (-0.51, -2.0, math.nan, "geometric", None, True),
+        "leak": (*NOT_PROBABLE, 0.126),
+    }
+    conversion = 2.0
+
+    def test_conversion_is_no_larger_than_it_must_be(self) -> None:
+        """The worst case is far from Gaussian, and lies at epsilon = 0."""
+        loss = compose(self.make())
+        assert loss.to_gdp(1e-9).delta(0.0) <= 1.002 * loss.delta(0.0)
 
 
 def test_gaussian_mu_charges_the_lattice():

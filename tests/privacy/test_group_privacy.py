@@ -5,9 +5,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event
-from dp_accounting.pld import pld_privacy_accountant
-from dp_accounting.privacy_accountant import NeighboringRelation
 from scipy.stats import hypergeom, norm
 
 from skdpot.exceptions import UnknownEventError
@@ -31,11 +28,6 @@ SUBSETS = subsets(1.0, 5, 50, 3)
 LOOKALIKE = type("Lookalike", (GaussianEvent,), {})(sigma=1.0, sensitivity=1.0)
 
 
-@pytest.mark.parametrize("k", [1, 2, 7])
-def test_gaussian_releases_of_different_parts_cost_the_root_of_their_number(k):
-    assert GAUSSIAN.grouped(k).mu == pytest.approx(math.sqrt(k) * GAUSSIAN.mu)
-
-
 def test_rows_of_different_parts_move_all_parts_together_by_the_root_of_their_number():
     """The same figure from the distance between whole releases: three tables, one row in each."""
     parts = np.random.default_rng(0).uniform(-1, 1, (3, 20, 2))
@@ -43,20 +35,6 @@ def test_rows_of_different_parts_move_all_parts_together_by_the_root_of_their_nu
     parts[:, 0], others[:, 0] = [1.0, 0.0], [-1.0, 0.0]
     moved = np.linalg.norm(parts.sum(axis=1) - others.sum(axis=1))
     assert gaussian(5.0, 2.0).grouped(3).mu == pytest.approx(moved / 5.0)
-
-
-def test_sampled_steps_of_different_parts_compose():
-    accountant = pld_privacy_accountant.PLDAccountant(NeighboringRelation.REPLACE_ONE)
-    step = dp_event.PoissonSampledDpEvent(0.04, dp_event.GaussianDpEvent(1.2))
-    accountant.compose(step, 30 * 3)
-    ours = compose(POISSON.grouped(3)).epsilon(1e-5)
-    assert ours == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-4)
-
-
-def test_phases_are_changed_one_by_one():
-    nested = ComposedEvent(events=(POISSON, ComposedEvent(events=(GAUSSIAN, NonPrivateEvent()))))
-    inner = ComposedEvent(events=(GAUSSIAN.grouped(3), NonPrivateEvent()))
-    assert nested.grouped(3).events == (POISSON.grouped(3), inner)
 
 
 @pytest.mark.parametrize("event", [SUBSETS, ComposedEvent(events=(GAUSSIAN, SUBSETS)), LOOKALIKE])
@@ -71,12 +49,6 @@ def test_sizes_are_integers_of_at_least_one(size):
         with pytest.raises(ValueError, match="`group_size` must be an integer >= 1"):
             call(size)
     assert check_group_size(np.int64(3)) == 3
-
-
-def test_a_multiple_of_epsilon_and_delta_is_no_bound_for_a_group():
-    """Of rows in one Gaussian sum: the group's true delta at k epsilon is far above k delta."""
-    mu, k, delta = 1.0, 5, 1e-6
-    assert gdp_delta(k * gdp_epsilon(mu, delta), k * mu) > 20 * k * delta
 
 
 # Several rows that change together, whatever was released

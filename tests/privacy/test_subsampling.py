@@ -46,54 +46,26 @@ def test_batches_hold_distinct_valid_indices():
             assert 0 <= batch.min() <= batch.max() < n
 
 
-def test_steps_are_independent():
-    # Overlap of successive batches is hypergeometric (n=60, 20 and 20), not that of an epoch,
-    # whose batches are disjoint. 6000 pairs, level 1e-4.
-    batches = [set(b.tolist()) for b in fixed_size_batches(60, 20, 12_000, SecretStream(3))]
-    overlaps = [len(a & b) for a, b in zip(batches[::2], batches[1::2], strict=True)]
-    support = np.arange(2, 12)
-    law = stats.hypergeom(60, 20, 20)
-    clipped = np.clip(overlaps, support[0], support[-1])
-    probabilities = law.pmf(support)
-    probabilities[0] = law.cdf(support[0])
-    probabilities[-1] = law.sf(support[-1] - 1)
-    assert _p_value(np.bincount(clipped)[support[0] :], probabilities) > LEVEL
-
-
 def test_successive_pairs_of_batches_are_uniform():
     # The pair (step k, step k + 1) over all 9 combinations of one of three; level 1e-4.
     batches = [int(b[0]) for b in fixed_size_batches(3, 1, 18_000, SecretStream(4))]
     pairs = np.bincount([3 * a + b for a, b in zip(batches[::2], batches[1::2], strict=True)])
     assert _p_value(pairs) > LEVEL
+    # And of whether a Poisson sample holds one of two records.
+    taken = [0 in b for b in poisson_batches(2, 0.5, 18_000, SecretStream(7))]
+    pairs = np.bincount([2 * a + b for a, b in zip(taken[::2], taken[1::2], strict=True)])
+    assert _p_value(pairs) > LEVEL
 
 
-def test_poisson_subsets_have_their_probabilities():
-    # All 16 subsets of four records, 20,000 samples, level 1e-4.
-    rate, n = 0.3, 4
-    outcomes = [tuple(i for i in range(n) if mask >> i & 1) for mask in range(2**n)]
-    batches = [np.sort(b) for b in poisson_batches(n, rate, 20_000, SecretStream(5))]
-    probabilities = [rate ** len(o) * (1 - rate) ** (n - len(o)) for o in outcomes]
-    assert _p_value(_tally(batches, outcomes), np.array(probabilities)) > LEVEL
-
-
-def test_poisson_order_is_uniform():
-    # The orders of the samples that hold exactly records 0, 1 and 2 of three; level 1e-4.
-    batches = [b for b in poisson_batches(3, 0.7, 15_000, SecretStream(6)) if len(b) == 3]
-    assert len(batches) > 4000
-    outcomes = list(itertools.permutations(range(3)))
-    assert _p_value(_tally(batches, outcomes)) > LEVEL
-
-
-def test_poisson_sizes_are_binomial_and_fresh():
-    # Sizes over 4000 samples of 500 at 0.02; successive sizes uncorrelated. Levels 1e-4.
-    sizes = np.array([len(b) for b in poisson_batches(500, 0.02, 4000, SecretStream(7))])
-    law = stats.binom(500, 0.02)
-    support = np.arange(3, 19)
-    probabilities = law.pmf(support)
-    probabilities[0], probabilities[-1] = law.cdf(3), law.sf(17)
-    counts = np.bincount(np.clip(sizes, 3, 18), minlength=19)[3:]
-    assert _p_value(counts, probabilities) > LEVEL
-    assert stats.pearsonr(sizes[:-1], sizes[1:]).pvalue > LEVEL
+def test_ordered_poisson_batches_have_their_probabilities():
+    # All 65 ordered subsets of four records, 20,000 samples, level 1e-4: members and order.
+    rate, n = 0.6, 4
+    outcomes = [o for size in range(n + 1) for o in itertools.permutations(range(n), size)]
+    probabilities = [
+        rate ** len(o) * (1 - rate) ** (n - len(o)) / math.factorial(len(o)) for o in outcomes
+    ]
+    found = _tally(poisson_batches(n, rate, 20_000, SecretStream(5)), outcomes)
+    assert _p_value(found, np.array(probabilities)) > LEVEL
 
 
 def test_poisson_rate_one_takes_everyone():
