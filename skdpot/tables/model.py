@@ -260,7 +260,9 @@ class ScaledParticles:
     def _move(self, place: int, expected: FloatArray, step: FloatArray) -> None:
         """Add to the potentials of a marginal; the total weight stays."""
         self.potentials[place] = self.potentials[place] + step
-        factors = np.exp(step)
+        factors = np.exp(step) * (
+            expected > 0.0
+        )  # what holds no particles has no part in the total
         factors *= self._total / (expected * factors).sum()
         self.weights *= factors[self._cells[place]]
 

@@ -728,7 +728,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("TableSchema.from_dtypes", ("_column_from_dtype(table, name)", "_column_with_categories(table, name)")), {
             "categories of a data type taken as public": "tables/test_table_schema.py::test_categories_that_a_data_type_lists_are_unknown[enum of polars]"}),
         (rewritten("NumericColumn.read", ("list(map(..., present))", "np.clip(np.array(list(present)), -(2**62), 2**62)")), {
-            "objects as numbers of one type": "tables/test_table_columns.py::test_one_half_does_not_round_large_integers"}),
+            "objects as numbers of one type": "tables/test_table_columns.py::test_what_a_value_becomes[one half beside large integers]"}),
         (rewritten("CategoricalColumn.to_codes", ("return ...", "codes = column.distinct[0]; return np.where(codes < 0, -1, codes % len(self.levels))")), {
             "categories by the first that occurs": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[arrow-String]"}),
         (returning("TickColumn.to_unit", since_the_earliest), {

@@ -1,6 +1,12 @@
-"""Tables of all kinds of columns, with schemas that hold all of their values."""
+"""Columns of all kinds, series of every data type that they read, and tables of these.
 
-import datetime
+A new kind of column has its cases here: the suites of columns, schemas and encoders try them all.
+"""
+
+from collections.abc import Callable
+from datetime import date, datetime, timedelta, timezone
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,12 +19,70 @@ from skdpot.preprocessing import (
     DatetimeColumn,
     NumericColumn,
     TableSchema,
+    TimedeltaColumn,
 )
+from skdpot.tables.frames import read_column
 
-__all__ = ["ArrowTable", "mixed_rows", "tables"]
+YEAR = {"lower": "2024-01-01", "upper": "2024-12-31"}
+ROME = "datetime64[ns, Europe/Rome]"
+COLUMNS = {
+    "few integers": NumericColumn("c", lower=-3, upper=90, integer=True, dtype="int32"),
+    "integers": NumericColumn("c", lower=-3, upper=600, integer=True, dtype="int64"),
+    "integers, missing": NumericColumn("c", lower=0, upper=999, missing=True, dtype="Int64"),
+    "few integers, missing": NumericColumn("c", lower=0, upper=9, missing=True, dtype="Int64"),
+    "integers as floats": NumericColumn(
+        "c", lower=0, upper=511, integer=True, missing=True, dtype="float64"
+    ),
+    "huge integers": NumericColumn("c", lower=5, upper=2**40, dtype="int64"),
+    "one integer": NumericColumn("c", lower=7, upper=7, dtype="int64"),
+    "two integers": NumericColumn("c", lower=0, upper=1, dtype="int8"),
+    "floats": NumericColumn("c", lower=-1.5, upper=7.1, dtype="float64"),
+    "short floats": NumericColumn("c", lower=-1.5, upper=7.1, dtype="float32"),
+    "short floats, missing": NumericColumn(
+        "c", lower=-1.5, upper=7.1, missing=True, dtype="float32"
+    ),
+    "tiny floats": NumericColumn("c", lower=0.0, upper=1e-6, missing=True, dtype="Float64"),
+    "one float": NumericColumn("c", lower=2.5, upper=2.5, dtype="float64"),
+    "log floats": NumericColumn("c", lower=0, upper=1e5, log_scale=True, dtype="float64"),
+    "days": DatetimeColumn("c", **YEAR, resolution="D", dtype="datetime64[s]"),
+    "dates": DatetimeColumn("c", **YEAR, resolution="D", dtype="date", missing=True),
+    "seconds": DatetimeColumn("c", **YEAR, dtype="datetime64[us]", missing=True),
+    "minutes": DatetimeColumn("c", **YEAR, resolution="min", dtype="datetime64[ns]", missing=True),
+    "hours of a zone": DatetimeColumn("c", **YEAR, resolution="h", dtype=ROME),
+    "days of a zone": DatetimeColumn("c", **YEAR, resolution="D", dtype=ROME),
+    "durations": TimedeltaColumn("c", lower="-1 h", upper="9 days", resolution="min", missing=True),
+    "categories": CategoricalColumn("c", categories=["x", "y", "z"], dtype="object"),
+    "one category": CategoricalColumn("c", categories=["x"], dtype="str"),
+    "ordered": CategoricalColumn(
+        "c", categories=["lo", "hi"], ordered=True, missing=True, dtype="category[str]"
+    ),
+    "others": CategoricalColumn("c", categories=["x", "y"], other="rest", dtype="string"),
+    "ordered, others": CategoricalColumn("c", categories=["S", "M"], ordered=True, other="huge"),
+    "numbers": CategoricalColumn("c", categories=[3, 1, 2], dtype="int64"),
+    "ordered numbers": CategoricalColumn(
+        "c", categories=[1, 2, 3], ordered=True, missing=True, dtype="float64"
+    ),
+    "truth": BooleanColumn("c", dtype="bool"),
+    "truth, missing": BooleanColumn("c", missing=True, dtype="boolean"),
+    "truth as numbers": BooleanColumn("c", dtype="int64"),
+}
 
-WORDS = ("", "?", "a", "b", "ä b", "nan", "None", "1")
-FIRST = datetime.datetime(2019, 12, 31, 23)
+
+class Series(NamedTuple):
+    """How a series is made of values, and the columns that read it."""
+
+    make: Callable[[list[Any]], Any]
+    inside: list[Any]  # values that `columns` give back exactly,
+    beyond: list[Any] = []  # and more that they read all the same
+    columns: list[Any] = []
+    rough: list[Any] = []  # columns that read them all, and round
+
+    @property
+    def can_miss(self):
+        try:
+            return bool(read_column(self.make([None])).missing[0])
+        except (TypeError, ValueError):
+            return False
 
 
 class ArrowTable:
@@ -31,141 +95,193 @@ class ArrowTable:
         return self.frame.__arrow_c_stream__(requested_schema)
 
 
+def pandas_of(dtype):
+    return lambda values: pd.Series(
+        [np.nan if v is None and dtype.startswith("float") else v for v in values], dtype=dtype
+    )
+
+
+def polars_of(dtype):
+    return lambda values: pl.Series(values, dtype=dtype, strict=False)
+
+
+def nullable_unsigned(values):
+    """Return exact integers; pandas makes a column of a list by way of floats."""
+    lost = np.array([value is None for value in values])
+    numbers = np.array([0 if value is None else value for value in values], dtype="uint64")
+    return pd.Series(pd.arrays.IntegerArray(numbers, lost))
+
+
+def category(listed, *rough, ordered=False):
+    dtype = pd.CategoricalDtype(listed, ordered=ordered)
+    exact = [CategoricalColumn("c", categories=listed, ordered=ordered)]
+    return Series(lambda values: pd.Series(values, dtype=dtype), listed, [], exact, list(rough))
+
+
+def pandas_ticks(dtype, zone=None):
+    def make(ticks):
+        lost = [tick is None for tick in ticks]
+        numbers = np.array([0 if tick is None else tick for tick in ticks])
+        values = pd.Series(numbers.astype(dtype)).mask(lost)
+        return values if zone is None else values.dt.tz_localize("UTC").dt.tz_convert(zone)
+
+    return make
+
+
+def polars_ticks(dtype):
+    return lambda ticks: pl.Series(ticks, dtype=pl.Int64).cast(dtype)
+
+
+BIG = 2**53
+WHOLE = [-3, BIG + 1, BIG + 3, BIG + 4, 2**62 + 1, -(2**63), 2**63 - 1]
+SMALL = [-3, 100, -128, 127]
+UNSIGNED = [100, BIG + 1, BIG + 3, 2**63, 2**64 - 1]
+SINGLE = [-0.0, 0.1, 0.5, 1 / 3, -3.25, 1e-40, 3e38, -3e38]
+REAL = [-0.0, 0.1, 0.5, 1 / 3, -3.25, 1e-300, 5e-324, 1e300, -1.7e308, float(BIG + 2)]
+ODD = [np.uint64(BIG + 7), np.float32(0.1), Fraction(1, 3), 2**64, -(10**30)]
+WORDS = ["", "a", "b", "nan", "1", "1.0", "True", "ä", "#", "rare"]
+# Ticks since 1970: around changes of the clocks, far away, and as far as there is any.
+TICKS = [0, -1, 1585443600 * 10**6, 1603587600 * 10**6 + 1, 1577836800 * 10**6, 2**62, -(2**62)]
+TICKS += [2**63 - 1, -(2**63) + 2, 86_399_999_999]
+SPANS = [-1, 1, 86_399_999_999, 3_600 * 10**6 + 1, 10**12]
+OBJECTS = [
+    *(datetime(2020, 6, 1, 12, 1), date(2020, 6, 1), datetime(1, 1, 1)),
+    *(np.datetime64("1066-01-01"), np.datetime64("2020-06-01T12:00:03.123456789")),
+    pd.Timestamp("2020-06-01 12:00:01.123456789"),
+    *("2020-06-01", "2020-06-01 12:30", "2020-06-01T12:00:00.123456789", "9999-12-31"),
+]
+ZONED = [
+    datetime(2020, 6, 1, 12, tzinfo=timezone(timedelta(hours=3))),
+    pd.Timestamp("2020-06-01 12:00:01.123456789", tz="Europe/Rome"),
+    *("2020-06-01T12:00:00Z", "2020-06-01T12:00:00+03:00", "2020-06-01 12:00:00.5-05:00"),
+]
+
+LISTED = CategoricalColumn("c", categories=[0, 1, 7, 100], other=-1)
+LOG = NumericColumn("c", lower=0, upper=100, integer=True, log_scale=True)
+SHORT = [NumericColumn("c", lower=-3, upper=7, integer=True), LOG, LISTED]
+LONG = NumericColumn("c", lower=BIG, upper=BIG + 9, integer=True)
+WIDE = [
+    NumericColumn("c", lower=-1.0, upper=1 / 3),
+    NumericColumn("c", lower=-3.25, upper=2.0**54, log_scale=True),
+]
+STATED = [
+    *(column.replace(dtype="int64") for column in (*SHORT, LONG)),
+    *(column.replace(dtype="float64") for column in WIDE),
+]
+KNOWN = ["", "a", "1", "nan"]
+ORDERED = CategoricalColumn("c", categories=KNOWN[::-1], ordered=True, missing=True)
+TEXTS = [CategoricalColumn("c", categories=KNOWN, other="another"), ORDERED]
+TRUTHS = [BooleanColumn("c")]
+LIMITS = {"lower": "2020-01-01", "upper": "2021-01-01"}
+TIMES = [DatetimeColumn("c", resolution=r, **LIMITS) for r in ("s", "min", "h", "D")]
+IN_UTC = {side: f"{day}T00:00+00:00" for side, day in LIMITS.items()}
+UTC_TIMES = [DatetimeColumn("c", resolution=r, **IN_UTC) for r in ("s", "min", "h")]
+TOKYO = [DatetimeColumn("c", dtype="datetime64[s, Asia/Tokyo]", **LIMITS)]
+LASTING = [
+    TimedeltaColumn("c", resolution=r, lower="-1 days", upper="2 days")
+    for r in ("s", "min", "h", "D")
+]
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+CLOCKS = [("ms", "Europe/Berlin"), ("us", "America/New_York"), ("ns", "Asia/Kolkata"), ("us", None)]
+
+
+def times(make, unit, zone):
+    """Midnights of 2020 in UTC come back exactly."""
+    midnights = [(18262 + day) * 86_400 * PER_SECOND[unit] for day in (0, 1, 89, 366)]
+    exact, rough = (TIMES, []) if zone is None else (UTC_TIMES, TIMES)
+    return Series(make, midnights, TICKS, exact, rough)
+
+
+def spans(make, unit):
+    days = [day * 86_400 * PER_SECOND[unit] for day in (-1, 0, 2)]
+    return Series(make, days, SPANS, LASTING)
+
+
+SERIES = {
+    "pandas": {
+        **{t: Series(pandas_of(t), [0, 1, 7], WHOLE, SHORT, [LONG]) for t in ("int64", "Int64")},
+        "object of numbers": Series(
+            pandas_of("object"), [0, 1, 7], [*WHOLE, *REAL, *UNSIGNED, *ODD], rough=STATED
+        ),
+        **{t: Series(pandas_of(t), [0, 1, 7], SMALL, SHORT) for t in ("int8", "Int8")},
+        "uint64": Series(pandas_of("uint64"), [0, 1, 7], UNSIGNED, [LOG], [LONG]),
+        "UInt64": Series(nullable_unsigned, [0, 1, 7], UNSIGNED, [LOG], [LONG]),
+        **{
+            t: Series(pandas_of(t), [0.0, 1.0, 7.0], values, SHORT, [LONG, *WIDE])
+            for values, types in ((REAL, ("float64", "Float64")), (SINGLE, ("float32", "Float32")))
+            for t in types
+        },
+        "float16": Series(pandas_of("float16"), [0, 1, 7], SMALL, SHORT, [LONG, *WIDE]),
+        **{t: Series(pandas_of(t), KNOWN, WORDS, TEXTS) for t in ("str", "string", "object")},
+        **{t: Series(pandas_of(t), [True, False], columns=TRUTHS) for t in ("bool", "boolean")},
+        "object of truth values": Series(pandas_of("object"), [True, False], columns=TRUTHS),
+        "category of text": category(WORDS, *TEXTS),
+        "category in order": category(WORDS[::-1], *TEXTS, ordered=True),
+        "category of numbers": category(sorted(WHOLE[:-2]), LISTED),
+        "category of floats": category(REAL, LISTED),
+        "category of both": category(["q", 3]),
+        "category of truth values": category(
+            [True, False], CategoricalColumn("c", categories=[True], other=False)
+        ),
+        "object of times": Series(pandas_of("object"), [], OBJECTS, rough=TIMES),
+        "object of times with zones": Series(pandas_of("object"), [], ZONED, rough=TOKYO),
+        **{
+            f"datetime64[{u}, {z}]": times(pandas_ticks(f"datetime64[{u}]", z), u, z)
+            for u, z in (*CLOCKS, ("s", "UTC"))
+        },
+        **{
+            name: spans(pandas_ticks(name), unit)
+            for unit in ("ms", "us", "ns")
+            for name in [f"timedelta64[{unit}]"]
+        },
+    },
+    "polars": {
+        "Int64": Series(polars_of(pl.Int64), [0, 1, 7], WHOLE, SHORT, [LONG]),
+        "Int8": Series(polars_of(pl.Int8), [0, 1, 7], SMALL, SHORT),
+        "UInt64": Series(polars_of(pl.UInt64), [0, 1, 7], UNSIGNED, [LOG], [LONG]),
+        "Float64": Series(polars_of(pl.Float64), [0, 1, 7], REAL, SHORT, [LONG, *WIDE]),
+        "Float32": Series(polars_of(pl.Float32), [0, 1, 7], SINGLE, SHORT, [LONG, *WIDE]),
+        "String": Series(polars_of(pl.String), KNOWN, WORDS, TEXTS),
+        "Categorical": Series(polars_of(pl.Categorical), KNOWN, WORDS, TEXTS),
+        "Enum": Series(
+            polars_of(pl.Enum(WORDS)),
+            WORDS,
+            columns=[CategoricalColumn("c", categories=WORDS)],
+            rough=TEXTS,
+        ),
+        "Boolean": Series(polars_of(pl.Boolean), [True, False], columns=TRUTHS),
+        "Date": Series(
+            lambda days: pl.Series(days, dtype=pl.Int32).cast(pl.Date),
+            [18262, 18400],
+            [0, -1, 2**31 - 1, -(2**31), 10**6],
+            TIMES,
+        ),
+        **{f"Datetime({u}, {z})": times(polars_ticks(pl.Datetime(u, z)), u, z) for u, z in CLOCKS},
+        **{f"Duration({u})": spans(polars_ticks(pl.Duration(u)), u) for u in ("ms", "us", "ns")},
+    },
+}
+FRAMES = {
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "arrow": lambda columns: ArrowTable(pl.DataFrame(columns)),
+}
+
+
 @st.composite
 def tables(draw, library):
-    """Draw a table of pandas or polars and a schema; no value is outside."""
+    """Draw a table of pandas or polars and a schema that gives its values back."""
+    exact = [series for series in SERIES[library].values() if series.columns]
     n_rows = draw(st.integers(1, 6))
-    n_columns = draw(st.integers(1, 4))
-    names = [f"c{j}" for j in range(n_columns)]
-    make = draw(st.permutations(MAKERS[library]))
-    columns, series = [], {}
-    for j, name in enumerate(names):
-        column, values = make[j % len(make)](draw, name, n_rows)
-        columns.append(column)
-        series[name] = values
-    frame = pd.DataFrame(series) if library == "pandas" else pl.DataFrame(series)
+    columns, found = [], {}
+    for place, series in enumerate(draw(st.lists(st.sampled_from(exact), min_size=1, max_size=4))):
+        column = draw(st.sampled_from(series.columns))
+        missing = series.can_miss and draw(st.booleans())
+        value = st.sampled_from([*series.inside, None] if missing else series.inside)
+        columns.append(column.replace(name=f"c{place}", missing=missing))
+        values = draw(st.lists(value, min_size=n_rows, max_size=n_rows))
+        found[f"c{place}"] = series.make(values)
     # A schema need not have the order of the table.
-    return frame, TableSchema(draw(st.permutations(columns)))
-
-
-def some(draw, values, n_rows, missing):
-    """Draw a list, None where a value is missing."""
-    one = st.one_of(st.none(), values) if missing else values
-    return draw(st.lists(one, min_size=n_rows, max_size=n_rows))
-
-
-def pandas_integers(draw, name, n_rows):
-    dtype, missing = draw(
-        st.sampled_from(
-            [("int64", False), ("uint8", False), ("Int64", True), ("UInt16", True), ("Int8", False)]
-        )
-    )
-    values = some(draw, st.integers(0, 100), n_rows, missing)
-    column = NumericColumn(name, lower=0, upper=100, missing=missing)
-    if draw(st.booleans()):
-        column = column.replace(log_scale=True)
-    return column, pd.Series(values, dtype=dtype)
-
-
-def pandas_whole_floats(draw, name, n_rows):
-    missing = draw(st.booleans())
-    dtype = draw(st.sampled_from(["float64", "float32", "Float64"]))
-    values = some(draw, st.integers(-50, 50), n_rows, missing)
-    column = NumericColumn(name, lower=-50, upper=50, integer=True, missing=missing)
-    return column, pd.Series(values, dtype=dtype)
-
-
-def pandas_texts(draw, name, n_rows):
-    dtype = draw(st.sampled_from(["str", "string", "object"]))
-    missing, ordered = draw(st.booleans()), draw(st.booleans())
-    values = pd.Series(some(draw, st.sampled_from(WORDS), n_rows, missing), dtype=dtype)
-    return CategoricalColumn(name, categories=WORDS, missing=missing, ordered=ordered), values
-
-
-def pandas_categories(draw, name, n_rows):
-    listed = draw(st.sampled_from([["y", "x"], [2, 1], [0.5, 2.5], [True, False], ["q", 3]]))
-    missing, ordered = draw(st.booleans()), draw(st.booleans())
-    dtype = pd.CategoricalDtype(listed, ordered=ordered)
-    values = pd.Series(some(draw, st.sampled_from(listed), n_rows, missing), dtype=dtype)
-    column = CategoricalColumn(name, categories=listed, missing=missing, ordered=ordered)
-    return column, values
-
-
-def pandas_booleans(draw, name, n_rows):
-    dtype, missing = draw(
-        st.sampled_from([("bool", False), ("boolean", True), ("object", True), ("object", False)])
-    )
-    values = some(draw, st.booleans(), n_rows, missing)
-    return BooleanColumn(name, missing=missing), pd.Series(values, dtype=dtype)
-
-
-def pandas_times(draw, name, n_rows):
-    unit = draw(st.sampled_from(["s", "ms", "us", "ns"]))
-    zone = draw(st.sampled_from([None, "UTC", "Europe/Berlin", "Asia/Kolkata"]))
-    missing = draw(st.booleans())
-    hours = some(draw, st.integers(0, 9000), n_rows, missing)
-    times = [None if h is None else FIRST + datetime.timedelta(hours=h) for h in hours]
-    values = pd.Series(times, dtype=f"datetime64[{unit}]")
-    bounds = {"lower": "2019-12-31T00:00", "upper": "2021-01-31T00:00"}
-    if zone is not None:
-        values = values.dt.tz_localize("UTC").dt.tz_convert(zone)
-        bounds = {side: f"{bound}+00:00" for side, bound in bounds.items()}
-    resolution = draw(st.sampled_from(["h", "min", "s"]))
-    return DatetimeColumn(name, **bounds, resolution=resolution, missing=missing), values
-
-
-def polars_numbers(draw, name, n_rows):
-    dtype = draw(st.sampled_from([pl.Int64, pl.UInt8, pl.Int16, pl.Float32, pl.Float64]))
-    missing = draw(st.booleans())
-    values = some(draw, st.integers(0, 100), n_rows, missing)
-    column = NumericColumn(name, lower=0, upper=100, integer=True, missing=missing)
-    return column, pl.Series(values, dtype=dtype, strict=False)
-
-
-def polars_texts(draw, name, n_rows):
-    dtype = draw(st.sampled_from([pl.String, pl.Categorical, pl.Enum(WORDS)]))
-    missing, ordered = draw(st.booleans()), draw(st.booleans())
-    values = pl.Series(some(draw, st.sampled_from(WORDS), n_rows, missing), dtype=dtype)
-    return CategoricalColumn(name, categories=WORDS, missing=missing, ordered=ordered), values
-
-
-def polars_booleans(draw, name, n_rows):
-    missing = draw(st.booleans())
-    values = pl.Series(some(draw, st.booleans(), n_rows, missing), dtype=pl.Boolean)
-    return BooleanColumn(name, missing=missing), values
-
-
-def polars_times(draw, name, n_rows):
-    dtype = draw(
-        st.sampled_from(
-            [pl.Date, pl.Datetime("ms"), pl.Datetime("us"), pl.Datetime("ns", "Europe/Berlin")]
-        )
-    )
-    missing = draw(st.booleans())
-    days = some(draw, st.integers(0, 300), n_rows, missing)
-    morning = datetime.datetime(2020, 1, 1, 5)
-    times = [None if day is None else morning + datetime.timedelta(day) for day in days]
-    values = pl.Series(times, dtype=pl.Datetime("us"))
-    if getattr(dtype, "time_zone", None):
-        values = values.dt.replace_time_zone("UTC").cast(dtype)
-    else:
-        values = values.cast(dtype)
-    bounds = {"lower": "2020-01-01", "upper": "2021-01-01"}
-    resolution = "D" if dtype == pl.Date else "s"
-    return DatetimeColumn(name, **bounds, resolution=resolution, missing=missing), values
-
-
-MAKERS = {
-    "pandas": (
-        pandas_integers,
-        pandas_whole_floats,
-        pandas_texts,
-        pandas_categories,
-        pandas_booleans,
-        pandas_times,
-    ),
-    "polars": (polars_numbers, polars_texts, polars_booleans, polars_times),
-}
+    return FRAMES[library](found), TableSchema(draw(st.permutations(columns)))
 
 
 def mixed_rows(n_rows, seed=0):

@@ -8,51 +8,26 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from skdpot._utils.validation import SecretStream, Streams
+from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import CalibrationError
-from skdpot.preprocessing import (
-    BooleanColumn,
-    CategoricalColumn,
-    DatetimeColumn,
-    NumericColumn,
-    TableSchema,
-)
+from skdpot.preprocessing import TableSchema
 from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, compose
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import lattice_noise, noise_lattice
 from skdpot.release.contingency import Marginal, misfit_sensitivity
-from skdpot.release.release import record_releases
 from skdpot.tables import fitting
 from skdpot.tables.fitting import (
     TARGET_IMPORTANCE,
     Candidates,
-    TableFit,
-    all_pairs,
     choose,
     choose_tree,
     plan_tables,
     sampling_misfit,
 )
-from skdpot.tables.model import ColumnBins
+from tests.tables.table_models import SCHEMA, fitted, people
 
-KNOWN = TableSchema(
-    [
-        CategoricalColumn("a", categories=list("uvwx"), dtype="object"),
-        NumericColumn("b", lower=0, upper=60, dtype="int64"),
-        NumericColumn("c", lower=0, upper=1, missing=True, dtype="float64"),
-        BooleanColumn("d", dtype="bool"),
-        CategoricalColumn("e", categories=[1, 2, 3], ordered=True, dtype="int64"),
-    ]
-)
-OPEN = TableSchema(
-    [
-        NumericColumn("age", dtype="float64"),
-        CategoricalColumn("town", dtype="object"),
-        DatetimeColumn("visit", dtype="datetime64[s]"),
-        BooleanColumn("member", dtype="bool"),
-    ]
-)
-ONE = TableSchema([KNOWN["a"]])
+KNOWN, OPEN = SCHEMA, TableSchema.from_dtypes(people(5))
+ONE = TableSchema([KNOWN["city"]])
 SCHEMAS = {"known": KNOWN, "open": OPEN, "one column": ONE}
 TARGET = SingleFitTarget(1.0, 1e-5)
 PLAN = plan_tables(TARGET, KNOWN, 1000)
@@ -87,7 +62,7 @@ def test_what_is_not_known_gets_a_fifth_at_most():
     first, whole = (
         compose(event).mu_without_sampling ** 2 for event in (plan.schema.event, plan.event)
     )
-    assert first / whole == pytest.approx(0.2 * 3 / 4, rel=0.02)
+    assert first / whole == pytest.approx(0.2 * 6 / 7, rel=0.02)
     assert PLAN.schema.event is None
 
 
@@ -152,11 +127,6 @@ def pair_of(columns, shape, level=0):
     return Marginal(columns, tuple(np.arange(size) for size in shape), levels=(level,) * 2)
 
 
-def column_bins(n_bins, n_groups):
-    shares = np.full(n_bins, 1 / n_bins)
-    return ColumnBins(np.arange(n_bins), shares, np.arange(n_bins) * n_groups // n_bins)
-
-
 def random_candidates(seed, n_pairs=8):
     rng = np.random.default_rng(seed)
     pairs = list(itertools.combinations(range(5), 2))[:n_pairs]
@@ -177,15 +147,6 @@ def test_the_shares_make_the_noise_least(seed):
 
     best = minimize(noise, np.zeros(5), method="Nelder-Mead", options={"maxiter": 20_000})
     assert noise(np.log(candidates.weights)) <= best.fun * (1 + 1e-6)
-
-
-def test_pairs_come_in_bins_and_in_groups_where_those_are_fewer():
-    found = all_pairs([column_bins(6, 3), column_bins(2, 2), column_bins(4, 4)])
-    assert [(m.columns, m.levels, m.shape) for m in found] == [
-        ((0, 1), (0, 0), (6, 2)), ((0, 1), (1, 1), (3, 2)),
-        ((0, 2), (0, 0), (6, 4)), ((0, 2), (1, 1), (3, 4)),
-        ((1, 2), (0, 0), (2, 4)),
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("n_rows", [50, 5000])
@@ -245,51 +206,13 @@ def test_the_tree_takes_what_gains_and_the_pairs_with_the_target():
     assert [node.parent for node in nodes] == [None] * 3
 
 
-# --- what is released -----------------------------------------------------------------------------
-
-GRIDS = tuple(column.grid() for column in KNOWN)
-
-
-def fitted(n_columns=5, epsilon=2.0, target=None):
-    """Fit a model to rows in which every column depends on the first; return their cells too."""
-    rng = np.random.default_rng(0)
-    first = rng.integers(0, GRIDS[0].size, 2000)
-    columns = [first]
-    for grid in GRIDS[1:n_columns]:
-        near = (first + rng.random(2000)) / 4 * grid.n_cells
-        columns.append(np.where(rng.random(2000) < 0.8, near, rng.integers(0, grid.size, 2000)))
-    codes = np.stack(columns, axis=1).astype(np.int32)
-    plan = plan_tables(SingleFitTarget(epsilon, 1e-6), KNOWN if n_columns > 1 else ONE, 2000)
-    streams = Streams(SecretStream(), rng, rng)
-    return TableFit(plan, streams, codes, GRIDS[:n_columns], target, 1000).model(), plan, codes
-
-
-def test_pairs_are_those_of_the_bins():
-    model, _, _ = fitted(target=3)
-    sizes = [found.n_bins for found in model.bins]
-    groups = [found.coarse.max() + 1 for found in model.bins]
+def test_pairs_are_those_of_the_bins_or_of_their_groups():
+    model = fitted("pandas").model_
+    found = set()
     for noisy in model.marginals:
-        known = groups if noisy.marginal.levels == (1, 1) else sizes
-        assert noisy.marginal.shape == tuple(known[c] for c in noisy.marginal.columns)
-
-
-def test_without_noise_the_pairs_are_met():
-    model, plan, codes = fitted(epsilon=math.inf)
-    assert plan.sigma == 0.0
-    drawn = model.draw(20_000, np.random.default_rng(0))
-    binned = np.stack([b.bins[codes[:, j]] for j, b in enumerate(model.bins)], axis=1)
-    for noisy in model.marginals:
-        ours, theirs = (noisy.marginal.counts(rows) / len(rows) for rows in (drawn, binned))
-        # A noise of five rows is assumed in every cell.
-        assert np.abs(ours - theirs).sum() / 2 < 0.1
-
-
-@pytest.mark.parametrize("target", [None, 0])
-def test_one_column_is_released_once(target):
-    with record_releases() as releases:
-        model, plan, _ = fitted(n_columns=1, target=target)
-    (release,) = releases
-    (sigma,) = release.sigma
-    assert 2 / sigma**2 == pytest.approx(1 / plan.sigma**2)
-    assert model.marginals == model.potentials == ()
-    assert model.draw(10, np.random.default_rng(0)).shape == (10, 1)
+        bins = [model.bins[column] for column in noisy.marginal.columns]
+        coarse = noisy.marginal.levels == (1, 1)
+        sizes = [part.coarse.max() + 1 if coarse else part.n_bins for part in bins]
+        assert noisy.marginal.shape == tuple(sizes)
+        found.add(coarse)
+    assert found == {False, True}

@@ -25,7 +25,6 @@ from skdpot.tables.model import (
     draw_cells,
     fit_tree,
     project_to_total,
-    scaling_step,
     spanning_tree,
 )
 
@@ -111,12 +110,6 @@ def test_without_noise_shares_of_bins_are_exact(ordered):
     counts = rng.multinomial(100_000, rng.dirichlet(np.ones(200)))
     found = coarsen(counts, n_rows=100_000, ordered=ordered)
     np.testing.assert_allclose(found.cell_shares, counts / 1e5, atol=1e-6)
-
-
-def test_categories_below_the_noise_share_a_bin():
-    found = coarsen([500.0, 20.0, 10.0, 480.0, -15.0], 15.0)
-    assert found.bins[1] == found.bins[2] == found.bins[4]
-    assert found.n_bins == 3
 
 
 def test_a_doubtful_cell_in_the_noise_counts_as_empty():
@@ -245,16 +238,12 @@ def test_the_pairs_of_a_fitted_tree_are_met(nodes, target, pairs):
     if nodes is CHAIN:  # the law of Chow and Liu: edges over what they share
         two = {pair: np.asarray(counted(table, *pair).counts) for pair in pairs}
         shares = shares_of(table)
-        due = np.prod([tab[pair_cells(pair)] for pair, tab in two.items()], axis=0)
+        due = np.prod([tab[marginal_of(*pair).cells(EVERY)] for pair, tab in two.items()], axis=0)
         due = due / (shares[0][EVERY[:, 0]] * shares[2][EVERY[:, 2]])
         np.testing.assert_allclose(found.ravel(), due, atol=1e-5)
     if not pairs:
         due = np.prod([s[EVERY[:, j]] for j, s in enumerate(shares_of(table))], axis=0)
         np.testing.assert_allclose(found.ravel(), due, atol=1e-9)
-
-
-def pair_cells(pair):
-    return marginal_of(*pair).cells(EVERY)
 
 
 def test_conditionals_are_distributions_whatever_the_counts():
@@ -351,28 +340,6 @@ def test_cells_without_particles_do_no_harm():
     assert all(np.isfinite(potentials).all() for potentials in particles.potentials)
 
 
-@given(
-    counts=st.floats(-1e5, 1e5),
-    expected=st.floats(1e-6, 1e5),
-    potential=st.floats(-20, 20),
-    sigma=st.floats(0, 1e4),
-)
-def test_a_step_is_the_root_of_its_equation(counts, expected, potential, sigma):
-    (step,) = scaling_step(np.array([counts]), np.array([expected]), np.array([potential]), sigma)
-    stiffness = SMOOTHING * max(sigma, 5.0) ** 2
-
-    def equation(x):
-        return stiffness * (potential + x) - counts + expected * np.exp(x)
-
-    low, high = -6.0, 6.0
-    if equation(low) > 0:
-        assert step == low
-    elif equation(high) < 0:
-        assert step == high
-    else:
-        assert step == pytest.approx(brentq(equation, low, high, xtol=1e-13), abs=1e-6)
-
-
 # --- rows -----------------------------------------------------------------------------------------
 
 
@@ -409,22 +376,6 @@ def test_conditions_give_the_conditional_law():
     assert np.abs(frequencies(codes) - due / due.sum()).max() < 0.01
     assert (codes[:, 1] == 1).all()
     assert (codes[:, 2] != 2).all()
-
-
-def test_resampling_is_unbiased():
-    """Each particle is there as often as its weight says, to one; on average exactly."""
-    rng = np.random.default_rng(3)
-    weights = rng.exponential(size=40)
-    particles = ScaledParticles(rng.integers(0, 5, size=(40, 3)).astype(np.int32), weights)
-    n_rows, total = 100, np.zeros(40)
-    expected = n_rows * weights / weights.sum()
-    for _ in range(4000):
-        counts = np.bincount(model._systematic(particles, n_rows, rng), minlength=40)
-        assert counts.sum() == n_rows
-        assert np.abs(counts - expected).max() < 1
-        total += counts
-    spread = np.sqrt((expected % 1) * (1 - expected % 1) / 4000)
-    assert (np.abs(total / 4000 - expected) < 5.5 * spread + 1e-9).all()
 
 
 @pytest.mark.parametrize("kept", [None, np.array([0.0, 1.0, 1.0, 1.0, 0.25, 0.0])])
