@@ -1,12 +1,9 @@
 """The audit by repeated runs: sharp where the noise is wrong by little, and silent where right."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-import skdpot.release.sketch as sketch_module
 from skdpot import ClientContribution, PrivacyBudget, SlicedSketch
 from skdpot.audit import gaussian_audit
 from skdpot.audit.canaries import CanaryPairs
@@ -40,19 +37,14 @@ def result_of(members, others, epsilon=1.0):
     [(3.0, 1, 300, False, False), (6.0, 2, 600, True, False), (1.0, 10, 300, True, True)],
 )
 def test_too_little_noise_is_caught(
-    monkeypatch, epsilon, factor, n_trials, refuted, refuted_by_counting
+    with_noise_over, epsilon, factor, n_trials, refuted, refuted_by_counting
 ):
-    plan = sketch_module.plan_sketch
-
-    def too_quiet(*args, **kwargs):
-        right = plan(*args, **kwargs)
-        return dataclasses.replace(right, sigma=right.sigma / factor)
-
-    monkeypatch.setattr(sketch_module, "plan_sketch", too_quiet)
+    with_noise_over(factor)
     result = gaussian_audit(make(epsilon), X, canaries=PAIR, n_trials=n_trials)
     assert (result.epsilon, result.delta) == (epsilon, 1e-5)  # what is claimed
-    assert result.refuted_if_normal(0.999 if refuted else SURE) == refuted
-    assert (result.epsilon_lower_bound(0.999 if refuted else SURE) > epsilon) == refuted_by_counting
+    confidence = 0.999 if refuted else SURE
+    assert result.refuted_if_normal(confidence) == refuted
+    assert (result.epsilon_lower_bound(confidence) > epsilon) == refuted_by_counting
     if refuted_by_counting:
         assert result.refuted
         assert result.verdict.startswith("REFUTED: ")

@@ -110,21 +110,6 @@ def test_the_bound_holds_wherever_the_search_stops():
     assert bounds[-1] < 100 * errors[-1]
 
 
-@pytest.mark.parametrize(("m", "k"), [(40, 40), (40, 50), (50, 40)])
-def test_exact_interpolation(m, k):
-    X = some_rows("iris", m)
-    X = X + 0.01 * np.random.default_rng(0).normal(size=X.shape)  # so that all are different
-    masses = np.random.default_rng(1).uniform(0.5, 1.5, m)
-    gamma = gauss(k, 4, 2.0)
-    eta = sent(X, gamma, 0.6, masses=masses, kind="exact")
-    assert eta.n_points > m  # rows were split
-    for t in (0.6, None):  # copies of a row tell t
-        found = rows_from_interpolation(eta, gamma, t, interpolation="exact")
-        np.testing.assert_allclose(found.rows, X, atol=1e-12)
-        np.testing.assert_allclose(found.masses, masses / masses.sum(), rtol=1e-9)
-        assert found.n_plans == 2
-
-
 def test_different_real_numbers_keep_t():
     gamma = gauss(100, 10)
     eta = sent(np.random.default_rng(0).normal(size=(100, 10)), gamma, 0.3)
@@ -144,19 +129,6 @@ def test_disturbing_the_message_hides_no_more_than_the_disturbance(k):
     # As when numbers are sent in single precision.
     single = DiscreteMeasure(eta.points.astype(np.float32))
     assert rmse(rows_from_interpolation(single, gamma, 0.5).rows, X) < 1e-6
-
-
-@pytest.mark.parametrize("t", [0.1, 0.5, 0.8])
-@pytest.mark.parametrize("is_first", [True, False])
-def test_one_round_of_fedwad_is_enough(t, is_first):
-    X, Y = DIGITS[:60], DIGITS[60:120]
-    xi = gauss(60, 64)
-    etas = [sent(rows, xi, t) for rows in (X, Y)]
-    after = interpolate(optimal_plan(*etas), t)
-    own, other = (X, Y) if is_first else (Y, X)
-    found = rows_from_one_round(xi, etas[1 - is_first], after, t, is_first=is_first)
-    assert found.n_exact(other) == 60
-    assert found.rmse(own) > 0.1
 
 
 def test_a_true_geodesic_gives_everything():
@@ -183,33 +155,24 @@ def test_differences_are_exact_where_the_reference_hides_something(seed, t, n):
     assert repr(known) == f"PairedDifferences({n} pairs, 3 features)"
 
 
-def test_positions():
+def test_positions_and_rows_from_costs():
     rng = np.random.default_rng(0)
-    points, anchors = rng.normal(size=(20, 5)), rng.normal(size=(9, 5)) + 3
-    found, n_dimensions = positions_from_distances(cdist(points, anchors, "sqeuclidean"), anchors)
-    np.testing.assert_allclose(found, points, atol=1e-12)
-    assert n_dimensions == 5
+    rows, anchors = rng.normal(size=(30, 5)), rng.normal(size=(9, 5)) + 3
+    plan, fractions = optimal_plan(DiscreteMeasure(rows), gauss(25, 5, 2.0)), [0.25, 0.5, 0.75]
+    costs = [cdist(interpolate(plan, s).points, anchors, "sqeuclidean") for s in fractions]
+    for first in (0, 1):
+        found = rows_from_cost_matrices(fractions[first:], costs[first:], anchors)
+        np.testing.assert_allclose(found.rows, rows, atol=1e-12)
+        assert found.method == "trilateration in 5 of 5 dimensions"
     # Few anchors give the projection on their span.
     few = anchors[:4]
-    found, n_dimensions = positions_from_distances(cdist(points, few, "sqeuclidean"), few)
+    located, n_dimensions = positions_from_distances(cdist(rows, few, "sqeuclidean"), few)
     assert n_dimensions == 3
-    np.testing.assert_allclose((found - points) @ (few[1:] - few[0]).T, 0, atol=1e-12)
-
-
-def test_rows_from_costs():
-    rng = np.random.default_rng(0)
-    rows, points = rng.normal(size=(30, 4)), rng.normal(size=(10, 4))
-    plan = optimal_plan(DiscreteMeasure(rows), gauss(25, 4, 2.0))
-    fractions = [0.25, 0.5, 0.75]
-    costs = [cdist(interpolate(plan, s).points, points, "sqeuclidean") for s in fractions]
-    for first in (0, 1):
-        found = rows_from_cost_matrices(fractions[first:], costs[first:], points)
-        np.testing.assert_allclose(found.rows, rows, atol=1e-12)
-        assert found.method == "trilateration in 4 of 4 dimensions"
+    np.testing.assert_allclose((located - rows) @ (few[1:] - few[0]).T, 0, atol=1e-12)
     with pytest.raises(ValueError, match="two different values"):
-        rows_from_cost_matrices([0.5, 0.5], costs[:2], points)
+        rows_from_cost_matrices([0.5, 0.5], costs[:2], anchors)
     with pytest.raises(ValueError, match="squared_distances has shape"):
-        rows_from_cost_matrices(fractions, costs, points[:-1])
+        rows_from_cost_matrices(fractions, costs, anchors[:-1])
 
 
 EYE = DiscreteMeasure(np.eye(3))

@@ -602,7 +602,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("NoiseEvidence.of", ("group.n_numbers >= _FEWEST_TESTED", "False")), {
             "small releases": "audit/test_noise.py::test_small_releases_are_tested_together"}),
         (rewritten("AuditTask.leak", ("difference((rows[...], labels))", "difference(own)")), {
-            "outputs beside the releases": "audit/test_missing_noise.py::test_a_defect_is_refuted[sketch-exact_used]"}),
+            "outputs beside the releases": "audit/test_missing_noise.py::test_an_output_beside_the_releases_is_refuted"}),
     ],
     22: [
         (rewritten("select_categories", ("event.threshold * units", "(event.threshold - 2 * event.sigma) * units")), {

@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpot import PrivacyBudget, PrivateWassersteinDistance, SlicedSketch
+from skdpot import PrivacyBudget, SlicedSketch
 from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import (
     BudgetExceededError,
@@ -94,28 +94,21 @@ def test_the_unit_is_that_of_the_features_where_all_are_scaled_alike():
     estimate = apart.compare(THERE)
     assert estimate.unit == "scaled features"
     assert estimate.distance == pytest.approx(0.25 * np.sqrt((1 + 1 + 0.25) / 3), abs=0.01)
+    # Equal scales may come out of a private release, or not: the unit must not depend on it.
+    equal = DataBounds(np.zeros(2), np.full(2, 3.0), 1.0)
+    assert common_scale(equal, declared=True) == 3.0
+    assert common_scale(equal, declared=False) is None
 
 
-def test_fit_charges_once_and_comparing_is_free():
-    budget = PrivacyBudget(2.0)
+def test_fit_and_publishing_charge_and_comparing_is_free():
+    budget = PrivacyBudget(3.0)
     fitted = sliced(budget=budget, epsilon=1.0).fit(HERE)
-    second = sliced(budget=budget, epsilon=1.0)
-    spent = budget.epsilon_spent()
-    for _ in range(3):
+    assert fitted.privacy_spent_.epsilon == 1.0
+    for _ in range(2):
         fitted.distance(THERE)
         fitted.score_samples(THERE[:50])
         fitted.publish()
-    assert budget.epsilon_spent() == spent
-    assert len(budget.history()) == 1
     assert budget.history()["label"].tolist() == ["PrivateWassersteinDistance"]
-    assert fitted.privacy_spent_.epsilon == 1.0
-    assert second.fit(THERE).budget is budget
-    assert len(budget.history()) == 2
-
-
-def test_publishing_other_rows_charges_and_fits_the_published_sketch():
-    budget = PrivacyBudget(3.0)
-    fitted = sliced(budget=budget, epsilon=1.0).fit(HERE)
     message = fitted.publish(THERE)
     assert isinstance(message, SketchMessage)
     assert len(budget.history()) == 2
@@ -155,43 +148,42 @@ def test_the_charge_is_on_the_disk_before_noise_and_rows(way, tmp_path, monkeypa
         assert set(calls) == {1}
 
 
-def test_a_refused_fit_changes_nothing():
+def test_a_refused_fit_changes_nothing_and_a_fitted_estimator_holds_no_row():
     budget = PrivacyBudget(1.0)
     fitted = sliced(budget=budget, epsilon=1.0).fit(HERE)
     before = pickle.dumps(vars(fitted))
-    with pytest.raises(BudgetExceededError):
-        fitted.fit(THERE)
-    with pytest.raises(BudgetExceededError):
-        fitted.transform(THERE)
-    with pytest.raises(ValueError, match="NaN"):
-        fitted.fit(np.full((4, 3), np.nan))
+    # The bytes of a row occur nowhere in what is kept.
+    assert all(value.tobytes() not in before for value in HERE[:200].ravel())
+    for call, X, error in (
+        (fitted.fit, THERE, BudgetExceededError),
+        (fitted.transform, THERE, BudgetExceededError),
+        (fitted.fit, np.full((4, 3), np.nan), ValueError),
+    ):
+        with pytest.raises(error):
+            call(X)
     assert pickle.dumps(vars(fitted)) == before
     assert len(budget.history()) == 1
-
-
-def test_a_fitted_sliced_distance_holds_no_row():
-    """Seventeen digits of a row occur nowhere in what is kept."""
-    fitted = sliced().fit(HERE)
-    held = pickle.dumps(fitted)
-    assert all(value.tobytes() not in held for value in HERE[:200].ravel())
-    restored = pickle.loads(held)
-    assert restored.distance(THERE) == fitted.distance(THERE)
+    assert pickle.loads(pickle.dumps(fitted)).distance(THERE) == fitted.distance(THERE)
 
 
 @pytest.mark.parametrize(
-    ("changes", "text"),
+    ("changes", "columns", "text"),
     [
-        ({"shared_seed": 1}, "directions"),
-        ({"n_bins": 32}, "bins"),
-        ({"bounds": (-2, 2)}, "bounds"),
+        ({"shared_seed": 1}, "abc", "directions"),
+        ({"n_bins": 32}, "abc", "bins|shape of the table"),
+        ({"bounds": (-2, 2)}, "abc", "bounds"),
+        ({}, "cba", "different names of features"),
     ],
 )
-def test_what_measures_something_else_is_refused(exact, changes, text):
-    foreign = sliced(epsilon=np.inf, **changes).fit(THERE)
-    with pytest.raises(ValueError, match=text):
-        exact.compare(foreign)
-    with pytest.raises(MessageError):
-        exact.compare(foreign.publish())
+def test_what_measures_something_else_is_refused(changes, columns, text):
+    here, there = (pd.DataFrame(rows[:300], columns=list("abc")) for rows in (HERE, THERE))
+    fitted = sliced(epsilon=np.inf).fit(here)
+    assert fitted.distance(there) == pytest.approx(0.25, abs=0.02)  # and without a warning
+    assert fitted.score_samples(there).shape == (300,)
+    foreign = sliced(epsilon=np.inf, **changes).fit(there[list(columns)])
+    for refused in (foreign, foreign.publish()):
+        with pytest.raises(ValueError, match=text):
+            fitted.compare(refused)
 
 
 def test_a_union_of_parties(exact, other):
@@ -214,16 +206,15 @@ def test_pairwise_distances_of_rows_and_of_parties(exact):
     assert frame.loc["here", "there"] == pytest.approx(0.25, abs=0.03)
     assert frame.loc["here", "again"] < 0.1
     assert (errors.to_numpy()[np.triu_indices(3, 1)] > 0).all()
-    parties = [Party(name, x, epsilon=20.0) for name, x in rows.items()]
+    parties = [Party(name, x[:300], epsilon=20.0) for name, x in rows.items()]
     assert isinstance(exact.pairwise_distances(parties), pd.DataFrame)
     assert all(party.privacy_spent[0].epsilon == 20.0 for party in parties)
 
 
 def test_parties_with_different_people_share_one_charge(monkeypatch):
-    """Charged one after the other, five parties took sqrt(5) times the mu: epsilon 2.4 for 1."""
-    budget = PrivacyBudget(1.0)
-    rows = {f"party {i}": HERE[:300] + i / 10 for i in range(5)}
-    seen = []
+    """Charged one after the other, three parties took sqrt(3) times the mu."""
+    budget, alone, seen = PrivacyBudget(1.0), PrivacyBudget(1.0), []
+    rows = {f"party {i}": HERE[:300] + i / 10 for i in range(3)}
     release = SlicedSketch._release
 
     def watched(self, *args, **options):
@@ -235,11 +226,10 @@ def test_parties_with_different_people_share_one_charge(monkeypatch):
     with pytest.raises(MessageError, match="Nobody was asked"):
         estimator.pairwise_distances({"a": HERE, "b": HERE[:, :2]})
     assert len(budget.history()) == 0
-    assert estimator.pairwise_distances(rows).shape == (5, 5)
+    assert estimator.pairwise_distances(rows).shape == (3, 3)
     with pytest.raises(BudgetExceededError, match="left"):
         estimator.pairwise_distances(rows)
-    assert seen == [1] * 5  # charged before the first of them
-    alone = PrivacyBudget(1.0)
+    assert seen == [1] * 3  # charged before the first of them
     sliced(budget=alone, epsilon=1.0).fit(HERE[:300])
     np.testing.assert_array_equal(budget.history()["mu"], alone.history()["mu"])
 
@@ -247,53 +237,48 @@ def test_parties_with_different_people_share_one_charge(monkeypatch):
 # Protocols that are not private
 
 
+@plainly
 @pytest.mark.parametrize("protocol", ["triangle", "fedwad"])
-def test_a_fit_says_in_one_sentence_that_nothing_is_private(protocol):
+def test_what_is_not_private_says_so_once_keeps_its_rows_and_needs_a_budget_without_cap(protocol):
     with pytest.warns(NotPrivateWarning, match="every row .*skdpot.audit.reconstruction") as shown:
         fitted = plain(protocol).fit(FEW)
-    assert len(shown) == 1
-    assert shown[0].filename == __file__
+    assert [warning.filename for warning in shown] == [__file__]
     assert np.isinf(fitted.privacy_spent_.epsilon)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fitted.distance(OTHERS)  # said once
+        fitted.distance(OTHERS)
+    rows, budget = {"a": FEW, "b": OTHERS}, PrivacyBudget(1.0)
     with pytest.warns(NotPrivateWarning):
-        plain(protocol).pairwise_distances({"a": FEW, "b": OTHERS})
-    assert "audit.reconstruction" in PrivateWassersteinDistance.__doc__
-
-
-@plainly
-@pytest.mark.parametrize("protocol", ["triangle", "fedwad"])
-def test_rows_do_not_leave_in_a_pickle(protocol):
-    fitted = plain(protocol).fit(FEW)
+        plain(protocol).pairwise_distances(rows)
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(fitted)
     assert not hasattr(clone(fitted), "protocol_")
     shown = repr(vars(fitted))
     assert all(f"{value:.6g}" not in shown for value in FEW.ravel())
+    poor = plain(protocol, budget=budget)
+    for call, given in ((poor.fit, FEW), (poor.pairwise_distances, rows)):
+        with pytest.raises(BudgetExceededError):
+            call(given)
+    assert not hasattr(poor, "reference_")
+    assert len(budget.history()) == 0
+    assert plain(protocol, budget=PrivacyBudget(np.inf)).fit(FEW).n_samples_ == 60
 
 
 @plainly
-def test_triangle_from_messages_alone():
-    here, there = plain("triangle").fit(FEW), plain("triangle").fit(OTHERS)
+def test_triangle():
+    here, there = plain("triangle", t=0.3).fit(FEW), plain("triangle", t=0.3).fit(OTHERS)
     message = there.publish()
     assert isinstance(message, InterpolatingMeasure)
     assert here.distance(message) == pytest.approx(here.distance(OTHERS), rel=1e-9)
     assert "an upper bound" in repr(here.compare(message))
     np.testing.assert_allclose(here.transform(OTHERS), message.points, rtol=1e-12)
-
-
-@plainly
-def test_a_secret_t_and_a_union_of_sellers():
-    known = plain("triangle", t=0.3).fit(FEW)
     secret = plain("triangle", t=0.3, disclose_t=False).fit(FEW)
-    assert secret.distance(OTHERS) == pytest.approx(known.distance(OTHERS), rel=0.05)
+    assert secret.distance(OTHERS) == pytest.approx(here.distance(OTHERS), rel=0.05)
     assert secret.reference_.t is None
     parts = [Party(name, OTHERS[s::2], allows="triangle") for s, name in enumerate("ab")]
-    truth = wasserstein_distance(FEW, OTHERS)
-    assert truth < known.distance(parts) < 1.3 * truth
-    seen = known.compare(parts).transcript.to_frame()
-    assert {"cost matrices", "fraction request"} <= set(seen["kind"])
+    union, truth = here.compare(parts), wasserstein_distance(FEW, OTHERS)
+    assert truth < union.distance < 1.3 * truth
+    assert {"cost matrices", "fraction request"} <= set(union.transcript.to_frame()["kind"])
 
 
 @plainly
@@ -314,8 +299,7 @@ def test_fedwad_comes_near_and_a_fixed_t_stays_away():
     truth = wasserstein_distance(FEW, OTHERS)
     drawn = plain("fedwad").fit(FEW).distance(OTHERS)
     fixed = plain("fedwad", draw_t=False).fit(FEW).distance(OTHERS)
-    assert truth * (1 - 1e-9) <= drawn <= 1.05 * truth
-    assert fixed >= drawn
+    assert truth * (1 - 1e-9) <= drawn <= min(1.05 * truth, fixed)
 
 
 @plainly
@@ -339,20 +323,6 @@ def test_in_a_pipeline_and_a_grid_search():
 
 
 # What is refused
-
-
-@plainly
-@pytest.mark.parametrize("protocol", ["triangle", "fedwad"])
-def test_a_finite_budget_refuses_what_is_not_private(protocol):
-    budget = PrivacyBudget(1.0)
-    estimator = plain(protocol, budget=budget)
-    rows = {"a": FEW, "b": OTHERS}
-    for call in (lambda: estimator.fit(FEW), lambda: estimator.pairwise_distances(rows)):
-        with pytest.raises(BudgetExceededError):
-            call()
-    assert not hasattr(estimator, "reference_")
-    assert len(budget.history()) == 0
-    assert plain(protocol, budget=PrivacyBudget(np.inf)).fit(FEW).n_samples_ == 60
 
 
 @plainly
@@ -401,35 +371,18 @@ def test_what_cannot_be_compared_is_named(exact):
     assert hasattr(private_distance("triangle"), "transform")
 
 
-def test_frames_go_in_without_a_warning_and_in_one_order():
-    columns = ["a", "b", "c"]
-    here, there = (pd.DataFrame(rows, columns=columns) for rows in (HERE, THERE))
-    fitted = sliced(epsilon=np.inf).fit(here)
-    assert fitted.distance(there) == pytest.approx(0.25, abs=0.004)
-    assert fitted.score_samples(there).shape == (N,)
-    turned = sliced(epsilon=np.inf).fit(there[["c", "b", "a"]])
-    with pytest.raises(ValueError, match="different names of features"):
-        fitted.compare(turned)
-
-
+@pytest.mark.filterwarnings("error::skdpot.exceptions.PrivacyWarning")
 def test_a_drowned_table_warns_and_its_interval_is_honest():
     """60 rows: the noise of a distribution function is above .4, and nothing can be told."""
-    rng = np.random.default_rng(1)
-    drowned = []
-    for _ in range(2):
-        with pytest.warns(PrivacyWarning, match="distances can hardly be told"):
-            drowned.append(sliced().fit(rng.normal(0, 0.15, size=(60, 4))))
+    rng, drowned = np.random.default_rng(1), [sliced(budget=PrivacyBudget(1.0)) for _ in range(2)]
+    for estimator in drowned:
+        # A warning that is made an error loses no release.
+        with pytest.raises(PrivacyWarning, match="hardly be told"):
+            estimator.fit(rng.normal(0, 0.15, size=(60, 4)))
+        assert len(estimator.budget.history()) == 1
     estimate = drowned[0].compare(drowned[1])
     assert estimate.details.standard_error >= estimate.details.raw_squared > 0
     assert estimate.interval()[0] == 0
-
-
-def test_bounds_that_were_found_have_no_unit_beforehand():
-    """Equal scales may come out of a private release, or not: the unit must not depend on it."""
-    equal = DataBounds(np.zeros(2), np.full(2, 3.0), 1.0)
-    assert common_scale(equal, declared=True) == 3.0
-    assert common_scale(equal, declared=False) is None
-    assert common_scale(DataBounds(np.zeros(2), np.array([1.0, 3.0]), 1.0), declared=True) is None
 
 
 @seeded
@@ -441,12 +394,3 @@ def test_one_seed_gives_fit_and_publish_different_noise():
     assert not np.array_equal(again.statistic_, fitted.sketch_.statistic_)
     low, high = fitted.compare(fitted.publish(HERE[::-1])).interval(0.999999)
     assert low == 0 <= high
-
-
-@pytest.mark.filterwarnings("error::skdpot.exceptions.PrivacyWarning")
-def test_a_warning_that_is_made_an_error_loses_no_release():
-    estimator = sliced(budget=PrivacyBudget(1.0))
-    with pytest.raises(PrivacyWarning, match="hardly be told"):
-        estimator.fit(np.random.default_rng(1).normal(0, 0.15, size=(60, 4)))
-    assert len(estimator.budget.history()) == 1
-    assert estimator.privacy_spent_.epsilon == 1.0
