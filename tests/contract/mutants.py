@@ -338,7 +338,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "Jacobian of a fair output": "nets/test_fair_sensitivity.py::test_the_sensitivity_of_ranked_sums_is_attained[0.99]",
             "Jacobian of a generator": "nets/test_private_generator.py::test_the_jacobian_of_an_output_is_clipped"}),
         (given("fixed_side_sensitivity", clip_jacobian=1.0), {
-            "Jacobian of a generator clipped to another norm than the charged one": "estimators/test_generator_privacy.py::test_the_sensitivity_is_that_of_the_clip_that_is_used[8.0]"}),
+            "Jacobian of a generator clipped to another norm than the charged one": "estimators/test_generator.py::test_the_sensitivity_is_that_of_the_clip_that_is_used[8.0]"}),
         (skipped("ClippedOutputs.values", "outputs", "clipped_gradient"), {
             "outputs of a generator": "nets/test_private_generator.py::test_outputs_and_jacobians_are_clipped_apart"}),
         (given("clipped_fit_gradient", clip=LARGE), {
@@ -371,21 +371,21 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "SlicedSketch.partial_fit": "estimators/test_budget_use.py::test_the_charge_is_on_the_disk_before_noise_and_data[partial_fit-private]"}),
         (charged_late("DPSlicedFlowSampler.fit"), {
             "DPSlicedFlowSampler, sketch": "estimators/test_budget_use.py::test_the_charge_is_on_the_disk_before_noise_and_data[sampler-bounds0]",
-            "DPSlicedFlowSampler, resample": "estimators/test_row_mechanisms.py::test_the_charge_is_on_the_disk_before_noise_and_data[resample]",
-            "DPSlicedFlowSampler, presample": "estimators/test_row_mechanisms.py::test_the_charge_is_on_the_disk_before_noise_and_data[presample]"}),
+            "DPSlicedFlowSampler, resample": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow, resample]",
+            "DPSlicedFlowSampler, presample": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow, presample]"}),
         (charged_late("DPSlicedGenerator.fit"), {
-            "DPSlicedGenerator, sketch": "estimators/test_generator_privacy.py::test_the_charge_comes_before_noise_and_rows[sketch]",
-            "DPSlicedGenerator, smoothing": "estimators/test_generator_privacy.py::test_the_charge_comes_before_noise_and_rows[smoothing]",
-            "DPSlicedGenerator, gradient": "estimators/test_generator_privacy.py::test_the_charge_comes_before_noise_and_rows[gradient]"}),
+            "DPSlicedGenerator, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[generator]",
+            "DPSlicedGenerator, smoothing": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[generator, smoothing]",
+            "DPSlicedGenerator, gradient": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[generator, gradient]"}),
         (charged_late("PrivateSWAutoencoder.fit"), {
-            "PrivateSWAutoencoder": "estimators/test_autoencoder_privacy.py::test_the_charge_is_on_the_disk_before_noise_and_data[options0]",
-            "PrivateSWAutoencoder, parity": "estimators/test_autoencoder_parity.py::test_the_charge_is_there_before_noise_and_data"}),
+            "PrivateSWAutoencoder": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[autoencoder]",
+            "PrivateSWAutoencoder, parity": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[autoencoder, parity]"}),
         (charged_late("FairPrivateClassifier.fit"), {
-            "FairPrivateClassifier, sketch": "estimators/test_fair_privacy.py::test_the_charge_is_on_the_disk_before_noise_and_records[sketch, demographic_parity, tuned]",
-            "FairPrivateClassifier, ranks": "estimators/test_fair_privacy.py::test_the_charge_is_on_the_disk_before_noise_and_records[ranks, demographic_parity, tuned]"}),
+            "FairPrivateClassifier, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[classifier, threshold]",
+            "FairPrivateClassifier, ranks": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[classifier, ranks]"}),
         (charged_late("FairPrivateRegressor.fit"), {
-            "FairPrivateRegressor, sketch": "estimators/test_fair_privacy.py::test_the_charge_is_on_the_disk_before_noise_and_records[sketch, private bounds]",
-            "FairPrivateRegressor, ranks": "estimators/test_fair_privacy.py::test_the_charge_is_on_the_disk_before_noise_and_records[regression, ranks]"}),
+            "FairPrivateRegressor, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[regressor]",
+            "FairPrivateRegressor, ranks": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[regressor, ranks]"}),
         (charged_late("PrivateTrajectorySampler.fit"), {
             "PrivateTrajectorySampler, sketch": "estimators/test_trajectory_privacy.py::test_the_charge_is_on_the_disk_before_noise_and_data[sketch]",
             "PrivateTrajectorySampler, mfld": "estimators/test_trajectory_privacy.py::test_the_charge_is_on_the_disk_before_noise_and_data[mfld, kmeans]"}),
@@ -415,7 +415,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     7: [
         (rewritten("SampledGaussianEvent.rate", ("max(...)", "min(...)")), {
-            "the smallest share of a group": "estimators/test_autoencoder_parity.py::test_the_largest_share_of_a_group_is_charged"}),
+            "the smallest share of a group": "estimators/test_autoencoder_privacy.py::test_the_event_and_the_sensitivity_are_those_of_the_batches_of_groups[a small group]"}),
         (given("SampledGaussianEvent.__init__", "plan_training", sampling_rate=half), {
             "Poisson batches of training": "estimators/test_autoencoder_privacy.py::test_the_stated_epsilon_is_that_of_dp_accounting"}),
         (given("poisson_batches", "TrainingPlan.batches", rate=twice), {
@@ -469,7 +469,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (all_of(rewritten("noisy_gradient_steps", ("plan.batch_size * ...", "plan.n_samples * ...")), given("release_gradient", "noisy_gradient_steps", plan=with_a_batch_of_all)), {
             "noise of a generator's mean gradient": "nets/test_private_generator.py::test_noise_has_its_sigma_and_comes_from_the_secret_stream"}),
         (given("DPSGD._plan", loss=compared_in_one_batch), {
-            "sensitivity of the codes of groups": "estimators/test_autoencoder_parity.py::test_the_largest_share_of_a_group_is_charged"}),
+            "sensitivity of the codes of groups": "estimators/test_autoencoder_privacy.py::test_the_event_and_the_sensitivity_are_those_of_the_batches_of_groups[a small group]"}),
         (rewritten("ParityPenalty.sensitivity", ("min(compared)", "sum(compared)")), {
             "sensitivity of a mean gradient": "nets/test_parity_penalty.py::test_the_worst_case_is_attained[two groups]"}),
     ],
@@ -493,10 +493,10 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     13: [
         (skipped("check_per_record"), {
             "the check itself": "nets/test_private_modules.py::test_refused[layer0-'1' \\\\(BatchNorm1d\\\\).*GroupNorm]",
-            "generator": "estimators/test_generator_privacy.py::test_what_does_not_go_together_is_refused_free_of_charge[options11-BatchNorm]"}),
+            "generator": "estimators/test_refusals.py::test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value[generator, BatchNorm]"}),
         (rewritten("check_per_record", ("isinstance(layer, nn.modules.batchnorm._BatchNorm)", "False"), ("getattr(layer, \"track_running_stats\", False)", "False")), {
-            "autoencoder": "estimators/test_autoencoder.py::test_refused_before_anything_is_charged[changes11-BatchNorm1d.*GroupNorm]",
-            "fair predictor": "estimators/test_fair_predictors.py::test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value[BatchNorm]"}),
+            "autoencoder": "estimators/test_refusals.py::test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value[autoencoder, BatchNorm]",
+            "fair predictor": "estimators/test_refusals.py::test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value[classifier, BatchNorm, sketch]"}),
     ],
     14: [
         (rewritten("StepDirections.largest_norm", ("math.ceil(...)", "...")), {
@@ -573,7 +573,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (skipped("check_steps", within="MeanFieldLangevin.release"), {
             "steps that diverge": "estimators/test_trajectory_privacy.py::test_a_refused_fit_charges_nothing_and_changes_nothing[mfld-too long]"}),
         (checked_late("check_per_record", "Gradient.release"), {
-            "a network that mixes records": "estimators/test_generator_privacy.py::test_what_does_not_go_together_is_refused_free_of_charge[options11-BatchNorm]"}),
+            "a network that mixes records": "estimators/test_refusals.py::test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value[generator, BatchNorm]"}),
         (rewritten("Ledger.admit", ("admitted = self.terms.admit(after)", "admitted = True"), ("return admitted", "return self.terms.admit(after)")), {
             "a budget that is used up": "privacy/test_budget.py::test_a_refused_charge_changes_nothing"}),
         (checked_late("resolve_device", "SlicedSketch._open"), {

@@ -1,4 +1,4 @@
-"""PrivateSWAutoencoder: what a fit is charged, when, and that nothing without noise is kept."""
+"""PrivateSWAutoencoder: what a fit costs and says, and what an interrupted one keeps."""
 
 import numpy as np
 import pytest
@@ -6,19 +6,19 @@ import torch
 from dp_accounting import dp_event
 from dp_accounting.pld import pld_privacy_accountant
 from dp_accounting.privacy_accountant import NeighboringRelation
+from sklearn.pipeline import Pipeline
 
-from skdpot import PrivacyBudget, PrivateSWAutoencoder
-from skdpot._utils.validation import SecretStream
-from skdpot.exceptions import BudgetExceededError
+from skdpot import DPSlicedFlowSampler, PrivacyBudget, PrivateSWAutoencoder
+from skdpot.exceptions import BudgetExceededError, PrivacyWarning
+from skdpot.mechanisms import Sketch
 from skdpot.nets import autoencoder_training
 from skdpot.privacy.events import NonPrivateEvent
-from skdpot.release import gradients as noisy_sums
-from skdpot.release.bounds import DataBounds
+from skdpot.privacy.spent import total_spent
 from tests.flat_options import made
 
 RNG = np.random.default_rng(8841)
 X = np.tanh(RNG.normal(size=(300, 2)) @ RNG.normal(size=(2, 6)))
-GROUPS = np.arange(300) % 3
+TWO = np.where(np.arange(300) % 5 < 3, "b", "a")  # 180 and 120
 
 
 def autoencoder(**changes):
@@ -39,15 +39,52 @@ def test_the_stated_epsilon_is_that_of_dp_accounting():
     assert 1.6 < spent.sensitivity <= 1.6 * (1 + 1 / 511)
 
 
+def within_rounding(sensitivity):
+    """Rounding sums to the lattice of the noise adds at most 1/512."""
+    return pytest.approx(sensitivity * (1 + 1 / 1024), rel=1 / 1000)
+
+
+@pytest.mark.parametrize(
+    ("groups", "options", "expected"),
+    [
+        (TWO, {"alpha": 0.3, "clip": 1.5, "clip_jacobian": 0.7},
+         0.7 * 2 * 1.5 + 0.3 * 60 * 4 * 2 * 0.7 / 24),
+        (TWO, {"normalize_codes": False, "clip_output": 3.0, "alpha": 0.3},
+         0.7 * 2 + 0.3 * 60 * 4 * 6 / 24),
+        (np.arange(300) % 3, {"alpha": 0.5}, 0.5 * 2 + 0.5 * 60 * (2 / 3) * 4 * 2 / 20),
+        # 20 % of 6 rows are one, a smaller share than 58 of 294: the ranks of a single code.
+        (np.arange(300) < 6, {"alpha": 0.5}, 0.5 * 2 + 0.5 * 59 * 4 * 2 / 1),
+    ],
+    ids=["two groups", "codes of any norm", "three groups", "a small group"],
+)  # fmt: skip
+def test_the_event_and_the_sensitivity_are_those_of_the_batches_of_groups(
+    groups, options, expected
+):
+    """(1 - alpha) 2C + alpha n' (2 / K) 4 r L / min n'_j with r = 2 on the sphere."""
+    estimator = autoencoder(penalty="parity", latent_dim=2, batch_size=60, **options)
+    spent = estimator.fit(X, sensitive_features=groups).privacy_spent_
+    sizes = np.unique(groups, return_counts=True)[1]
+    assert spent.event.group_sizes == tuple(sizes)
+    assert spent.event.batch_sizes == tuple(sizes // 5)
+    assert spent.event.rate == max(sizes // 5 / sizes)
+    assert spent.event.n_steps == 5
+    assert spent.sensitivity == spent.event.sensitivity == within_rounding(expected)
+
+
 def test_the_statement():
     spent = autoencoder(epsilon=3.0, delta=1e-6, batch_size=30).fit(X).privacy_spent_
     assert (spent.epsilon, spent.delta) == (3.0, 1e-6)
     assert "5 noisy sums of clipped gradients over Poisson batches of 30 records" in spent.mechanism
     for fact in ("number of rows", "bounds given by the caller", "initial weights"):
         assert fact in " ".join(spent.assumptions)
-    fixed = autoencoder(penalty="prior", batch_size=30).fit(X).privacy_spent_
+    of_groups, fixed = (
+        autoencoder(penalty=penalty, batch_size=30).fit(X, sensitive_features=TWO).privacy_spent_
+        for penalty in ("parity", "prior")
+    )
+    assert "batches without replacement of 30 records (12 + 18 by group)" in of_groups.mechanism
+    assert "has the same group" in str(of_groups)
     assert "batches without replacement of 30 records" in fixed.mechanism
-    assert fixed.event.batch_sizes == (30,)
+    assert "group" not in " ".join(fixed.assumptions)
 
 
 def test_public_training_says_so_and_a_finite_budget_refuses_it():
@@ -62,51 +99,26 @@ def test_public_training_says_so_and_a_finite_budget_refuses_it():
     assert len(budget.history()) == 0
 
 
-@pytest.mark.parametrize("options", [{}, {"penalty": "prior"}, {"bounds": "private"}])
-def test_the_charge_is_on_the_disk_before_noise_and_data(options, tmp_path, monkeypatch):
-    budget = PrivacyBudget(5.0, ledger=tmp_path / "ledger.sqlite")
-    seen = {"noise": [], "rows": []}
-
-    def watched(name, method):
-        def spy(self, *args):
-            seen[name].append(len(budget.history()))
-            return method(self, *args)
-
-        return spy
-
-    monkeypatch.setattr(SecretStream, "random_bytes", watched("noise", SecretStream.random_bytes))
-    monkeypatch.setattr(DataBounds, "to_ball", watched("rows", DataBounds.to_ball))
-    autoencoder(budget=budget, **options).fit(np.tile(X, (20, 1)))
-    for calls in seen.values():
-        assert calls
-        assert set(calls) == {1}
+def pipeline(budget=None, output="default", **changes):
+    first = autoencoder(epsilon=3.0, budget=budget, **changes).set_output(transform=output)
+    sketch = Sketch(n_projections=4, n_bins=8)
+    flow = DPSlicedFlowSampler(sketch, epsilon=3.0, norm_bound=1.0, n_steps=2, budget=budget)
+    return Pipeline([("ae", first), ("flow", flow)])
 
 
-def test_one_charge_and_a_refused_fit_changes_nothing():
-    budget = PrivacyBudget(1.0)
-    fitted = autoencoder(budget=budget).fit(X)
-    fitted.inverse_transform(fitted.transform(X))
-    fitted.sample(5)
-    fitted.score(X)
-    before = dict(vars(fitted))
-    with pytest.raises(BudgetExceededError, match="left"):
-        fitted.fit(X[:, :4])
-    assert vars(fitted) == before
-    assert list(budget.history()["label"]) == ["PrivateSWAutoencoder"]
+def test_one_budget_pays_for_both_steps_of_a_pipeline():
+    budget = PrivacyBudget(10.0)
+    fitted = pipeline(budget).fit(X)
+    assert list(budget.history()["label"]) == ["PrivateSWAutoencoder", "DPSlicedFlowSampler"]
+    assert 3.0 < total_spent(fitted).epsilon < 6.0
 
 
-def test_a_fit_interrupted_in_its_first_step_leaves_only_its_charge(monkeypatch):
-    budget = PrivacyBudget(5.0)
-    estimator = autoencoder(budget=budget)
-
-    def interrupted(*args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(noisy_sums, "noisy_sum", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        estimator.fit(X)
-    assert len(budget.history()) == 1
-    assert set(vars(estimator)) == set(estimator.get_params(deep=False))  # nothing fitted
+@pytest.mark.parametrize("output", ["default", "pandas"])
+@pytest.mark.parametrize(("private", "text"), [(True, "together with"), (False, "without privacy")])
+def test_without_a_budget_they_say_what_they_cost_together(private, text, output):
+    with pytest.warns(PrivacyWarning, match=f"DPSlicedFlowSampler: .*{text}"):
+        fitted = pipeline(output=output, private=private).fit(X)
+    assert (total_spent(fitted).epsilon < np.inf) == private
 
 
 @pytest.mark.parametrize("refit", [False, True])

@@ -34,7 +34,7 @@ from skdpot.mechanisms import (
     TrajectorySketch,
     Triangle,
 )
-from tests.flat_options import made
+from tests.flat_options import flow_sampler, made
 
 # The checks set random_state, fit very few rows and expect no warning but this.
 pytestmark = [
@@ -54,10 +54,12 @@ pytestmark = [
 ESTIMATORS = [
     ClientContribution(),
     DPSlicedFlowSampler(),
+    flow_sampler("resample", n_steps=10, n_particles=300),
+    flow_sampler("presample", n_steps=50, n_particles=300),
     DPSlicedGenerator(),
     DPTableSynthesizer(),
-    made(FairPrivateClassifier),
-    made(FairPrivateRegressor),
+    made(FairPrivateClassifier, batch_fraction=1.0),  # the cost of others is computed in seconds
+    made(FairPrivateRegressor, batch_fraction=1.0),
     made(PrivateSWAutoencoder),
     PrivateTrajectorySampler(),
     PrivateWassersteinDistance(),

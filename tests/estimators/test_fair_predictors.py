@@ -1,8 +1,7 @@
-"""Fair and private predictors: what they learn, what they accept, what they refuse."""
+"""Fair and private predictors: what they learn, and what they accept."""
 
 import math
 import warnings
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import r2_score
 from torch import nn
 
-from skdpot import FairPrivateClassifier, FairPrivateRegressor, PrivacyBudget
+from skdpot import FairPrivateClassifier, FairPrivateRegressor
 from skdpot.datasets import make_biased_classification, make_biased_regression
 from skdpot.exceptions import FairnessWarning, PrivacyWarning
 from skdpot.metrics import disparate_impact, wasserstein_parity
@@ -210,97 +209,3 @@ def test_rows_that_are_not_scaled_are_told_from_the_public_ones(kind):
     scaled = rows / rows.max(axis=0)
     one.predict(scaled)
     one.predict(np.vstack([scaled[:9], rows[:4]]))  # one of a few outliers says nothing
-
-
-# --- what is refused -----------------------------------------------------------------------------
-
-SECRET, NUMBER = "SECRET-2707", 123456.789
-
-
-def with_entry(array, value):
-    changed = np.array(array, dtype=object if isinstance(value, str) else float)
-    changed[(3,) + (0,) * (changed.ndim - 1)] = value
-    changed[(5,) + (0,) * (changed.ndim - 1)] = NUMBER
-    return changed
-
-
-class Logarithm(nn.Linear):
-    def forward(self, rows):
-        return super().forward(rows.log())
-
-
-def batch_norm(*others):
-    return {"module": nn.Sequential(*others, nn.Linear(16, 1))}
-
-
-OF_TARGETS = {"kind": FairPrivateRegressor, "target_bounds": (-3, 3)}
-# What is given in the place of rows, labels and groups; options; and what the error must say.
-REFUSED = {
-    "NaN": ({"rows": with_entry(X, np.nan)}, {}, "NaN"),
-    "text": ({"rows": with_entry(X, SECRET)}, {}, "cannot be read as numbers"),
-    "continuous labels": ({"y": with_entry(X[:, 0], 0.5)}, {}, "continuous"),
-    "missing label": ({"y": with_entry(X[:, 0], np.nan)}, {"fairness": "equalized_odds"}, "NaN"),
-    "mixed labels": ({"y": with_entry(Y, SECRET)}, {}, "mixed or missing|unknown"),
-    "another label": (
-        {"y": np.where(np.arange(4000) == 3, SECRET, "b")},
-        {"classes": ["a", "b"], "mechanism": "ranks"},
-        "not among the 2 declared",
-    ),
-    "single class": ({"y": np.zeros(4000)}, {}, "single class"),
-    "missing target": ({"y": with_entry(X[:, :2], np.nan)}, OF_TARGETS, "NaN or infinity"),
-    "text target": ({"y": with_entry(X[:, :2], SECRET)}, OF_TARGETS, "must hold numbers"),
-    "short targets": ({"y": X[:5, :2]}, OF_TARGETS, "5 targets for 4000 rows"),
-    "bounds": ({}, OF_TARGETS | {"target_bounds": "public"}, '"private" or a pair'),
-    "missing group": ({"groups": [None, *["a"] * 3999]}, {}, "mixed or missing"),
-    "short groups": ({"groups": ["a", "b"]}, {}, "2 labels for 4000 rows"),
-    "one group": ({"groups": ["a"] * 4000}, {}, "at least two groups"),
-    "many groups": ({"groups": np.arange(4000)}, {}, "at most 50"),
-    "tiny group": (
-        {"groups": ["a"] * 3998 + ["b"] * 2}, {"mechanism": "ranks"}, "batch_fraction",
-    ),
-    "empty cell": (
-        {"groups": np.where((GROUP == 1) & (Y == 1), "z", GROUP.astype(str))},
-        {"fairness": "equalized_odds"},
-        "class 0 has none in group z",
-    ),
-    "threshold": ({"y": np.arange(4000) % 3}, {"tune_threshold": True}, "two classes, and there"),
-    "two outputs": ({}, {"module": nn.Linear(16, 2)}, r"must be \(2, 1\)"),
-    "three inputs": ({}, {"module": nn.Linear(3, 1)}, "one column per feature"),
-    "class of networks": ({}, {"module": nn.Linear}, "function without arguments"),
-    "no finite outputs": ({}, {"module": Logarithm(16, 1)}, "not a finite number"),
-    "BatchNorm": ({}, batch_norm(nn.BatchNorm1d(16)), "normalises each record by the others"),
-    "BatchNorm, ranks": (
-        {}, batch_norm(nn.BatchNorm1d(16)) | {"mechanism": "ranks"}, "BatchNorm1d",
-    ),
-    "softmax of a column": ({}, batch_norm(nn.Softmax(dim=0)), "depends on the other records"),
-    "tiny clip": ({}, {"clip_output": 1e-40}, "'clip_output' parameter"),
-    "huge clip": ({}, {"clip_output": 1e40}, "'clip_output' parameter"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value(name):
-    given, options, text = REFUSED[name]
-    budget = PrivacyBudget(5.0)
-    refused = estimator(**({"epsilon": 1.0, "budget": budget, "random_state": None} | options))
-    before = dict(vars(refused))
-    rows, y, groups = (given.get(k, v) for k, v in (("rows", X), ("y", Y), ("groups", GROUP)))
-    with warnings.catch_warnings(record=True) as shown:
-        warnings.simplefilter("always")
-        with pytest.raises((ValueError, TypeError), match=text) as refusal:
-            refused.fit(rows, y, sensitive_features=groups)
-    error = refusal.value
-    said = [str(error), *map(repr, (error, error.__cause__, error.__context__))]
-    said += [str(warning.message) for warning in shown]
-    assert not any(hidden in text for text in said for hidden in (SECRET, "123456", "1.23456"))
-    assert vars(refused) == before
-    assert len(budget.history()) == 0
-
-
-def test_fit_takes_no_other_arguments():
-    for given, error, text in (
-        ({"sample_weight": np.ones(4000)}, ValueError, "sample_weight is not supported"),
-        ({"groups": GROUP}, TypeError, "not groups"),
-    ):
-        with pytest.raises(error, match=text):
-            partial(estimator().fit, X, Y)(**given)

@@ -1,4 +1,4 @@
-"""The generator: rows, classes, frames, releases, budgets, interruptions."""
+"""The generator: rows, classes, frames, releases, what they cost, interruptions."""
 
 import numpy as np
 import pandas as pd
@@ -7,9 +7,13 @@ import torch
 from torch import nn
 
 from skdpot import PrivacyBudget
+from skdpot.estimators import generator as of_generator
 from skdpot.mechanisms import LatentNetwork
+from skdpot.mechanisms import gradient as of_gradient
+from skdpot.nets import training
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.ot.transport import sliced_wasserstein_distance
+from skdpot.privacy.accounting import compose
 from tests.flat_options import sliced_generator
 
 RNG = np.random.default_rng(2203)
@@ -139,6 +143,73 @@ def test_default_steps_follow_a_public_rule():
         for mechanism in MECHANISMS
     }
     assert counts == {"sketch": [60, 259], "smoothing": [60, 60], "gradient": [60, 60]}
+
+
+@pytest.mark.parametrize("mechanism", ["smoothing", "gradient"])
+def test_a_given_sigma_is_costed(mechanism):
+    small, large = (
+        generator(mechanism, sigma=sigma, batch_size=100).fit(X).privacy_spent_
+        for sigma in (20.0, 200.0)
+    )
+    assert small.sigma == 20.0
+    assert small.epsilon > 3 * large.epsilon
+    assert small.epsilon == pytest.approx(compose(small.event).epsilon(1e-5), rel=1e-3)
+    free = generator(mechanism, sigma=0.0).fit(X).privacy_spent_
+    assert free.epsilon == np.inf
+
+
+def test_the_events_describe_the_batches():
+    rows, d = 1500, 3
+    smoothing, gradient = (
+        generator(m, batch_size=100, n_projections=9).fit(X).privacy_spent_ for m in MECHANISMS[1:]
+    )
+    for spent in (smoothing, gradient):
+        assert (spent.event.batch_sizes, spent.event.group_sizes) == ((100,), (rows,))
+        assert spent.event.n_steps == 10
+    # Box of side 2: radius √3; nine directions are three blocks.
+    assert smoothing.sensitivity == pytest.approx(2 * np.sqrt(d) * np.sqrt(3), rel=5e-3)
+    # In the network's units the radius is √3 too, and whole blocks gain a factor √3.
+    assert gradient.sensitivity == pytest.approx(4.0, rel=1 / 500)
+    poisson = generator("smoothing", sampling="poisson", batch_size=100).fit(X)
+    assert poisson.privacy_spent_.event.sampling_rate == pytest.approx(1 / 15)
+
+
+@pytest.mark.parametrize("clip", [0.25, 8.0])
+def test_the_sensitivity_is_that_of_the_clip_that_is_used(clip, monkeypatch):
+    used, make = [], of_gradient.noisy_gradient_steps
+
+    def spy(*args):
+        used.append(args[5])
+        return make(*args)
+
+    monkeypatch.setattr(of_gradient, "noisy_gradient_steps", spy)
+    spent = generator("gradient", clip_jacobian=clip, n_projections=9).fit(SMALL).privacy_spent_
+    (found,) = used
+    assert found == clip
+    radius, share = np.sqrt(2), np.sqrt(5 / 9)  # nine directions of the plane: five blocks
+    assert spent.sensitivity == pytest.approx(4 * radius * share * clip, rel=1 / 500)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_an_interrupt_keeps_what_was_released_or_leaves_the_last_fit(mechanism, monkeypatch):
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    budget = PrivacyBudget(5.0)
+    fitted = generator(mechanism, budget=budget).fit(SMALL)
+    before = dict(vars(fitted))
+    with monkeypatch.context() as patch:
+        patch.setattr(of_generator, "train_network", interrupted)
+        patch.setattr(training, "train_network", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fitted.fit(SMALL / 2)
+    assert len(budget.history()) == 2
+    if mechanism == "gradient":  # training is the release
+        assert vars(fitted) == before
+    else:
+        assert fitted.privacy_spent_ is not before["privacy_spent_"]
+        assert not hasattr(fitted, "module_")
+        assert fitted.sample(4).shape == (4, 2)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

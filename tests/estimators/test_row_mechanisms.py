@@ -5,9 +5,8 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdpot import DPSlicedFlowSampler, PrivacyBudget
+from skdpot import DPSlicedFlowSampler
 from skdpot._utils.validation import SecretStream
 from skdpot.mechanisms import Presample, Resample
 from skdpot.ot.flow import FlowSchedule, NumpyDrift
@@ -15,7 +14,6 @@ from skdpot.ot.slices import uniform_directions
 from skdpot.ot.transport import sliced_wasserstein_distance
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.release import rows as noisy_rows
-from skdpot.release.bounds import DataBounds
 from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8841)
@@ -24,10 +22,6 @@ X = np.clip(0.5 - LABELS[:, None] + 0.1 * RNG.normal(size=(600, 3)), -1, 1)
 MECHANISMS = ("resample", "presample")
 BOTH = pytest.mark.parametrize("mechanism", MECHANISMS)
 QUICK = {"bounds": (-1, 1), "n_projections": 6, "n_steps": 4, "batch_size": 60, "n_particles": 80}
-CHECKED = [
-    flow_sampler("resample", n_steps=10, n_particles=300),
-    flow_sampler("presample", n_steps=50, n_particles=300),
-]
 
 
 def sampler(mechanism, **changes):
@@ -40,12 +34,6 @@ def sampler(mechanism, **changes):
 def distance(rows, others):
     directions = uniform_directions(60, rows.shape[1], np.random.default_rng(0))
     return sliced_wasserstein_distance(rows, others, directions)
-
-
-@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
-@parametrize_with_checks(CHECKED)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 @pytest.mark.parametrize(
@@ -170,26 +158,6 @@ def test_the_noise_of_a_release_is_drawn_once(mechanism, monkeypatch):
     assert seen
     assert seen <= released
     assert pickle.dumps(fitted.releases_) == before
-
-
-@BOTH
-def test_the_charge_is_on_the_disk_before_noise_and_data(mechanism, tmp_path, monkeypatch):
-    budget = PrivacyBudget(5.0, ledger=tmp_path / "ledger.sqlite")
-    seen = {"noise": [], "rows": []}
-
-    def watched(name, method):
-        def spy(self, *args):
-            seen[name].append(len(budget.history()))
-            return method(self, *args)
-
-        return spy
-
-    monkeypatch.setattr(SecretStream, "random_bytes", watched("noise", SecretStream.random_bytes))
-    monkeypatch.setattr(DataBounds, "to_ball", watched("rows", DataBounds.to_ball))
-    sampler(mechanism, budget=budget).fit(X)
-    for calls in seen.values():
-        assert calls
-        assert set(calls) == {1}
 
 
 def test_a_refit_with_another_mechanism_forgets_the_first():

@@ -1,0 +1,150 @@
+"""Every estimator with every mechanism: what a fit is charged, when, and what failed ones leave."""
+
+from types import SimpleNamespace
+
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skdpot import DPSlicedFlowSampler, DPSlicedGenerator, PrivacyBudget
+from skdpot._utils.validation import SecretStream
+from skdpot.exceptions import BudgetExceededError
+from skdpot.mechanisms import Gradient, LatentNetwork, Resample, Sketch
+from skdpot.mechanisms.fair import Records
+from skdpot.privacy.accounting import compose
+from skdpot.release.bounds import DataBounds
+from tests.contract.fits import BINARY, FITS, GROUPS, TABLE, TABLES, X, autoencoder, classifier
+from tests.contract.test_draws_are_charged import CALLS
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
+    pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning"),
+]
+
+# An estimator that spends epsilon = 1, its rows, and what `fit` is given beside them.
+NAMES = {*CALLS, "classifier, odds", "classifier, ranks"} - {"paths, mfld, rough"}  # noise is given
+CASES = {name: (FITS[name][0], X, FITS[name][1]) for name in FITS if name in NAMES}
+CASES |= {name: (TABLES[name], TABLE, {}) for name in TABLES if "all known" not in name}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def charged(request, tmp_path_factory):
+    """A fit, and how many charges were on the disk whenever it drew noise or read rows."""
+    estimator, rows, given = CASES[request.param]
+    budget = PrivacyBudget(1.0, ledger=tmp_path_factory.mktemp("charges") / "ledger.sqlite")
+    seen = {"drawn": set(), "read": set()}
+
+    def watched(kind, method):
+        def spy(*args):
+            seen[kind].add(len(budget.history()))
+            return method(*args)
+
+        return spy
+
+    with pytest.MonkeyPatch.context() as patch:
+        for kind, owner, name in (
+            ("drawn", SecretStream, "random_bytes"),
+            ("read", DataBounds, "to_ball"),
+            ("read", Records, "take"),
+            ("read", Records, "of"),
+        ):
+            patch.setattr(owner, name, watched(kind, getattr(owner, name)))
+        fitted = clone(estimator).set_params(budget=budget).fit(rows, **given)
+    counted = rows is TABLE or request.param == "scaler"  # by code that is not watched
+    return SimpleNamespace(
+        fitted=fitted, rows=rows, given=given, budget=budget, counted=counted, **seen
+    )
+
+
+def test_the_charge_is_on_the_disk_before_noise_and_rows(charged):
+    assert charged.drawn == {1}
+    assert charged.read == (set() if charged.counted else {1})
+
+
+def test_one_charge_pays_for_all_of_epsilon_and_for_later_use(charged):
+    fitted, spent = charged.fitted, charged.fitted.privacy_spent_
+    assert (spent.epsilon, spent.delta) == (1.0, 1e-5)
+    assert 0.97 <= compose(spent.event).epsilon(1e-5) <= 1.0
+    score = charged.rows, charged.given.get("y")
+    for use, given in (("sample", (3,)), ("predict", (charged.rows,)), ("score", score)):
+        if hasattr(fitted, use):
+            getattr(fitted, use)(*given)
+    assert list(charged.budget.history()["label"]) == [type(fitted).__name__]
+
+
+def test_a_fit_that_the_budget_refuses_changes_nothing(charged):
+    few = {name: value[:200] for name, value in charged.given.items()}
+    for unchanged in (charged.fitted, clone(charged.fitted).set_params(budget=charged.budget)):
+        before = dict(vars(unchanged))
+        with pytest.raises(BudgetExceededError, match="left"):
+            unchanged.fit(charged.rows[:200], **few)
+        assert vars(unchanged) == before
+    assert len(charged.budget.history()) == 1
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_fit_interrupted_at_its_first_noise_leaves_only_its_charge(case, monkeypatch):
+    estimator, rows, given = CASES[case]
+    budget = PrivacyBudget(1.0)
+    interrupted = clone(estimator).set_params(budget=budget)
+    before = dict(vars(interrupted))
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SecretStream, "random_bytes", stop)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.fit(rows, **given)
+    assert vars(interrupted) == before
+    assert len(budget.history()) == 1
+
+
+# Batches of all rows have a cost in closed form.
+SMALL = {"bounds": (-2, 2), "n_steps": 2}
+SEARCHES = {
+    "flow": (
+        DPSlicedFlowSampler(Resample(len(X)), **SMALL),
+        [
+            {"last__mechanism__n_projections": [5, 6]},
+            {"last__mechanism": [Sketch(n_bins=16), Resample(len(X), noise="float")]},
+        ],
+        {},
+    ),
+    "generator": (
+        DPSlicedGenerator(Gradient(len(X)), module=LatentNetwork(latent_dim=2), **SMALL),
+        {"last__mechanism__clip_jacobian": [0.5, 1.0], "last__module__latent_dim": [1, 3]},
+        {},
+    ),
+    "autoencoder": (
+        autoencoder(penalty="parity"),
+        [{"last__penalty": [None]}, {"last__penalty__alpha": [0.0, 0.5]}],
+        {"sensitive_features": GROUPS},
+    ),
+    "classifier": (classifier(), {"last__mechanism__clip_loss": [0.1, 3.0]}, BINARY),
+}
+
+
+@pytest.mark.parametrize("case", SEARCHES)
+def test_a_search_in_a_pipeline_charges_every_fit(case):
+    """Folds times candidates and the refit; it reaches parameters of mechanisms, and mechanisms."""
+    estimator, grid, given = SEARCHES[case]
+    budget = PrivacyBudget(100.0)
+    last = clone(estimator).set_params(budget=budget)
+    with sklearn.config_context(enable_metadata_routing=bool(given)):
+        if given:
+            last.set_fit_request(sensitive_features=True)
+        pipeline = Pipeline([("same", FunctionTransformer()), ("last", last)])
+        search = GridSearchCV(pipeline, grid, cv=2, error_score="raise")
+        search.fit(X, **given)
+    n_fits = 2 * len(search.cv_results_["params"]) + 1
+    assert list(budget.history()["label"]) == [type(estimator).__name__] * n_fits
+    best = search.best_estimator_[-1]
+    assert best.budget is budget
+    for name, value in search.best_params_.items():
+        assert repr(search.best_estimator_.get_params()[name]) == repr(value)
+    assert repr(best.mechanism_) == repr(best.mechanism)
+    assert best.mechanism_ is not best.mechanism
+    assert repr(last.mechanism) == repr(estimator.mechanism)
