@@ -1,0 +1,303 @@
+"""The generators against the laws that they claim; random bounds state their false-alarm rates."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from skdpot.datasets import (
+    make_biased_classification,
+    make_biased_regression,
+    make_branching_trajectories,
+    make_ornstein_uhlenbeck_trajectories,
+    one_point_per_person,
+)
+from skdpot.datasets.trajectories import OrnsteinUhlenbeck, branch_of, branching_paths
+from skdpot.metrics import disparate_impact
+
+N = 30_000
+FALSE_ALARM = 1e-7  # of one comparison; there are fewer than 200 in this file, and all are seeded
+Z = stats.norm.isf(FALSE_ALARM / 2)
+BOTH = pytest.mark.parametrize("make", [make_biased_classification, make_biased_regression])
+
+
+def assert_mean(sample, expected, variance):
+    """The means of the columns are normal to a good approximation at this n."""
+    error = np.abs(np.mean(sample, axis=0) - expected)
+    assert np.all(error < Z * math.sqrt(variance / len(sample)))
+
+
+def assert_normal(sample, variance, others=()):
+    """Independent normal columns with mean zero and one variance, independent of others too."""
+    for column in sample.T:
+        assert stats.kstest(column / math.sqrt(variance), "norm").pvalue > FALSE_ALARM
+    # Correlations of independent columns have standard deviation 1/√n.
+    correlation = np.corrcoef(np.column_stack([sample, *others]), rowvar=False)[: sample.shape[1]]
+    np.fill_diagonal(correlation, 0.0)
+    bound = stats.norm.isf(FALSE_ALARM / 2 / correlation.size) / math.sqrt(len(sample))
+    assert np.abs(correlation).max() < bound
+
+
+def assert_moments(sample, mean, covariance):
+    """Means and covariances of normal rows; a covariance's variance is s_ii·s_jj + s_ij²."""
+    z = stats.norm.isf(FALSE_ALARM / (2 * covariance.size))
+    variances = np.diag(covariance)
+    assert np.all(np.abs(sample.mean(axis=0) - mean) < z * np.sqrt(variances / len(sample)))
+    found = (sample - mean).T @ (sample - mean) / len(sample)
+    spread = np.sqrt((np.outer(variances, variances) + covariance**2) / len(sample))
+    assert np.all(np.abs(found - covariance) < z * spread)
+
+
+@pytest.mark.parametrize("alignment", [0.7, 0.2])
+def test_the_law(alignment):
+    """Responses, groups, and normal noise that is independent of all else."""
+    options = {"alignment": alignment, "core_variance": 0.09, "spurious_variance": 0.25}
+    options |= {"n_core": 6, "n_spurious": 3, "random_state": 0}
+    X, y, group = make_biased_classification(N, **options)
+    X_again, Y, group_again = make_biased_regression(N, **options)
+    np.testing.assert_array_equal(X, X_again)
+    np.testing.assert_array_equal(group, group_again)
+    np.testing.assert_array_equal(y, Y[:, 1] > 1 - Y[:, 0])
+    assert y.dtype == group.dtype == np.int64
+    cells = np.histogram2d(*Y.T, bins=8, range=[[0, 1], [0, 1]])[0]
+    assert stats.chisquare(cells.ravel()).pvalue > FALSE_ALARM
+    # The alignment is the same in either class.
+    for label in (0, 1):
+        assert_mean((group == y)[y == label], alignment, alignment * (1 - alignment))
+    core = (X[:, :6] - np.tile(Y, 3)) / 0.3
+    noise = np.hstack([core, (X[:, 6:] - group[:, np.newaxis]) / 0.5])
+    assert_normal(noise, 1.0, [Y, y, group, group == y])
+
+
+def test_the_default_of_biased_data_is_the_paper():
+    X, y, group = make_biased_classification(random_state=1)
+    assert X.shape == (30_000, 16)
+    response = make_biased_regression(random_state=1)[1]
+    assert_mean((X[:, :8] - np.tile(response, 4)) ** 2, 0.2, 2 * 0.2**2)
+    assert_mean((X[:, 8:] - group[:, np.newaxis]) ** 2, 0.4, 2 * 0.4**2)
+    assert_mean(group == y, 0.7, 0.21)
+    # (1 − p)/p, whose logarithm has variance 2·(p/(1−p) + (1−p)/p)/n with n/2 rows a group.
+    deviation = math.sqrt(2 * (0.7 / 0.3 + 0.3 / 0.7) / N)
+    impact = disparate_impact(y, sensitive_features=group, reference=1)
+    assert abs(math.log(impact / (0.3 / 0.7))) < Z * deviation
+
+
+@BOTH
+def test_edges(make):
+    X, *_ = make(40, n_core=2, n_spurious=0, core_variance=0, random_state=0)
+    assert X.shape == (40, 2)
+    assert ((X >= 0) & (X <= 1)).all()
+    assert len(make(1)[0]) == 1
+    X, _, group = make(40, alignment=1, spurious_variance=0, random_state=0)
+    np.testing.assert_array_equal(X[:, 8:], np.tile(group[:, np.newaxis], 8))
+
+
+LAW = OrnsteinUhlenbeck.of(
+    mean_reversion=[2.0, 0.0, 0.5],
+    mean=[0.0, 5.0, -1.0],
+    diffusivity=0.3,
+    initial_mean=[1.0, 0.0, 2.0],
+    initial_covariance=[[0.2, 0.1, 0.0], [0.1, 0.3, 0.05], [0.0, 0.05, 0.1]],
+)
+
+
+def test_moments_solve_their_differential_equations():
+    """m' = −θ(m − c) and S' = −θS − Sθ + τI, by a Runge-Kutta solver."""
+    theta, level = np.diag(LAW.mean_reversion), LAW.mean_level
+
+    def change(_, state):
+        mean, covariance = state[:3], state[3:].reshape(3, 3)
+        growth = -theta @ covariance - covariance @ theta + 0.3 * np.eye(3)
+        return np.concatenate([-theta @ (mean - level), growth.ravel()])
+
+    start = np.concatenate([LAW.initial_mean, LAW.initial_covariance.ravel()])
+    times = [0.0, 0.3, 1.0, 2.5]
+    solution = integrate.solve_ivp(change, (0, 3), start, t_eval=times, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(LAW.mean(times), solution.y[:3].T, atol=1e-8)
+    np.testing.assert_allclose(LAW.covariance(times), solution.y[3:].T.reshape(4, 3, 3), atol=1e-8)
+
+
+def test_whole_paths_have_the_law():
+    times = np.array([1.5, 0.0, 0.4, 0.4])
+    paths = LAW.sample_paths(N, times, np.random.default_rng(0))
+    assert paths.shape == (N, 4, 3)
+    np.testing.assert_array_equal(paths[:, 2], paths[:, 3])
+    blocks = LAW.cross_covariance(times[:3, np.newaxis], times[:3])
+    covariance = blocks.transpose(0, 2, 1, 3).reshape(9, 9)
+    assert_moments(paths[:, :3].reshape(N, 9), LAW.mean(times[:3]).ravel(), covariance)
+
+
+def test_density_is_that_of_the_marginal():
+    points = np.random.default_rng(0).normal(size=(5, 3))
+    expected = stats.multivariate_normal(LAW.mean(0.7), LAW.covariance(0.7)).pdf(points)
+    np.testing.assert_allclose(LAW.density(points, 0.7), expected)
+    line = OrnsteinUhlenbeck.of()
+    grid = np.linspace(-5, 6, 4001)
+    assert np.trapezoid(line.density(grid[:, np.newaxis], 0.5), grid) == pytest.approx(1.0)
+    assert line.density([[0.3]], 0.5).shape == (1,)
+
+
+def test_degenerate_start_has_no_density_but_paths():
+    law = OrnsteinUhlenbeck.of(n_features=2, initial_covariance=0.0, initial_mean=[1.0, 2.0])
+    with pytest.raises(ValueError, match=r"marginal at time 0\.0 is degenerate"):
+        law.density([[1.0, 2.0]], 0.0)
+    paths = law.sample_paths(4, [0.0, 1.0], np.random.default_rng(0))
+    np.testing.assert_array_equal(paths[:, 0], np.tile([1.0, 2.0], (4, 1)))
+    assert len(np.unique(paths[:, 1, 0])) == 4
+
+
+def test_data_have_the_marginals_of_their_law():
+    X, t, law = make_ornstein_uhlenbeck_trajectories(
+        N,
+        3,
+        duration=2.0,
+        mean_reversion=[1.0, 3.0],
+        initial_mean=[2.0, -1.0],
+        initial_covariance=[0.1, 0.4],
+        random_state=0,
+    )
+    assert np.unique(t).tolist() == [0.0, 1.0, 2.0]
+    for time in (0.0, 1.0, 2.0):
+        assert_moments(X[t == time], law.mean(time), law.covariance(time))
+    # Nobody is seen twice: rows of one position at two times are independent.
+    correlation = np.corrcoef(X[t == 0.0, 0], X[t == 1.0, 0])[0, 1]
+    assert abs(correlation) < stats.norm.isf(FALSE_ALARM) / math.sqrt(N)
+
+
+def centers(t, branch):
+    """The three branches, written out."""
+    up = np.select([branch == 0, branch == 2], [1.0, -1.0])
+    x = np.where(branch == 1, 2 * t - 1, -np.cos(np.pi * t))
+    return np.stack([x, up * np.sin(np.pi * t)], axis=-1)
+
+
+def test_branches_have_the_law_of_the_paper():
+    X, t, branch = make_branching_trajectories(random_state=0)
+    assert X.shape == (30_000, 2)
+    np.testing.assert_allclose(np.unique(t), np.arange(10) / 9)
+    for time in np.unique(t):
+        np.testing.assert_array_equal(np.bincount(branch[t == time]), [1000, 1000, 1000])
+    assert_normal(X - centers(t, branch), 0.005)
+    X, t, _ = make_branching_trajectories([5, 1, 7], 3, random_state=0)
+    assert np.unique(t, return_counts=True)[1].tolist() == [5, 1, 7]
+    times = [0.7, 0.2, 0.2, 1.0]
+    paths, branch = branching_paths(3001, times, random_state=1)
+    assert sorted(np.bincount(branch)) == [1000, 1000, 1001]  # as even as can be
+    assert paths.shape == (3001, 4, 2)
+    displaced = paths - centers(np.array(times), branch[:, np.newaxis])
+    np.testing.assert_allclose(displaced, np.repeat(displaced[:, :1], 4, axis=1), atol=1e-12)
+    assert_normal(displaced[:, 0], 0.005)
+    np.testing.assert_array_equal(paths[:, 1], paths[:, 2])
+
+
+def test_branch_of_finds_the_branch_again():
+    X, t, branch = make_branching_trajectories(900, 11, noise_variance=0.001, random_state=0)
+    middle = (t > 0.25) & (t < 0.75)
+    np.testing.assert_array_equal(branch_of(X[middle], t[middle]), branch[middle])
+    times = np.linspace(0.3, 0.7, 5)
+    paths, branch = branching_paths(30, times, noise_variance=0.001, random_state=0)
+    found = branch_of(paths, times)
+    assert found.shape == (30, 5)
+    np.testing.assert_array_equal(found, np.repeat(branch[:, np.newaxis], 5, axis=1))
+    assert branch_of([0.0, -1.0], 0.5) == 2
+
+
+def test_one_point_per_person():
+    paths = np.arange(4000 * 3, dtype=float).reshape(4000, 3, 1).repeat(2, axis=2)
+    stamps = np.array([2.0, 5.0, 7.0])
+    X, t = one_point_per_person(paths, stamps, random_state=0)
+    position = np.searchsorted(stamps, t)
+    np.testing.assert_array_equal(X, paths[np.arange(4000), position])
+    assert stats.chisquare(np.bincount(position, minlength=3)).pvalue > FALSE_ALARM
+    dates = stamps.astype("datetime64[D]")
+    assert set(one_point_per_person(paths, dates)[1].tolist()) == set(dates.tolist())
+    # Nothing hangs on the person: neighbours' times are independent.
+    table = np.histogram2d(position[:-1], position[1:], bins=3)[0]
+    assert stats.chi2_contingency(table).pvalue > FALSE_ALARM
+
+
+STACK = np.arange(240.0).reshape(60, 4, 1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda seed: make_biased_classification(50, random_state=seed),
+        lambda seed: make_biased_regression(50, random_state=seed),
+        lambda seed: make_branching_trajectories(20, 3, random_state=seed),
+        lambda seed: branching_paths(20, [0.2, 0.5], random_state=seed),
+        lambda seed: make_ornstein_uhlenbeck_trajectories(20, 3, random_state=seed)[:2],
+        lambda seed: one_point_per_person(STACK, np.arange(4), random_state=seed),
+    ],
+)
+def test_random_state(make):
+    state = np.random.RandomState(3)
+    for a, b, again in zip(make(3), make(3), make(state), strict=True):
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(a, again)
+    for one, other in ((3, 4), (3, state), (None, None)):
+        assert not np.array_equal(make(one)[0], make(other)[0])
+
+
+COVARIANCE = "initial_covariance"
+REFUSED = [
+    *(
+        (partial(make, **options), message)
+        for make in (make_biased_classification, make_biased_regression)
+        for options, message in (
+            ({"n_samples": 0}, "n_samples == 0, must be >= 1"),
+            ({"n_samples": 10.5}, "n_samples must be an instance of"),
+            ({"n_core": 0}, "n_core == 0, must be >= 2"),
+            ({"n_core": 3}, "n_core=3 must be even"),
+            ({"n_spurious": -1}, "n_spurious == -1, must be >= 0"),
+            ({"alignment": 1.1}, "alignment=1.1 must be finite, at least 0 and at most 1"),
+            ({"alignment": "high"}, "alignment must be an instance of"),
+            ({"core_variance": -0.1}, "core_variance=-0.1 must be finite, at least 0"),
+            ({"spurious_variance": math.inf}, "spurious_variance=inf must be finite"),
+        )
+    ),
+    *(
+        (partial(make_ornstein_uhlenbeck_trajectories, 10, 2, **options), message)
+        for options, message in (
+            ({"mean_reversion": -1.0}, "mean_reversion must be at least 0"),
+            ({"mean": math.nan}, "mean must be finite"),
+            ({"initial_mean": np.zeros((2, 2))}, "initial_mean must be a number or have shape"),
+            ({"diffusivity": -0.1}, "diffusivity=-0.1 must be finite"),
+            ({COVARIANCE: [[1.0, 2.0], [2.0, 1.0]]}, f"{COVARIANCE} must be finite, symmetric"),
+            ({COVARIANCE: np.eye(3)}, f"{COVARIANCE} must be a number"),
+            ({"duration": 0.0}, "duration=0.0 must be finite, above 0"),
+            ({"n_features": 0}, "n_features == 0, must be >= 1"),
+        )
+    ),
+    *(
+        (partial(call, time), "times must be finite and at least 0")
+        for call in (LAW.mean, LAW.covariance, lambda t: LAW.sample_paths(2, [t], None))
+        for time in (-0.1, math.nan)
+    ),
+    (lambda: LAW.sample_paths(0, [0.5], None), "n_paths == 0, must be >= 1"),
+    (lambda: LAW.density([[1.0, 2.0]], 0.5), r"X must have shape \(n, 3\)"),
+    *(
+        (partial(make_branching_trajectories, *given), message)
+        for given, message in (
+            ((0,), "n_per_time must be at least 1"),
+            (([3, 0], 2), "n_per_time must be at least 1"),
+            (([3, 4], 3), "n_per_time must be at least 1"),
+            ((3, 0), "n_times == 0, must be >= 1"),
+        )
+    ),
+    (partial(make_branching_trajectories, noise_variance=-1), "noise_variance=-1 must be finite"),
+    (lambda: branching_paths(0, [0.5]), "n_paths == 0, must be >= 1"),
+    (lambda: branching_paths(2, [0.5, 1.5]), r"times must lie in \[0, 1\]"),
+    (lambda: branch_of([[0.0, 0.0]], 2.0), r"times must lie in \[0, 1\]"),
+    (lambda: branch_of([[0.0, 0.0, 1.0]], 0.5), r"points must have shape \(..., 2\)"),
+    (lambda: one_point_per_person(np.zeros((4, 3)), [0, 1, 2]), "paths must have shape"),
+    (lambda: one_point_per_person(STACK, [0, 1]), "paths have 4 times, so times"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED)
+def test_what_is_refused(call, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()
