@@ -664,7 +664,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("_draw_candidate", ("secret.random_bits(128)", "secret.random_bits(31)")), {
             "a short seed for a candidate": "estimators/test_private_search.py::test_parameters_do_not_show_the_index_of_their_trial"}),
         (rewritten("_draw_candidate", ("deepcopy(distributions)", "distributions")), {
-            "laws that count their draws": "estimators/test_private_search.py::test_a_law_with_a_state_of_its_own_does_not_count_trials"}),
+            "laws that count their draws": "estimators/test_private_search.py::test_a_candidate_has_one_law_at_every_index[counting]"}),
         (rewritten("PrivateEstimatorMixin._restate", ("self.privacy_spent_ = spent", "")), {
             "the statement of a trial": "estimators/test_private_search_statements.py::test_everything_that_the_winner_holds_states_the_search[classifier]"}),
         (rewritten("PrivateEstimatorMixin._restate", ("self._stated_in", "()")), {

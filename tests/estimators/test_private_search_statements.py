@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 
@@ -96,7 +97,12 @@ def fitted(name, **options):
 @pytest.mark.parametrize("name", WINNERS)
 @pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning")
 def test_everything_that_the_winner_holds_states_the_search(name):
-    found = fitted(name)
+    """And no trial moves a generator of the process, which would show how many there were."""
+    before = np.random.get_state()[1:], torch.get_rng_state()  # noqa: NPY002
+    found = fitted(name, **({"scoring": "synthetic_accuracy"} if name == "flow" else {}))
+    after = np.random.get_state()[1:], torch.get_rng_state()  # noqa: NPY002
+    assert all(np.array_equal(*pair) for pair in zip(before[0], after[0], strict=True))
+    assert torch.equal(before[1], after[1])
     held = list(reachable(found.best_estimator_).values())
     stated = [one for one in held if isinstance(one, PrivacySpent)]
     assert stated
