@@ -569,7 +569,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     19: [
         (checked_late("check_arrivals", "SlicedSketch.partial_fit"), {
-            "too many rows in a stream": "release/test_stream.py::test_more_rows_than_declared_are_refused_before_any_charge"}),
+            "too many rows in a stream": "release/test_stream.py::test_what_cannot_be_fitted_is_refused_before_any_charge[too many rows]"}),
         (skipped("check_steps", within="MeanFieldLangevin.release"), {
             "steps that diverge": "estimators/test_trajectory_privacy.py::test_a_refused_fit_charges_nothing_and_changes_nothing[mfld-too long]"}),
         (checked_late("check_per_record", "Gradient.release"), {
@@ -577,7 +577,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("Ledger.admit", ("admitted = self.terms.admit(after)", "admitted = True"), ("return admitted", "return self.terms.admit(after)")), {
             "a budget that is used up": "privacy/test_budget.py::test_a_refused_charge_changes_nothing"}),
         (checked_late("resolve_device", "SlicedSketch._open"), {
-            "a device that is not there": "release/test_stream.py::test_a_device_that_is_not_there_is_refused_before_any_charge"}),
+            "a device that is not there": "release/test_stream.py::test_what_cannot_be_fitted_is_refused_before_any_charge[no device]"}),
         (skipped("_check_drawable"), {
             "noise of a table that cannot be drawn": "estimators/test_table_synthesizer_privacy.py::test_a_refused_fit_charges_nothing_and_changes_nothing[noise too small]"}),
         (instead("TableSchema.read", columns_as_they_are, "DPTableSynthesizer.fit"), {

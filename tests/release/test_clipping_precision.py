@@ -9,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from skdpot.release.gradients import by_jacobians, pulled_back_sum
+from skdpot.release.gradients import by_jacobians, pulled_back_sum, shares_of_vectors
+from tests.release.test_per_sample import make
 
 
 def ones(outputs, rows):
@@ -61,35 +62,49 @@ def test_the_users_precision_does_not_reach_the_sum(setting):
 SIZES = [0.0, 1e-45, 1e-38, 1e-23, 1e-11, 1.0, 1e11, 1e19, 3e38, math.inf, math.nan]
 
 
-def network_of(kind, dtype=torch.float32):
-    """A linear layer has outer products as gradients, a convolution those that are formed."""
-    layers = [nn.Linear(16, 3)] if kind == "linear" else [nn.Unflatten(1, (1, 4, 4))]
-    layers += [] if kind == "linear" else [nn.Conv2d(1, 3, 4), nn.Flatten()]
-    return nn.Sequential(*layers).to(dtype)
+NETWORKS = ("linear", "norms", "convolutions", "residual")
+SIZES += [1e-170, 1e170, 1e308]
 
 
-@settings(max_examples=150, deadline=None)
-@example(kind="linear", double=False, exponent=-24.0, row_size=1.0, pull_size=1e-23, seed=0)
-@example(kind="linear", double=False, exponent=-22.0, row_size=1.0, pull_size=1e-22, seed=0)
+@settings(max_examples=250, deadline=None)
+@example(name="linear", double=False, exponent=-24.0, weight=0, row=1.0, pull=1e-23, seed=0)
+@example(name="linear", double=False, exponent=-22.0, weight=0, row=1.0, pull=1e-22, seed=0)
 @given(
-    kind=st.sampled_from(["linear", "conv"]),
+    name=st.sampled_from(NETWORKS),
     double=st.booleans(),
     exponent=st.floats(-30.0, 30.0),
-    row_size=st.sampled_from([*SIZES, 1e-170, 1e170, 1e308]),
-    pull_size=st.sampled_from([*SIZES, 1e-170, 1e170, 1e308]),
+    weight=st.sampled_from([0, 0, -10, 10]),
+    row=st.sampled_from(SIZES),
+    pull=st.sampled_from(SIZES),
     seed=st.integers(0, 2**16),
 )
-def test_no_record_contributes_more_than_the_clip(
-    kind, double, exponent, row_size, pull_size, seed
-):
-    """Whatever the magnitudes: squares of single-precision numbers underflow below 1e-23."""
+def test_no_record_contributes_more_than_the_clip(name, double, exponent, weight, row, pull, seed):
+    """Whatever the magnitudes: squares of single-precision numbers underflow below 1e-23.
+
+    Gradients of linear layers are outer products, those of convolutions are formed.
+    """
     rng, clip = np.random.default_rng(seed), 10.0**exponent
     dtype = torch.float64 if double else torch.float32
-    network = network_of(kind, dtype)
+    network, rows = make(name)
+    network = network.to(dtype)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter *= 10.0**weight
     with np.errstate(over="ignore"):
-        row = torch.from_numpy(rng.normal(size=(1, 16)) * row_size).to(dtype)
-        pull = torch.from_numpy(rng.normal(size=(1, 3)) * pull_size).to(dtype)
-    total = pulled_back_sum(network, row, by_jacobians(clip), lambda *_: pull)
-    entries = [float(entry) for value in total.values() for entry in value.flatten()]
-    assert all(map(math.isfinite, entries))
-    assert math.hypot(*entries) <= clip
+        record = torch.from_numpy(rng.normal(size=rows[:1].shape) * row).to(dtype)
+        pulls = torch.from_numpy(rng.normal(size=(1, 4)) * pull).to(dtype)
+
+    def of_loss(outputs, gram, _):
+        shares = shares_of_vectors(outputs, gram, clip)[:, None]
+        return torch.where(shares > 0, outputs * shares, 0.0)
+
+    bounded = torch.from_numpy(rng.normal(size=(1, 4)))
+    for bound, vectors in (
+        (clip, (by_jacobians(clip), lambda *_: pulls)),
+        (clip, (of_loss,)),
+        (clip * float(bounded.norm()), (by_jacobians(clip, bounded),)),
+    ):
+        total = pulled_back_sum(network, record, *vectors)
+        entries = [float(entry) for value in total.values() for entry in value.flatten()]
+        assert all(map(math.isfinite, entries))
+        assert math.hypot(*entries) <= bound

@@ -1,7 +1,6 @@
 """Nothing but the replaced row moves, and nothing about it shows outside of the noise."""
 
 import os
-import warnings
 
 import numpy as np
 import pytest
@@ -11,9 +10,8 @@ from threadpoolctl import threadpool_limits
 from skdpot import SlicedSketch
 from skdpot.exceptions import OpenSketchError
 from skdpot.ot.slices import uniform_directions
-from skdpot.preprocessing import PrivateScaler
 from skdpot.release.bounds import DataBounds
-from skdpot.release.histogram import count_projections, square_root_strategy
+from skdpot.release.histogram import count_projections
 
 N_BINS = 16
 
@@ -26,32 +24,6 @@ def rows_on_edges(directions, n_rows, rng):
     positions = rows @ scaled.T + N_BINS / 2
     rows += np.linalg.lstsq(scaled, (np.rint(positions) - positions).T, rcond=None)[0].T
     return rows.astype(np.float32)
-
-
-@pytest.mark.parametrize(("n_features", "n_first"), [(784, 80), (784, 2), (64, 2)])
-def test_a_record_that_changes_class_moves_no_other_row(n_features, n_first):
-    """Matrix products round a row differently when fewer rows are multiplied together.
-
-    Products of few rows, or of one, use other kernels (OpenBLAS on AVX-512), so that rows of a
-    class that loses a member could change bins if they were multiplied class by class.
-    """
-    rng = np.random.default_rng(0)
-    directions = uniform_directions(16, n_features, rng)
-    labels = np.repeat([0, 1], [n_first, 50])
-    neighbour = labels.copy()
-    neighbour[0] = 1
-    sensitivity = square_root_strategy(N_BINS).sensitivity(16, conditional=True)
-    for row in rows_on_edges(directions, 30, rng):
-        rows = np.tile(row, (len(labels), 1))
-        tables = [
-            SlicedSketch(
-                np.inf, bounds=(-1, 1), projections=directions, n_bins=N_BINS, conditional=True
-            )
-            .fit(rows, y)
-            .statistic_
-            for y in (labels, neighbour)
-        ]
-        assert np.linalg.norm(tables[0] - tables[1]) <= sensitivity
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
@@ -72,38 +44,29 @@ def test_replacing_a_row_moves_no_other_row(n_features, n_projections, n_rows, d
     replaced = int(rng.integers(n_rows))
     others = np.arange(n_rows) != replaced
 
-    def bins_of(rows):
-        options = {"codes": np.arange(n_rows), "n_classes": n_rows, "device": device}
+    def bins_of(rows, codes):
+        options = {"codes": codes, "n_classes": n_rows, "device": device}
         counts = count_projections(rows, directions, np.full(n_projections, 3.5), N_BINS, **options)
         return counts.reshape(n_rows, n_projections, N_BINS)
 
+    # Its class moves it to another one: that is all that class shows.
+    target = (replaced + 1) % n_rows
     before = torch.get_num_threads()
     torch.set_num_threads(n_threads)
     try:
         with threadpool_limits(n_threads):
-            first = bins_of(rows)
+            own = np.arange(n_rows)
+            first = bins_of(rows, own)
             for value in (0.0, 1e-42, 0.3, -1e30):  # zeros, subnormal and huge numbers too
                 neighbour = rows.copy()
                 neighbour[replaced] = value
-                np.testing.assert_array_equal(bins_of(neighbour)[others], first[others])
+                np.testing.assert_array_equal(bins_of(neighbour, own)[others], first[others])
+            own[replaced] = target
+            added = bins_of(rows, own) - first
+            np.testing.assert_array_equal(np.delete(added, [replaced, target], axis=0), 0)
+            np.testing.assert_array_equal(added[target], first[replaced])
     finally:
         torch.set_num_threads(before)
-
-
-@pytest.mark.parametrize("n_rows", [3, 259, 1030])
-def test_the_output_of_a_network_for_a_row_does_not_depend_on_other_rows(n_rows):
-    """What is binned after training, for thresholds and for tables of outputs."""
-    rng = np.random.default_rng(n_rows)
-    network = torch.nn.Sequential(
-        torch.nn.Linear(13, 62), torch.nn.Tanh(), torch.nn.Linear(62, 2), torch.nn.Softmax(1)
-    )
-    rows = torch.from_numpy(rng.normal(size=(n_rows, 13)).astype(np.float32))
-    for value in (0.0, 1e-42, 50.0):
-        neighbour = rows.clone()
-        neighbour[n_rows // 2] = value
-        others = torch.arange(n_rows) != n_rows // 2
-        with torch.no_grad():
-            assert torch.equal(network(neighbour)[others], network(rows)[others])
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -115,18 +78,6 @@ def test_clipping_a_row_does_not_depend_on_huge_values_of_others(order):
     neighbour[3] = 0.1
     kept = np.arange(50) != 3
     np.testing.assert_array_equal(bounds.to_ball(rows)[kept], bounds.to_ball(neighbour)[kept])
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("estimator", [SlicedSketch(norm_bound=1.0), PrivateScaler(100.0)])
-def test_huge_values_of_opposite_sign_cause_no_warning(estimator, dtype):
-    """A warning about values is an output that has no event."""
-    rows = np.random.default_rng(3).normal(size=(300, 3)).astype(dtype)
-    largest = 0.9 * np.finfo(dtype).max
-    rows[0], rows[1] = largest, -largest
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
-        estimator.fit(rows)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -1,5 +1,7 @@
 """Gradients of single records: against a loop of one record at a time, by autograd."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import nn
@@ -47,110 +49,72 @@ class Doubled(nn.Module):
         return 2 * weight
 
 
-def parametrised():
-    network = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4))
-    nn.utils.parametrize.register_parametrization(network[0], "weight", Doubled())
-    return network
+def changed(change):
+    """A plain network, after a change of its first layer."""
+    layers = nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)
+    change(layers[0])
+    return (6,), *layers
 
 
-def tied():
-    first = nn.Linear(6, 6)
-    return nn.Sequential(first, nn.Tanh(), first, nn.Tanh(), nn.Linear(6, 4))
-
-
-def frozen():
-    network = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4))
-    network[0].bias.requires_grad_(False)
-    return network
-
-
+SHARED = nn.Linear(6, 6)
+# The shape of a record, and the layers.
 CHAINS = {
-    "linear": (lambda: nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)), (6,)),
-    "no offset": (lambda: nn.Sequential(nn.Linear(6, 4, bias=False), nn.Softplus()), (6,)),
-    "in place": (
-        lambda: nn.Sequential(nn.Linear(6, 5), nn.ReLU(inplace=True), nn.Linear(5, 4)),
-        (6,),
-    ),
-    "sphere": (lambda: nn.Sequential(nn.Linear(6, 4), ToSphere()), (6,)),
+    "linear": changed(lambda layer: None),
+    "no offset": ((6,), nn.Linear(6, 4, bias=False), nn.Softplus()),
+    "in place": ((6,), nn.Linear(6, 5), nn.ReLU(inplace=True), nn.Linear(5, 4)),
+    "sphere": ((6,), nn.Linear(6, 4), ToSphere()),
     "sequence": (
-        lambda: nn.Sequential(
-            nn.Linear(2, 3), nn.LayerNorm(3), nn.Tanh(), nn.Flatten(), nn.Linear(9, 4)
-        ),
-        (3, 2),
+        *((3, 2), nn.Linear(2, 3), nn.LayerNorm(3), nn.Tanh()),
+        *(nn.Flatten(), nn.Linear(9, 4)),
     ),
     "norms": (
-        lambda: nn.Sequential(
-            nn.Linear(6, 8),
-            nn.LayerNorm(8),
-            nn.Tanh(),
-            nn.Unflatten(1, (4, 2)),
-            nn.GroupNorm(2, 4),
-            nn.Flatten(),
-            nn.Linear(8, 4),
-        ),
-        (6,),
+        *((6,), nn.Linear(6, 8), nn.LayerNorm(8), nn.Tanh()),
+        *(nn.Unflatten(1, (4, 2)), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(8, 4)),
     ),
     "group norm of numbers": (
-        lambda: nn.Sequential(
-            nn.Linear(6, 8), nn.GroupNorm(2, 8), nn.Tanh(), nn.Linear(8, 4), nn.GroupNorm(2, 4)
-        ),
-        (6,),
+        *((6,), nn.Linear(6, 8), nn.GroupNorm(2, 8), nn.Tanh()),
+        *(nn.Linear(8, 4), nn.GroupNorm(2, 4)),
     ),
     "convolutions": (
-        lambda: nn.Sequential(
-            nn.Conv2d(2, 3, (3, 2), stride=(2, 1), padding=(1, 0)),
-            nn.Tanh(),
-            nn.Conv2d(3, 2, 2, dilation=2, bias=False),
-            nn.Flatten(),
-            nn.Linear(12, 4),
-        ),
-        (2, 8, 6),
+        *((2, 8, 6), nn.Conv2d(2, 3, (3, 2), stride=(2, 1), padding=(1, 0)), nn.Tanh()),
+        *(nn.Conv2d(3, 2, 2, dilation=2, bias=False), nn.Flatten(), nn.Linear(12, 4)),
     ),
     "strides that leave a rest": (
-        lambda: nn.Sequential(nn.Conv2d(1, 2, 3, stride=2), nn.Flatten(), nn.Linear(12, 4)),
-        (1, 6, 8),
+        *((1, 6, 8), nn.Conv2d(1, 2, 3, stride=2), nn.Flatten(), nn.Linear(12, 4)),
     ),
     "transposed convolutions": (
-        lambda: nn.Sequential(
-            nn.ConvTranspose2d(2, 3, 4, stride=2, padding=1),
-            nn.Tanh(),
-            nn.ConvTranspose2d(3, 1, 3, stride=2, output_padding=1, dilation=2),
-            nn.Flatten(),
-            nn.LazyLinear(4),
-        ),
-        (2, 3, 2),
+        *((2, 3, 2), nn.ConvTranspose2d(2, 3, 4, stride=2, padding=1), nn.Tanh()),
+        nn.ConvTranspose2d(3, 1, 3, stride=2, output_padding=1, dilation=2),
+        *(nn.Flatten(), nn.LazyLinear(4)),
     ),
     "nested": (
-        lambda: nn.Sequential(
-            nn.Sequential(nn.Linear(6, 5), nn.Sequential(nn.Tanh())),
-            nn.Sequential(nn.Linear(5, 4), nn.Identity()),
-        ),
-        (6,),
+        *((6,), nn.Sequential(nn.Linear(6, 5), nn.Sequential(nn.Tanh()))),
+        nn.Sequential(nn.Linear(5, 4), nn.Identity()),
     ),
 }
 OTHERS = {
-    "residual": (Residual, (6,)),
-    "own parameters": (lambda: nn.Sequential(nn.Linear(6, 4), Scale()), (6,)),
-    "shared layer": (tied, (6,)),
-    "frozen parameter": (frozen, (6,)),
-    "groups": (
-        lambda: nn.Sequential(nn.Conv2d(2, 4, 2, groups=2), nn.Flatten(), nn.Linear(16, 4)),
-        (2, 3, 3),
-    ),
+    "residual": ((6,), Residual()),
+    "own parameters": ((6,), nn.Linear(6, 4), Scale()),
+    "shared layer": ((6,), SHARED, nn.Tanh(), SHARED, nn.Tanh(), nn.Linear(6, 4)),
+    "frozen parameter": changed(lambda layer: layer.bias.requires_grad_(False)),
+    "groups": ((2, 3, 3), nn.Conv2d(2, 4, 2, groups=2), nn.Flatten(), nn.Linear(16, 4)),
     "reflected edges": (
-        lambda: nn.Sequential(
-            nn.Conv2d(1, 2, 3, padding=1, padding_mode="reflect"), nn.Flatten(), nn.Linear(18, 4)
-        ),
-        (1, 3, 3),
+        *((1, 3, 3), nn.Conv2d(1, 2, 3, padding=1, padding_mode="reflect")),
+        *(nn.Flatten(), nn.Linear(18, 4)),
     ),
-    "parametrised": (parametrised, (6,)),
+    "parametrised": changed(
+        lambda layer: nn.utils.parametrize.register_parametrization(layer, "weight", Doubled())
+    ),
+    "hook": changed(
+        lambda layer: layer.register_forward_hook(lambda one, _, output: output * one.weight.sum())
+    ),
 }
 ALL = CHAINS | OTHERS
 
 
 def make(name):
-    build, shape = ALL[name]
-    network, rows = build().double(), uniform(N_RECORDS, *shape)
+    shape, *layers = deepcopy(ALL[name])
+    network, rows = nn.Sequential(*layers).double(), uniform(N_RECORDS, *shape)
     network(rows)  # lazy layers learn their size
     return network, rows
 
@@ -202,15 +166,6 @@ def test_all_hooks_end_the_quick_route():
     finally:
         handle.remove()
     assert chain_of_layers(nn.Linear(3, 3)) is not None
-
-
-def hooked():
-    network = CHAINS["linear"][0]()
-    network[0].register_forward_hook(lambda layer, inputs, output: output * layer.weight.sum())
-    return network
-
-
-ALL["hook"] = (hooked, (6,))
 
 
 @pytest.mark.parametrize("chunk_size", [1, 3, None])

@@ -125,11 +125,6 @@ def test_rows_are_mapped_like_the_private_ones():
     assert fitted.distance(np.full((3, 2), 1e9)) == fitted.distance(np.full((3, 2), 107.0))
 
 
-def test_sketches_of_other_directions_are_refused():
-    with pytest.raises(ValueError, match="different directions"):
-        sketch().distance(sketch(projections=np.eye(2)))
-
-
 def test_an_unfitted_sketch_says_so():
     for read in (lambda s: s.quantiles([0.5]), lambda s: s.distance(X), lambda s: s.save("x")):
         with pytest.raises(AttributeError, match="not fitted yet"):
