@@ -358,7 +358,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("plan_tables", n_releases=1), {
             "fair tables, histograms of a threshold": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[classifier, threshold]"}),
         (given("SampledGaussianEvent.__init__", "plan_langevin", n_steps=1), {
-            "steps of mean-field Langevin": "release/test_langevin_plan.py::test_given_noise_is_accounted_for_whatever_the_target"}),
+            "steps of mean-field Langevin": "estimators/test_trajectory_privacy.py::test_given_noise_is_stated_with_what_it_costs"}),
         (given("GaussianEvent.__init__", "WarmStartPlan.event", n_steps=1), {
             "Lloyd steps": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[paths, mfld, kmeans]"}),
         (instead("SecretStream.generator", the_same_generator), {
@@ -425,7 +425,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("SampledGaussianEvent.__init__", "plan_rows", sampling_rate=half), {
             "batches of projected rows, poisson": "release/test_row_release.py::test_batches_are_as_large_as_is_charged[poisson]"}),
         (given("SampledGaussianEvent.__init__", "plan_langevin", sampling_rate=half), {
-            "event of mean-field Langevin": "release/test_langevin_plan.py::test_given_noise_is_accounted_for_whatever_the_target"}),
+            "event of mean-field Langevin": "estimators/test_trajectory_privacy.py::test_given_noise_is_stated_with_what_it_costs"}),
         (given("poisson_batches", "mean_field_langevin", rate=twice), {
             "batches of mean-field Langevin": "release/test_langevin.py::test_every_record_takes_part_at_the_rate_of_the_event"}),
         (given("_coin_sample", threshold=one_more), {
@@ -555,7 +555,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("Event.grouped", group_size=1), {
             "rows of different times": "privacy/test_group_privacy.py::test_rows_of_different_parts_move_all_parts_together_by_the_root_of_their_number"}),
         (given("Event.grouped", "plan_langevin", group_size=1), {
-            "steps of mean-field Langevin": "release/test_langevin_plan.py::test_rows_at_different_times_compose"}),
+            "steps of mean-field Langevin": "estimators/test_trajectory_privacy.py::test_epsilon_of_mfld_is_that_of_its_noise[options0-3-warm0]"}),
         (given("Event.grouped", "WarmStartPlan.event", group_size=1), {
             "warm start": "release/test_plans.py::test_a_plan_costs_what_it_was_given[clusters]"}),
         (rewritten("PrivacyLoss.group_epsilon", ("steps + (k - 1) * x", "0.0")), {
@@ -586,7 +586,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     20: [
         (returning("SampledGaussianEvent._steps", nearly_normal_steps), {
             "below what is attained": "privacy/test_accounting.py::test_limit_for_poisson_samples_lies_below_what_is_attained",
-            "batches of projected rows": "release/test_row_plan.py::test_cost_of_given_noise_by_another_route[3.0-500]"}),
+            "batches of projected rows": "release/test_row_plan.py::test_cost_of_given_noise_by_another_route[sampled]"}),
         (returning("SampledGaussianEvent._steps", steps_on_poisson_samples), {
             "Poisson account for batches of a fixed size": "privacy/test_accounting.py::test_golden_values[5.0]"}),
     ],

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 
 from skdpot import SlicedSketch
 from skdpot.ot.slices import uniform_directions
@@ -129,20 +128,12 @@ def test_no_shape_is_decoded_worse_than_by_monotonicity_alone(shape, epsilon):
 )
 @settings(max_examples=60, deadline=None)
 def test_class_totals_are_the_nearest_possible_ones(noisy, spare):
-    """Against a general solver."""
+    """By the conditions of Karush, Kuhn and Tucker."""
     n_samples = len(noisy) + spare
     totals = class_totals(noisy, n_samples)
     assert totals.sum() == pytest.approx(n_samples)
     assert totals.min() >= 1 - 1e-9
-    solved = minimize(
-        lambda t: np.sum((t - noisy) ** 2),
-        np.full(len(noisy), n_samples / len(noisy)),
-        jac=lambda t: 2 * (t - noisy),
-        bounds=[(1, None)] * len(noisy),
-        constraints={"type": "eq", "fun": lambda t: t.sum() - n_samples},
-        method="SLSQP",
-        options={"ftol": 1e-12, "maxiter": 300},
-    )
-    distance = np.sum((totals - noisy) ** 2)
-    assert distance <= solved.fun * (1 + 1e-6) + 1e-6
-    np.testing.assert_allclose(totals, solved.x, atol=1e-3)
+    moved = totals - noisy  # by one shift, and more where the floor is
+    free = totals > 1 + 1e-9
+    np.testing.assert_allclose(moved[free], moved[free].max(initial=-np.inf), atol=1e-9)
+    assert moved[~free].min(initial=np.inf) >= moved[free].max(initial=-np.inf) - 1e-9

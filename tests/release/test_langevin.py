@@ -1,11 +1,17 @@
 """Mean-field Langevin dynamics: what it computes, and what it lets out."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from skdpot._utils.validation import SecretStream
+from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyTarget
+from skdpot.privacy.events import NonPrivateEvent
+from skdpot.privacy.noise import noise_for_sums
+from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release.bounds import DataBounds
 from skdpot.release.langevin import (
     LangevinPhase,
@@ -15,8 +21,10 @@ from skdpot.release.langevin import (
     plan_langevin,
     time_weights,
 )
+from skdpot.release.warm_start import plan_warm_start
 
 BOX = DataBounds.from_box(-1, 1, 2)
+TARGET, FREE = PrivacyTarget(1.0, 1e-3), PrivacyTarget(math.inf, 1e-5)
 SPACINGS = np.array([0.2, 0.5, 0.3])
 # Of the data fit nothing is left beside the noise; particles stand still without it.
 NO_FIT = 1e12
@@ -32,17 +40,10 @@ def springs(particles, spacings, diffusivity):
     return pull, -pull
 
 
-def plan(*phases, kappa=0.0, rate=1.0, clip=0.5):
-    return plan_langevin(
-        PrivacyTarget(1.0, 1e-3),
-        [LangevinPhase(*phase) for phase in phases] or [LangevinPhase(0.01, 0.3, 1)],
-        clip=clip,
-        dim=12,
-        sampling_rate=rate,
-        bounds=BOX,
-        n_samples=100,
-        noise_multiplier=kappa,
-    )
+def plan(*phases, kappa=0.0, rate=1.0, clip=0.5, target=TARGET, **options):
+    given = [LangevinPhase(*phase) for phase in phases] or [LangevinPhase(0.01, 0.3, 1)]
+    options |= {"noise_multiplier": kappa, "sampling_rate": rate, "clip": clip}
+    return plan_langevin(target, given, dim=12, bounds=BOX, n_samples=100, **options)
 
 
 def data(seed=0, sizes=(40, 25, 60, 31)):
@@ -112,24 +113,6 @@ def test_steps_at_the_limit_are_stable_and_longer_ones_are_refused():
     check_steps(plan((1e9, 0.3, 1)).phases, [])
 
 
-def test_other_times_run_the_same_releases_whichever_the_neighbour():
-    """Parallel composition: with the potentials of equal pasts, other times are equal in law.
-
-    With one seed for both, batches and noise of the other times are the same numbers; through
-    the coupling a difference comes one time further an iteration, out of released particles.
-    """
-    rows = data()
-    others = [*rows[:3], -rows[3]]
-    for n_iter in (1, 2, 3):
-        made = plan((0.01, 0.3, n_iter), kappa=1.0, rate=0.4)
-        one, two = (run(r, made, coupling=springs).particles for r in (rows, others))
-        differs = [not np.array_equal(one[i], two[i]) for i in range(4)]
-        assert differs == [i >= 4 - n_iter for i in range(4)]
-        made = plan((0.01, 0.3, n_iter), kappa=1.0, rate=0.4)
-        one, two = (run(r, made).particles for r in (rows, others))
-        np.testing.assert_array_equal(one[:3], two[:3])
-
-
 # Batches ------------------------------------------------------------------------------------
 
 
@@ -143,3 +126,51 @@ def test_every_record_takes_part_at_the_rate_of_the_event():
     moved = (start - found.particles)[0, :, 0] * rate * n / 1e-9
     chance = stats.binom(n_iter, rate)
     assert np.all((chance.ppf(1e-9) <= moved + 0.5) & (moved - 0.5 <= chance.isf(1e-9)))
+
+
+# What is charged: `tests/estimators/test_trajectory_privacy.py` has the whole account ----------
+
+
+def test_steps_are_sums_of_clipped_vectors_with_twice_the_clip():
+    made = plan((0.01, 0.5, 30), (0.005, 0.1, 20), kappa=(2.0, 3.0), clip=0.8, rate=0.1)
+    for event, n_iter, sigma in zip(made.event.phases, (30, 20), (1.6, 3.0 * 0.8), strict=True):
+        assert event == SampledGaussianEvent(
+            sampling="poisson",
+            sampling_rate=0.1,
+            n_steps=n_iter,
+            clipped_sum=True,
+            **vars(noise_for_sums(sigma, 1.6, 12)),
+        )
+    assert made.sigma == pytest.approx((1.6, 2.4))
+    assert made.noise_multipliers == pytest.approx((2.0, 3.0))
+    assert made.n_iter == 50
+
+
+@pytest.mark.parametrize(
+    ("target", "kappa", "sigmas"),
+    [(FREE, None, (0.0, 0.0)), (FREE, 0.0, (0.0, 0.0)), (TARGET, (2.0, 0.0), (1.0, 0.0))],
+)
+def test_a_phase_without_noise_is_no_privacy(target, kappa, sigmas):
+    made = plan((0.01, 0.3, 1), (0.01, 0.3, 2), target=target, kappa=kappa)
+    assert (made.sigma, made.event) == (sigmas, NonPrivateEvent())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kappa": -1.0}, "`noise_multiplier` must be finite and >= 0"),
+        ({"kappa": (math.nan,)}, "`noise_multiplier` must be finite and >= 0"),
+        ({"kappa": (1.0, 1.0)}, "1 numbers; got 2"),
+        ({"kappa": 5.0, "target": FREE}, "epsilon=inf"),
+        *(
+            ({"kappa": None, "warm": plan_warm_start("mean", mu, 1.0, 2)}, text)
+            for mu, text in (
+                (math.inf, "No noise reaches"),
+                (3.0, "what does not depend on sigma already costs"),
+            )
+        ),
+    ],
+)
+def test_plans_that_cannot_be_are_refused(options, message):
+    with pytest.raises((ValueError, CalibrationError), match=message):
+        plan(**options)

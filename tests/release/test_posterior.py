@@ -36,13 +36,6 @@ def class_functions(points: np.ndarray, directions: np.ndarray, spread: float) -
     return norm.cdf((inner_edges() - (points @ directions.T)[:, :, None]) / spread)
 
 
-def two_bumps(directions: np.ndarray, n_bins: int = N_BINS, share: float = 0.5) -> np.ndarray:
-    """Two narrow clusters on the first axis: as far from a Gaussian as functions get."""
-    centres = 0.5 * directions[:, 0]
-    bumps = [norm.cdf((inner_edges(n_bins) - s * centres[:, None]) / 0.05) for s in (-1, 1)]
-    return ((1 - share) * bumps[0] + share * bumps[1])[None]
-
-
 def estimate(noisy, covariance, level, directions):
     n_classes = len(noisy)
     return decoding.posterior_mean(
@@ -74,38 +67,6 @@ def test_it_beats_isotonic_regression_on_noisy_gaussian_classes(n_classes, level
     noisy, covariance = noisy_functions(truth, level, rng)
     shrunk = estimate(noisy, covariance, level, directions)
     assert rms(shrunk - truth) < 0.7 * rms(isotonic(noisy) - truth)
-
-
-@pytest.mark.parametrize("level", [1e-4, 1e-3, 1e-2])
-def test_what_is_not_gaussian_survives_small_noise(level):
-    rng = np.random.default_rng(1)
-    directions = orthogonal_directions(32, 4, rng)
-    truth = two_bumps(directions)
-    noisy, covariance = noisy_functions(truth, level, rng)
-    shrunk = estimate(noisy, covariance, level, directions)
-    assert rms(shrunk - truth) < 1.05 * rms(noisy - truth)
-
-
-@pytest.mark.parametrize("share", [0.05, 0.25])
-def test_a_cluster_in_the_tail_is_not_lost(share):
-    rng = np.random.default_rng(6)
-    directions = orthogonal_directions(40, 2, rng)
-    truth = two_bumps(directions, 32, share)
-    noisy, covariance = noisy_functions(truth, 0.001, rng)
-    shrunk = np.clip(isotonic(estimate(noisy, covariance, 0.001, directions)), 0, 1)
-    assert np.abs(shrunk - truth).max() < 0.01
-
-
-def test_the_prior_is_the_covariance_of_a_dirichlet_process():
-    # 200,000 draws: the standard error of each covariance is below 0.4 % of the largest.
-    rng = np.random.default_rng(3)
-    masses = np.array([[0.1, 0.3, 0.4, 0.2], [0.5, 0.2, 0.2, 0.1]])
-    mass = 9.0
-    covariances = [
-        np.cov(np.cumsum(rng.dirichlet(mass * m, size=200_000), axis=1)[:, :-1].T) for m in masses
-    ]
-    stated = decoding._bridge(np.cumsum(masses, axis=1)[:, :-1]) / (mass + 1)
-    np.testing.assert_allclose(np.mean(covariances, axis=0), stated, atol=0.02 * stated.max())
 
 
 def test_gain_is_gaussian_conditioning():

@@ -14,7 +14,6 @@ from skdpot.ot.slices import uniform_directions
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.release.decoding import decode
 from skdpot.release.histogram import plan_sketch, square_root_strategy
-from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8841)
 X = RNG.uniform(-1, 1, (300, 2))
@@ -85,21 +84,6 @@ def test_private_bounds_pool_the_rows_of_a_person(group_size):
         assert event.sensitivity == pytest.approx(group_size * math.sqrt(2 * 2))
     of_one = square_root_strategy(16).sensitivity(6, conditional=False)
     assert table.sensitivity == pytest.approx(math.sqrt(group_size) * of_one)
-
-
-@pytest.mark.filterwarnings("ignore:.*reproducible:skdpot.exceptions.PrivacyWarning")
-def test_the_sampler_draws_classes_as_often_as_they_occur():
-    """Seeded. A class without rows is declared, and gets no particle."""
-    options = {"epsilon": 2.0, "group_size": 2, "n_particles": 1000, "n_steps": 5}
-    sampler = flow_sampler(random_state=0, **PUBLIC | {"classes": range(5)}, **options)
-    sampler.fit(X, TIMES)
-    shares, rows = np.append(SIZES, 0) / 300, sampler.sample_labeled(5000, random_state=1)
-    particles = np.bincount(sampler.particle_labels_, minlength=5)
-    np.testing.assert_allclose(particles, 1000 * shares, atol=1)
-    assert rows[0].shape == (5000, 2)
-    # Five standard errors of a share.
-    np.testing.assert_allclose(np.bincount(rows[1], minlength=5) / 5000, shares, atol=0.036)
-    assert particles[4] == np.count_nonzero(rows[1] == 4) == 0
 
 
 @pytest.mark.parametrize(

@@ -76,15 +76,6 @@ def test_without_noise_the_values_are_projections_of_a_batch():
     assert release.value.sigma == 0.0
 
 
-def test_all_rows_are_released_in_blocks(monkeypatch):
-    rows = _rows(100)
-    monkeypatch.setattr(noisy_rows, "_BLOCK", 33)
-    release = _release(rows, epsilon=math.inf, batch_size=None, n_steps=1, norm_bound=2.0)
-    (batch,) = release.value.batches
-    expected = (2 * project_rows(rows, batch.directions, 2.0)).astype(np.float32)
-    assert np.array_equal(batch.values, np.sort(expected, axis=1))
-
-
 def test_private_bounds_scale_the_noise():
     rows = 7.0 + 2.0 * np.random.default_rng(1).standard_normal((5000, 3))
     release = _release(
@@ -145,13 +136,6 @@ def test_nothing_but_empty_samples_is_an_error(monkeypatch):
         _release(sampling="poisson")
 
 
-def test_batches_larger_than_the_data_are_all_rows():
-    release = _release(batch_size=1000, n_steps=3)
-    assert all(batch.values.shape == (6, 300) for batch in release.value.batches)
-    assert type(release.privacy_spent.event) is GaussianEvent
-    assert release.privacy_spent.event.n_steps == 3
-
-
 def test_rows_outside_the_ball_are_shortened():
     rows = np.full((40, 3), 1e30)
     (batch,) = _release(rows, epsilon=math.inf, batch_size=None, n_steps=1).value.batches
@@ -171,11 +155,3 @@ def test_the_worst_record_moves_a_truncated_block_by_the_sensitivity(noise):
     first, second = (r.value.batches[0].values.astype(float) for r in (one, two))
     stated = one.privacy_spent.sensitivity
     assert 0.99 * stated < np.linalg.norm(first - second) <= stated * (1 + 1e-6)
-
-
-@pytest.mark.parametrize("noise", ["discrete", "float"])
-def test_statement_lists_what_it_rests_on(noise):
-    spent = _release(noise=noise).privacy_spent
-    assert "the bounds given by the caller" in spent.assumptions
-    assert "4 secret batches of 20 rows along 6 orthogonal directions" in spent.mechanism
-    assert any("floating-point" in text for text in spent.assumptions) == (noise == "float")

@@ -88,7 +88,7 @@ REFUSED = {
 def test_what_cannot_be_fitted_is_refused_before_any_charge(case, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     options, given, text = REFUSED[case]
-    budget = PrivacyBudget(1.0)
+    budget = PrivacyBudget(9.0)
     sketch = SlicedSketch(**SHAPE | options, budget=budget)
     for fit in (sketch.partial_fit, *(() if given else (sketch.fit,))):
         with pytest.raises(ValueError, match=text):
