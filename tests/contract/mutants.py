@@ -620,7 +620,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("PrivacyLoss.delta", ("self.leak + (1.0 - self.leak) * ...", "...")), {
             "tails that delta forgets": "privacy/test_thresholded_event.py::test_no_neighbours_exceed_what_is_charged[grid0]"}),
         (returning("leak_of_steps", 0.0, "_epsilon"), {
-            "tails that epsilon forgets": "privacy/test_thresholded_event.py::test_the_account_equals_loss_distributions_with_an_infinite_loss"}),
+            "tails that epsilon forgets": "privacy/test_thresholded_event.py::test_the_account_is_a_gaussian_unless_something_leaks"}),
         (rewritten("_certain_leak_units", ("_in_leak_units(loss.leak, math.ceil)", "0")), {
             "tails that a ledger forgets": "privacy/test_thresholded_event.py::test_a_budget_remembers_the_tail_and_admits_as_many_as_fit"}),
         (rewritten("_counted", ("type(plain).__name__", "''")), {
@@ -666,15 +666,15 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("_draw_candidate", ("deepcopy(distributions)", "distributions")), {
             "laws that count their draws": "estimators/test_private_search.py::test_a_candidate_has_one_law_at_every_index[counting]"}),
         (rewritten("PrivateEstimatorMixin._restate", ("self.privacy_spent_ = spent", "")), {
-            "the statement of a trial": "estimators/test_private_search_statements.py::test_everything_that_the_winner_holds_states_the_search[classifier]"}),
+            "the statement of a trial": "estimators/test_private_search_winners.py::test_everything_that_the_winner_holds_states_the_search[classifier]"}),
         (rewritten("PrivateEstimatorMixin._restate", ("self._stated_in", "()")), {
-            "the budget of a trial, in a sketch": "estimators/test_private_search_statements.py::test_everything_that_the_winner_holds_states_the_search[flow]"}),
+            "the budget of a trial, in a sketch": "estimators/test_private_search_winners.py::test_everything_that_the_winner_holds_states_the_search[flow]"}),
         (returning("check_statement", of_a_costly_search, "SketchRecord._check_statement"), {
-            "sketches that tell more than a trial": "estimators/test_private_search_statements.py::test_a_statement_of_a_search_that_its_noise_does_not_bear_is_refused"}),
+            "sketches that tell more than a trial": "estimators/test_private_search_winners.py::test_a_statement_of_a_search_that_its_noise_does_not_bear_is_refused"}),
         (returning("check_statement", of_a_costly_search, "TableRecord._check_statement"), {
-            "tables that tell more than a trial": "estimators/test_private_search_statements.py::test_a_statement_of_a_search_that_its_noise_does_not_bear_is_refused"}),
+            "tables that tell more than a trial": "estimators/test_private_search_winners.py::test_a_statement_of_a_search_that_its_noise_does_not_bear_is_refused"}),
         (skipped("Ledger.forget"), {
-            "a ledger remembered for each trial": "estimators/test_private_search_statements.py::test_no_registry_of_the_process_counts_trials"}),
+            "a ledger remembered for each trial": "estimators/test_private_search_winners.py::test_no_registry_of_the_process_counts_trials"}),
     ],
     25: [
         (rewritten("_lloyd_step", ("sums, counts = ...", "sums, counts = ...\ncounts = np.bincount(_nearest(rows, centers), minlength=len(centers)).astype(float)")), {

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import VotingClassifier
@@ -222,22 +222,12 @@ def test_all_leaks_are_named_at_once_and_what_changed_since_the_fit():
         check_pipeline(make_pipeline(columns, SKETCH))
 
 
-class Uncloneable(TransformerMixin, BaseEstimator):
+class Uncloneable(FunctionTransformer):
     """Changes its parameter in the constructor, which scikit-learn cannot clone."""
 
     def __init__(self, columns=(0, 1)):
+        super().__init__()
         self.columns = list(columns)
-
-    def fit(self, X, y=None):
-        return self
-
-    def transform(self, X):
-        return X
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        return tags
 
 
 def test_a_step_that_cannot_be_cloned_is_told_and_no_error_after_the_charge():

@@ -8,12 +8,11 @@ import pytest
 from scipy.stats import hypergeom, norm
 
 from skdpot.exceptions import UnknownEventError
-from skdpot.privacy.accounting import PrivacyLoss, SingleFitTarget, calibrate, compose
+from skdpot.privacy.accounting import SingleFitTarget, calibrate, compose
 from skdpot.privacy.events import (
     ComposedEvent,
     GaussianEvent,
     NonPrivateEvent,
-    Relation,
     check_group_size,
     gdp_delta,
     gdp_epsilon,
@@ -98,22 +97,6 @@ def test_no_rows_of_one_batch_exceed_what_is_stated(k, mu, delta):
 def test_k_rows_in_one_gaussian_sum_attain_it():
     epsilon = spent_on(gaussian(8.0), delta=1e-4).for_group(4)
     assert two_rows_of_a_batch(1 / 8, 100, 100, 4)(epsilon) == pytest.approx(1e-4, rel=1e-5)
-
-
-def test_randomised_response_attains_the_sum_of_the_chain():
-    """k answers of loss x in a row, each for one link: at delta = 0 nothing less than k x holds."""
-
-    class Loss(PrivacyLoss):
-        mu_without_sampling, leak = math.inf, 0.0
-
-        def delta(self, epsilon):
-            return max(0.0, 1.0 - math.exp(epsilon - 0.3)) / (1.0 + math.exp(-0.3))
-
-        def epsilon(self, delta):
-            return 0.0
-
-    loss = Loss(Relation.REPLACE_ONE, (("a release", 1),))
-    assert loss.group_epsilon(4, 1e-9, 1.0) == pytest.approx(1.2, abs=1e-6)
 
 
 @pytest.mark.parametrize("event", [GAUSSIAN, POISSON, SUBSETS], ids=["gaussian", "sums", "rows"])

@@ -330,23 +330,6 @@ def test_float_noise():
 # ---------------------------------------------------------------- sums of records in a sample
 
 
-@pytest.mark.parametrize("s", [1.5, 4.0])
-@pytest.mark.parametrize("rho", [0.4, 0.6, 0.8])
-def test_a_random_rounding_of_gaussian_noise_is_discrete_gaussian_noise(s, rho):
-    """Each probability to a factor of 1 +- 2.1 exp(-2 pi^2 rho^2), wherever the vector lies."""
-    tau = math.sqrt(s * s - rho * rho)
-    error = 2.1 * math.exp(-2 * (math.pi * rho) ** 2)
-    y = np.arange(-14 * s, 14 * s, 1 / 64)  # trapezoids are exact to rounding for such integrands
-    k = np.arange(-int(20 * s), int(20 * s) + 1)
-    kernel = np.exp(-((k[:, None] - y) ** 2) / (2 * rho**2))
-    kernel /= kernel.sum(axis=0)
-    density = stats.norm(0, tau).pdf(y) / 64
-    inside = np.abs(k) <= 6 * s
-    found = (kernel @ density)[inside]
-    exact = np.exp(-(k**2) / (2 * s * s))
-    assert np.abs(found / (exact / exact.sum())[inside] - 1).max() <= error + 1e-9
-
-
 def test_the_width_of_the_rounding_follows_from_the_bits():
     for bits in (128, 192, 1024, 2**14):
         with mpmath.workdps(6000):
