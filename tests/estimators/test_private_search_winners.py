@@ -86,6 +86,7 @@ WINNERS = {
     ),
 }
 ROWS = {name: TABLE for name in ("encoder", "encoder that releases nothing", "tables")}
+ROWS["selector"] = pd.DataFrame(X, columns=list("abc"))
 LABELS = {
     "regressor": X[:, 1],
     "paths": np.arange(400) % 3,
@@ -126,11 +127,10 @@ WITH_STEPS = {
 
 def fitted(name, **options):
     given = {"scoring": nothing, "epsilon": 4.0, "n_trials": 2} | options
-    rows = pd.DataFrame(X, columns=list("abc")) if name == "selector" else ROWS.get(name, X)
     candidates = SHIFTS if name in WITH_STEPS else {}
     candidates = candidates | ({"s": STEPS} if name == "steps to try" else {})
-    winners = WINNERS | WITH_STEPS
-    return search(winners[name], candidates, **given).fit(rows, LABELS.get(name, Y))
+    found = search((WINNERS | WITH_STEPS)[name], candidates, **given)
+    return found.fit(ROWS.get(name, X), LABELS.get(name, Y))
 
 
 @pytest.mark.parametrize("name", [*WINNERS, *WITH_STEPS])
@@ -155,9 +155,7 @@ def test_everything_that_the_winner_holds_states_the_search(name):
         assert not values & set(np.round(array, 12).ravel())
     if name in WITH_STEPS:
         assert "by that row alone" in " ".join(found.privacy_spent_.assumptions)
-        assert found.predict(
-            X[:4] if name != "selector" else pd.DataFrame(X[:4], columns=list("abc"))
-        ).shape == (4,)
+        assert found.predict(ROWS.get(name, X)[:4]).shape == (4,)
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,9 @@ def test_the_account_is_a_gaussian_unless_something_leaks(events):
     for epsilon in (0.0, 0.3, 1.0, 3.0):
         closed = 1 - kept * (1 - gdp_delta(epsilon, mu))
         assert -1e-9 < ours.delta(epsilon) / closed - 1 < 2e-9
-        assert ours.epsilon(ours.delta(epsilon)) == pytest.approx(epsilon, abs=1e-5)
+    for delta in (1e-2, 1e-4, 1e-5):
+        closed = 1 - kept * (1 - gdp_delta(ours.epsilon(delta), mu))
+        assert closed == pytest.approx(delta, rel=1e-6) or ours.epsilon(delta) == 0.0
     assert ours.leak == pytest.approx(1 - kept, rel=1e-10)
     assert ours.epsilon(0.99 * ours.leak) == ours.epsilon(ours.leak) == math.inf
     assert ours.epsilon(1.01 * ours.leak) < math.inf
