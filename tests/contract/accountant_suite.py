@@ -57,8 +57,9 @@ class AccountantSuite:
 
     def test_more_is_told_by_more(self) -> None:
         small, large = self.make(0.5), self.make(1.0)
-        assert small.delta(0.0) < large.delta(0.0)
-        assert all(small.delta(epsilon) <= large.delta(epsilon) for epsilon in EPSILONS)
+        for epsilon in EPSILONS[:4]:
+            less, more = small.delta(epsilon), large.delta(epsilon)
+            assert less < more or less == more == 0.0
         assert all(small.epsilon(delta) <= large.epsilon(delta) for delta in DELTAS)
 
     @pytest.mark.parametrize("size", [0.5, 1.0, 2.0])
