@@ -227,7 +227,7 @@ TOLD = {
     ),
     "little noise": ((GROWN, SCHEMA, {"epsilon": 5.0}), "", "stands out"),
     "rare categories": (
-        (*RARE, {"epsilon": 1.0}), "'x': 2 of 4 categories are too rare.*'rare', 'seldom'", "'usual'"
+        (*RARE, {"epsilon": 1.0}), "'x': 2 of 4 categories .*'rare', 'seldom'", "'usual'"
     ),
     "no noise": (
         (*RARE, {"epsilon": math.inf}), "neither its rows nor this report are private", "too rare"
