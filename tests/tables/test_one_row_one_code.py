@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot.cli.table_files import MISSING_TEXTS
-from skdpot.preprocessing import TableEncoder, TableSchema
+from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableEncoder, TableSchema
 from skdpot.tables.frames import Table, build_table
 from skdpot.tables.schema import KINDS
 from tests.tables.table_cases import COLUMNS, FRAMES, SERIES
@@ -128,14 +128,21 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in COLUMNS if "zone" not in name])
+TYPED = {name: column for name, column in COLUMNS.items() if "zone" not in name} | {
+    "largest integers": NumericColumn("c", lower=2**53, upper=2**53 + 9, integer=True),
+    "largest numbers": CategoricalColumn("c", categories=[2**53 + 1, 2**53 + 3, 0.5], other=-1),
+    "several kinds": CategoricalColumn("c", categories=[1, "one", True]),
+}
+KINDS_OF_TEXT = ["1", "1.0", "one", "True", "true", ""]
+
+
+@pytest.mark.parametrize("name", TYPED)
 @given(data=st.data())
 @settings(deadline=None, max_examples=25)
 def test_one_text_has_no_part_in_how_others_are_read(name, data):
-    column, pool = COLUMNS[name].replace(missing=True), TEXTS[COLUMNS[name].kind]
-    if name in ("numbers", "ordered numbers"):
-        pool = NUMBERS
-    column = column.stated()
+    pool = KINDS_OF_TEXT if name == "several kinds" else TEXTS[TYPED[name].kind]
+    pool = NUMBERS if pool is TEXTS["categorical"] and name.endswith("numbers") else pool
+    column = TYPED[name].replace(missing=True).stated()
 
     def codes(texts):
         return column.to_unit(column.parse(texts, MISSING_TEXTS))
