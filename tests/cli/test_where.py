@@ -10,6 +10,7 @@ from skdpot.preprocessing import (
     DatetimeColumn,
     NumericColumn,
     TableSchema,
+    TimedeltaColumn,
 )
 
 SCHEMA = TableSchema(
@@ -22,6 +23,7 @@ SCHEMA = TableSchema(
         CategoricalColumn("open"),
         BooleanColumn("smokes", missing=True),
         DatetimeColumn("visit", lower="2024-01-01", upper="2024-12-31"),
+        TimedeltaColumn("stay", lower="0 h", upper="240 h"),
     ]
 )
 
@@ -45,6 +47,7 @@ SCHEMA = TableSchema(
         (["a=b=-1.5..2"], {"a=b": (-1.5, 2)}),
         (["a=b<=-1e1"], {"a=b": (None, -10)}),
         (["visit=2024-01-01..2024-02-01"], {"visit": ("2024-01-01", "2024-02-01")}),
+        (["stay>=36 h"], {"stay": ("36 h", None)}),
         (["visit>=2024-06-01"], {"visit": ("2024-06-01", None)}),
         (['{"age": [30, null], "sex": "Male"}'], {"age": (30, None), "sex": "Male"}),
         (['{"age": 30, "visit": null}'], {"age": (30, 30), "visit": None}),
@@ -65,6 +68,7 @@ def test_conditions(texts, expected):
         (["age=old"], "'age' must be a number, got 'old'"),
         (["age>=1..2"], "give one value"),
         (["visit=yesterday-ish"], "'visit' must be a date"),
+        (["stay=soon"], "must be a duration with a unit"),
         (["smokes=maybe"], "True or False"),
         (["sex>=Female"], "has no order; use ="),
         (["sex=Female", "sex=Male"], "names 'sex' twice"),
