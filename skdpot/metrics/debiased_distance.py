@@ -29,7 +29,6 @@ from skdpot.release.histogram import (
     SquareRootStrategy,
     count_projections,
     increasing,
-    known_total,
     square_root_strategy,
 )
 from skdpot.release.sketch import SlicedSketch
@@ -533,7 +532,7 @@ def common_support(tables: Sequence[ComparedTable]) -> np.ndarray:
     deviations = np.sqrt(np.diag(strategy.known_total_covariance))
     for one in tables:
         entries = one.statistic / one.n_samples
-        inner = known_total(entries @ strategy.decoder.T, strategy, 1.0)
+        inner = strategy.known_total(entries @ strategy.decoder.T, 1.0)
         missed = _mass_beyond(inner, deviations * one.noise, first, last)
         first, last = np.where(missed, 0, first), np.where(missed, n_bins, last)
     return np.stack([first, last], axis=1)

@@ -30,7 +30,6 @@ from skdpot._utils.validation import one_blas_thread
 from skdpot.release.histogram import (
     SquareRootStrategy,
     increasing,
-    known_total,
     square_root_strategy,
 )
 
@@ -71,7 +70,7 @@ def measured_cdf(sketch: Any, label: Any = None) -> tuple[np.ndarray, np.ndarray
     if total == 0:
         raise ValueError("A class without rows has no distribution function to measure.")
     values = np.zeros_like(smooth)
-    values[:, 1:-1] = known_total(statistic @ strategy.decoder.T, strategy, total)
+    values[:, 1:-1] = strategy.known_total(statistic @ strategy.decoder.T, total)
     values[:, -1] = 1.0
     deviations = np.zeros_like(smooth)
     deviations[:, 1:-1] = sketch.noise_scale_ / total * np.sqrt(variances)
@@ -132,7 +131,7 @@ def decode(
     cdf[...] = np.linspace(0.0, 1.0, strategy.n_bins + 1)
     present = np.flatnonzero(totals)
     sizes = totals[present]
-    inner = known_total(cumulative[present], strategy, sizes[:, None, None])
+    inner = strategy.known_total(cumulative[present], sizes[:, None, None])
     if sigma > 0:
         covariance, shares = strategy.known_total_covariance, sizes / sizes.sum()
         measured = (covariance, sigma / sizes, shares, directions, half_widths)

@@ -85,6 +85,17 @@ class SquareRootStrategy:
         """Root mean square deviation of a cumulative count, for noise of unit variance."""
         return float(np.sqrt(np.diag(self.covariance).mean()))
 
+    def known_total(self, cumulative: np.ndarray, totals: np.ndarray | float) -> np.ndarray:
+        """Return distribution functions at the inner edges, given that they end at 1."""
+        last = self.covariance[:, -1]
+        excess = cumulative[..., -1:] - totals
+        return (cumulative - excess * last / last[-1])[..., :-1] / totals
+
+    def decoded(self, statistic: np.ndarray, n_samples: int) -> np.ndarray:
+        """Decode a table of known total without a prior: outputs of a network in training."""
+        total = np.full((1, 1), float(n_samples))
+        return increasing(self.known_total(statistic @ self.decoder.T, total))
+
     def sensitivity(self, n_projections: int, *, conditional: bool, group_size: int = 1) -> float:
         """Return the L2 sensitivity of the released statistic under replace-one.
 
@@ -129,26 +140,6 @@ def square_root_strategy(n_bins: int) -> SquareRootStrategy:
 def _frozen(array: np.ndarray) -> np.ndarray:
     array.setflags(write=False)
     return array
-
-
-def decode_cumulative(
-    statistic: np.ndarray, strategy: SquareRootStrategy, n_samples: int
-) -> np.ndarray:
-    """Decode a table of known total without a prior.
-
-    For few functions with little prior knowledge, such as outputs of a network in training.
-    """
-    total = np.full((1, 1), float(n_samples))
-    return increasing(known_total(statistic @ strategy.decoder.T, strategy, total))
-
-
-def known_total(
-    cumulative: np.ndarray, strategy: SquareRootStrategy, totals: np.ndarray | float
-) -> np.ndarray:
-    """Return distribution functions at the inner edges, given that they end at 1."""
-    last = strategy.covariance[:, -1]
-    excess = cumulative[..., -1:] - totals
-    return (cumulative - excess * last / last[-1])[..., :-1] / totals
 
 
 def increasing(inner: np.ndarray) -> np.ndarray:

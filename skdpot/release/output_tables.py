@@ -41,7 +41,6 @@ from skdpot.release.histogram import (
     SquareRootStrategy,
     binned_rows,
     count_projections,
-    decode_cumulative,
     recommended_bins,
     square_root_strategy,
 )
@@ -459,7 +458,7 @@ def release_tables(
     )
     return OutputTables(
         tuple(
-            CDFTable(directions, half_widths, decode_cumulative(of_cell, noise.strategy, n_records))
+            CDFTable(directions, half_widths, noise.strategy.decoded(of_cell, n_records))
             for of_cell, n_records in zip(statistic, cell_sizes, strict=True)
         ),
         centres,

@@ -12,7 +12,7 @@ from skdpot.metrics.debiased_distance import (
     squared_distances,
 )
 from skdpot.ot.slices import CDFTable, orthogonal_directions
-from skdpot.release.histogram import count_projections, decode_cumulative, square_root_strategy
+from skdpot.release.histogram import count_projections, square_root_strategy
 
 masses = st.lists(st.integers(0, 9), min_size=6, max_size=6).filter(any)
 
@@ -60,7 +60,7 @@ def test_a_support_takes_noise_away_inside_too():
     errors = []
     for _ in range(300):
         statistic = counts @ strategy.matrix.T + 30 * rng.standard_normal((1, 32))
-        plain = decode_cumulative(statistic, strategy, 8000)
+        plain = strategy.decoded(statistic, 8000)
         found = decoder.decode(statistic / 8000)
         np.testing.assert_allclose(
             found,
