@@ -21,7 +21,7 @@ from skdpot import SlicedSketch
 from skdpot.exceptions import PrivacyWarning
 from skdpot.ot.slices import CDFTable
 from skdpot.release.decoding import posterior_mean
-from skdpot.release.histogram import increasing, known_total, square_root_strategy
+from skdpot.release.histogram import increasing, square_root_strategy
 
 TARGETS = ((1.0, 1e-4), (2.0, 1e-3), (8.0, 1e-5))
 Rows = tuple[np.ndarray, np.ndarray]
@@ -71,7 +71,7 @@ def decoded(sketch: SlicedSketch, classes: list[int]) -> np.ndarray:
     totals = sketch.class_counts_[classes]
     cumulative = sketch.statistic_[classes] @ strategy.decoder.T
     inner = posterior_mean(
-        known_total(cumulative, strategy, totals[:, None, None]),
+        strategy.known_total(cumulative, totals[:, None, None]),
         strategy.known_total_covariance,
         sketch.noise_scale_ / totals,
         totals / totals.sum(),
