@@ -157,7 +157,7 @@ class SearchPlan:
     @property
     def trial_epsilon(self) -> float:
         """The epsilon of one trial that is released without a choice, at `delta`."""
-        return math.inf if math.isinf(self.trial_mu) else gdp_epsilon(self.trial_mu, self.delta)
+        return gdp_epsilon(self.trial_mu, self.delta)
 
     @property
     def score_deviation(self) -> float:
@@ -278,28 +278,22 @@ def _calibrated(
         return target.log_excess(make(math.exp(log_mu)))
 
     # An account takes a while: start from what one point of the profile says.
-    high = _guess(target, TrialLaw.with_mean(mean_trials, shape), refit_mu)
-    width = 0.02
-    if excess(high) > 0.0:
-        low = high - width
-        while excess(low) > 0.0:
-            width *= 2.0
-            high, low = low, low - width
-            if low < _SMALLEST_LOG_MU:
-                raise CalibrationError(
-                    f"No search fits in epsilon={target.epsilon:g} at delta={target.delta:g}. "
-                    "Raise epsilon, or expect fewer trials."
-                )
-        high = float(brentq(excess, low, high, xtol=5e-4))
-    else:
-        ceiling = math.log(min(target.mu_cap, LARGEST_MU))
-        while high < ceiling and excess(min(high + width, ceiling)) <= 0.0:
-            high, width = min(high + width, ceiling), 2.0 * width
-        if high < ceiling:
-            high = float(brentq(excess, high, min(high + width, ceiling), xtol=5e-4))
+    low, high = _guess(target, TrialLaw.with_mean(mean_trials, shape), refit_mu), math.inf
+    ceiling, width = math.log(min(target.mu_cap, LARGEST_MU)), 0.02
+    while excess(low) > 0.0:
+        low, high, width = low - width, low, 2.0 * width
+        if low < _SMALLEST_LOG_MU:
+            raise CalibrationError(
+                f"No search fits in epsilon={target.epsilon:g} at delta={target.delta:g}. Raise "
+                "epsilon, or expect fewer trials."
+            )
+    while math.isinf(high) and low < ceiling:
+        above, width = min(low + width, ceiling), 2.0 * width
+        low, high = (low, above) if excess(above) > 0.0 else (above, high)
+    root = low if math.isinf(high) else float(brentq(excess, low, high, xtol=5e-4))
     step = 1e-4
-    while not target.admits(event := make(math.exp(high))):
-        high -= step
+    while not target.admits(event := make(math.exp(root))):
+        root -= step
         step *= 2.0
     return event
 

@@ -88,23 +88,6 @@ def refuse_reserved(names: Any, prefixes: tuple[str, ...]) -> None:
             raise ValueError(f"`{name}` cannot be searched: {why}")
 
 
-def give_budget(
-    candidate: Any, budget: PrivacyBudget, epsilon: float, seed: int | None, classes: Any
-) -> None:
-    """Give a candidate its budget, and silence it: how often it speaks would be counted."""
-    given = {"epsilon": epsilon, "delta": budget.delta, "budget": budget}
-    given |= {"random_state": seed, "verbose": False}
-    for _, composite in leaves(candidate, composite=True):
-        _set_known(composite, _OF_COMPOSITES)
-    for part in parts_of(candidate):
-        _set_known(part, given | ({} if classes is None else _declared(part, classes)))
-
-
-def _set_known(part: Any, given: Mapping[str, Any]) -> None:
-    known = part.get_params(deep=False)
-    part.set_params(**{name: value for name, value in given.items() if name in known})
-
-
 def hand_over(candidate: Any, prefixes: tuple[str, ...], spent: PrivacySpent) -> None:
     """Take the budget away again, and state what the search cost in place of the fit alone.
 
@@ -118,29 +101,24 @@ def hand_over(candidate: Any, prefixes: tuple[str, ...], spent: PrivacySpent) ->
         part._restate(spent)
 
 
-def check_paid(candidate: Any, n_parts: int, budget: PrivacyBudget) -> None:
-    """Make sure that every private part of a fitted candidate charged what it says it spent."""
+def check_fit(candidate: Any, n_parts: int, budget: PrivacyBudget) -> None:
+    """Make sure that private parts charged what they say they spent, and others kept nothing."""
     # None states that nothing was spent: everything that was learned had been declared.
     parts = [part for part in parts_of(candidate) if hasattr(part, "privacy_spent_")]
-    spent = [part.privacy_spent_ for part in parts]
+    due = {str(part.privacy_spent_.event) for part in parts if part.privacy_spent_ is not None}
     charged = set(budget.history()["event"])
-    due = {str(one.event) for one in spent if isinstance(one, PrivacySpent)}
-    if len(parts) < n_parts or not due <= charged:
-        raise ValueError(
-            "a private part of a candidate did not charge its fit to the budget that the search "
-            "gave it. The search stops; what it was charged stays charged. Search estimators that "
-            "charge every fit to `budget` and state it in `privacy_spent_`, as those of skdpot do."
-        )
-
-
-def check_learned_nothing(candidate: Any) -> None:
-    """Make sure that the other parts of a fitted candidate hold what they held before."""
+    problem = "" if len(parts) >= n_parts and due <= charged else _UNPAID
     for _, part in leaves(candidate):
         if not isinstance(part, PrivateEstimatorMixin) and keeps_more(part):
-            raise ValueError(
-                f"{type(part).__name__} says that it needs no fit, and has learned or kept private "
-                "rows. The search stops; what it was charged stays charged."
-            )
+            problem = f"{type(part).__name__} says that it needs no fit, and kept private rows."
+    if problem:
+        raise ValueError(f"{problem} The search stops; what it was charged stays charged.")
+
+
+_UNPAID = (
+    "A private part of a candidate did not charge its fit to the budget that the search gave it. "
+    "Search estimators that charge every fit to `budget` and state it in `privacy_spent_`."
+)
 
 
 def _declared(part: Any, classes: Any) -> dict[str, Any]:
@@ -457,12 +435,22 @@ def fit_alone(
     candidate = make_candidate(task.estimator, parameters, task.parts)
     budget = PrivacyBudget(terms.epsilon, terms.delta)
     seed = secret.random_bits(31) if secret.reproducible else None
-    give_budget(candidate, budget, terms.part_epsilon, seed, task.classes)
+    given = {"epsilon": terms.part_epsilon, "delta": terms.delta, "budget": budget}
+    # Silent: how often it speaks would be counted.
+    given |= {"random_state": seed, "verbose": False}
+    for _, composite in leaves(candidate, composite=True):
+        _set_known(composite, _OF_COMPOSITES)
+    for part in parts_of(candidate):
+        _set_known(part, given | ({} if task.classes is None else _declared(part, task.classes)))
     targets = () if rows.y is None else (rows.y,)
     candidate.fit(rows.X, *targets, **rows.options)
-    check_paid(candidate, len(task.parts), budget)
-    check_learned_nothing(candidate)
+    check_fit(candidate, len(task.parts), budget)
     return candidate
+
+
+def _set_known(part: Any, given: Mapping[str, Any]) -> None:
+    known = part.get_params(deep=False)
+    part.set_params(**{name: value for name, value in given.items() if name in known})
 
 
 def _run(

@@ -20,7 +20,6 @@ from skdpot._utils.pages import html_card
 from skdpot._utils.validation import (
     HasMethods,
     Interval,
-    SecretStream,
     StrOptions,
     all_or_nothing,
     check_is_fitted,
@@ -342,38 +341,36 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         A search that is interrupted, or whose candidate fails, leaves only its charge.
         """
         with all_or_nothing(self, forget=True):
+            # Validate.
             parts, scorer, by_class = self._settle()
             n_samples, y, classes = read_rows_and_targets(self, X, y, by_class)
-            options = read_options(self, fit_params, n_samples)
+            rows = Rows(X, y, read_options(self, fit_params, n_samples))
+            # Plan and charge.
             streams = spawn_streams(self.random_state, type(self).__name__)
             splits, plan = self._plan(n_samples, streams.public, parts, scorer)
-            context = FitContext.of(self, X, streams)
-            spent = self._charge(context, plan, n_samples, classes)
+            spent = self._charge(FitContext.of(self, X, streams), plan, n_samples, classes)
             if self.verbose:
                 tqdm.write(str(plan))
-            task = SearchTask(
-                self.estimator, parts, self.param_distributions, splits, scorer, plan, classes
-            )
-            self._search(task, spent, Rows(X, y, options), streams.secret)
+            # Release.
+            laws = self.param_distributions
+            task = SearchTask(self.estimator, parts, laws, splits, scorer, plan, classes)
+            best = best_trial(task, rows, streams.secret)
+            winner = best.estimator
+            if plan.refit is not None:
+                winner = fit_alone(task, best.parameters, rows, plan.refit, streams.secret)
+            # Store.
+            if winner is not None:
+                hand_over(winner, parts, spent)
+                self.best_estimator_ = winner
+                if not hasattr(self, "n_features_in_") and hasattr(winner, "n_features_in_"):
+                    self.n_features_in_ = winner.n_features_in_
+            self.best_params_ = {name: own_copy(value) for name, value in best.parameters.items()}
+            self.best_score_ = best.score
+            if scorer.reads_rows:
+                self.best_score_ = float(np.clip(best.score, 0.0, 1.0))
+            self.plan_ = plan
+            self.privacy_spent_ = spent
         return self
-
-    def _search(
-        self, task: SearchTask, spent: PrivacySpent, rows: Rows, secret: SecretStream
-    ) -> None:
-        best = best_trial(task, rows, secret)
-        winner = best.estimator
-        if task.plan.refit is not None:
-            winner = fit_alone(task, best.parameters, rows, task.plan.refit, secret)
-        if winner is not None:
-            hand_over(winner, task.parts, spent)
-            self.best_estimator_ = winner
-            if not hasattr(self, "n_features_in_") and hasattr(winner, "n_features_in_"):
-                self.n_features_in_ = winner.n_features_in_
-        self.best_params_ = {name: own_copy(value) for name, value in best.parameters.items()}
-        clipped = float(np.clip(best.score, 0.0, 1.0))
-        self.best_score_ = clipped if task.scorer.reads_rows else best.score
-        self.plan_ = task.plan
-        self.privacy_spent_ = spent
 
     def _settle(self) -> tuple[tuple[str, ...], Scorer, bool]:
         """Check everything that does not depend on the data."""
@@ -408,33 +405,29 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     def _charge(
         self, context: FitContext, plan: SearchPlan, n_samples: int, classes: Any
     ) -> PrivacySpent:
-        score = plan.score_noise
+        score, parts = plan.score_noise, parts_of(self.estimator)
+        # What no check can verify about the parts of candidates.
+        occur = is_classifier(self.estimator) and not any(hasattr(p, "classes") for p in parts)
+        mixed = not (len(parts) == 1 and parts[0] is self.estimator)
+        listed = (
+            (True, "the split of the rows, drawn from their number alone"),
+            (True, "the distribution of the candidates, and that of the number of trials"),
+            (True, "what the candidates take as public: groups, given bounds, weights of networks"),
+            (occur, "the set of classes that occur among the rows of a fit"),
+            (mixed, "a part that learns nothing makes of each row one row, by that row alone"),
+            (True, "nobody sees how long the search takes, nor anything else of the other trials"),
+            (True, "the score of a held-out row depends on that row and the candidate alone"),
+        )
         return context.charge_event(
             plan.event,
             n_samples,
             (
                 *context.assumptions(classes=classes is not None, declared_bounds=False),
-                "the split of the rows, drawn from their number alone",
-                "the distribution of the candidates, and that of the number of trials",
-                "what the candidates take as public: groups, given bounds, weights of networks",
-                *self._unchecked(),
-                "nobody sees how long the search takes, nor anything else of the other trials",
-                "the score of a held-out row depends on that row and the candidate alone",
+                *(text for holds, text in listed if holds),
             ),
             f"best of a random number of trials, scored by {plan.score}",
             scales=(None, None) if score is None else (score.sigma, score.sensitivity),
         )
-
-    def _unchecked(self) -> tuple[str, ...]:
-        """Return the assumptions about parts of candidates that no check can verify."""
-        parts, rests_on = parts_of(self.estimator), []
-        if is_classifier(self.estimator) and not any(hasattr(part, "classes") for part in parts):
-            rests_on.append("the set of classes that occur among the rows of a fit")
-        if not (len(parts) == 1 and parts[0] is self.estimator):
-            rests_on.append(
-                "a part that learns nothing makes of each row one row, by that row alone"
-            )
-        return tuple(rests_on)
 
     predict = _of_winner("predict", "Return the winner's predictions for public rows.")
     predict_proba = _of_winner("predict_proba", "Return the winner's probabilities of classes.")

@@ -8,9 +8,11 @@ import itertools
 import math
 import os
 import pickle
+import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
@@ -370,6 +372,26 @@ def test_either_cap_refuses(ledger, path):
     assert not ledger.admit(made_of(41, 0))
     assert path.read_bytes() == before
     assert ledger.admit(made_of(40, 0))
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("UPDATE terms SET leak_cap = 'many'", "damaged"),
+        ("DELETE FROM terms", "damaged"),
+        ("UPDATE terms SET uid = 'other'", "is now another ledger"),
+        ("DELETE FROM charges", "it is an older copy"),
+        ("PRAGMA user_version = 99", "format 99"),
+        ("BEGIN EXCLUSIVE", "Another process holds it"),
+    ],
+)
+def test_a_file_that_was_changed_or_is_held_is_refused(ledger, path, statement, message):
+    """In this process; `tests.contract.ledger_faults` has more."""
+    ledger.admit(made_of())
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(statement)
+        with pytest.raises(LedgerError, match=message):
+            ledger.totals(patience=0.05)
 
 
 def test_charges_come_back_in_order_with_any_text_and_any_number(path):

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import brentq
-from scipy.stats import norm
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.model_selection import GridSearchCV
@@ -21,6 +20,7 @@ from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, calibrate,
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent, Relation, gdp_delta
 from skdpot.privacy.spent import PrivacySpent, charge, silent_parts, total_spent
+from tests.contract.accountant_suite import exact_gdp_delta
 from tests.payer import Payer
 from tests.privacy.cases import gaussian, subsets
 
@@ -44,15 +44,7 @@ def spent_on(event, *, epsilon=1.0, delta=1e-5, budget=None, label="Sketch", **o
 
 def exact_epsilon(mu, delta):
     """The epsilon of mu-GDP, by another route than the package's."""
-
-    def excess(epsilon):
-        return (
-            norm.cdf(mu / 2 - epsilon / mu)
-            - delta
-            - np.exp(epsilon + norm.logcdf(-mu / 2 - epsilon / mu))
-        )
-
-    return brentq(excess, 0.0, 100.0, xtol=1e-12)
+    return brentq(lambda epsilon: exact_gdp_delta(epsilon, mu) - delta, 0.0, 100.0, xtol=1e-12)
 
 
 @pytest.fixture
