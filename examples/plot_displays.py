@@ -1,17 +1,18 @@
 """
-Pictures of everything
+A tour of the displays
 ======================
 
-What did the sketch see, and how far may noise have moved it? How did the particles get to where
-they are? Are the synthetic rows like real ones, how much privacy is left, and what would more of it
-buy? Each question has a display, made and drawn like those of scikit-learn.
+What did the sketch measure, and how large is its noise? How did the particles reach their final
+positions? Do the synthetic rows resemble real rows? How much of the privacy budget is left, and
+what would a larger one gain? Each question has a display, with the interface of scikit-learn's
+displays.
 """
 
 # %%
 # Private and public flowers
 # --------------------------
-# Two thirds of the irises are private. The others stand for public rows of the same kind: whatever
-# is drawn from real rows without noise must come from them.
+# Two thirds of the irises are private. The others play the part of public rows from the same
+# population: everything that is drawn from real rows without noise uses the public rows only.
 
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits, load_iris
@@ -48,19 +49,21 @@ sampler = DPSlicedFlowSampler(
 sampler.fit(X_private, y_private)
 
 # %%
-# What the sketch knows
-# ---------------------
-# One panel a direction: the first four are the axes. The band is what was measured, give or take
-# two standard deviations of the noise, and holds the true share at each bin edge with probability
-# 95 %; the line is the sketch's estimate from all directions together.
+# What the sketch measures
+# ------------------------
+# There is one panel per direction; the first four directions are the axes. The band is the
+# measurement plus or minus two standard deviations of the noise. At each bin edge it contains the
+# true share with probability 95 %. The line is the estimate of the sketch from all directions
+# together.
 
 SketchDisplay.from_estimator(sampler, X=X_public)
 plt.show()
 
 # %%
-# How the flow gets there
-# -----------------------
-# The flow only looks at the sketch, so it can be run again and watched: that is free.
+# How the flow moves particles
+# ----------------------------
+# The flow depends on the data through the sketch only. Running it again and recording its states
+# costs no privacy.
 
 FlowDisplay.from_estimator(
     sampler, plane=("petal length", "petal width"), X=X_public, random_state=0
@@ -68,7 +71,7 @@ FlowDisplay.from_estimator(
 plt.show()
 
 # %%
-# The paths of single particles, in one picture.
+# The paths of individual particles, in one panel.
 
 FlowDisplay.from_estimator(
     sampler, plane=("sepal length", "petal length"), kind="paths", random_state=0
@@ -78,9 +81,10 @@ plt.show()
 # %%
 # Real beside synthetic rows
 # --------------------------
-# The species is a column like the others here. TV is the total variation distance: with fifty real
-# flowers in eight bins not even another fifty real ones would be at distance 0. The map shows how
-# correlations differ; ``pairs="total_variation"`` shows how far joint distributions are apart.
+# Here the species is a column like any other. TV is the total variation distance. With fifty real
+# flowers in eight bins, the distance to another sample of fifty real flowers would not be 0 either.
+# The map shows the differences between correlations; ``pairs="total_variation"`` shows the
+# distances between joint distributions.
 
 rows, species = sampler.sample_labeled(1000, random_state=0)
 MarginalsDisplay.from_frames(
@@ -92,10 +96,10 @@ MarginalsDisplay.from_frames(
 plt.show()
 
 # %%
-# What has been spent
-# -------------------
-# Two more fits to the same flowers. Epsilons do not add up: the bars show what each fit has really
-# added.
+# The privacy budget
+# ------------------
+# We fit two more estimators to the same flowers. The total epsilon is less than the sum of the
+# epsilons; the bars show how much each fit adds.
 
 SlicedSketch(epsilon=4.0, delta=1e-4, bounds=(0, 8), budget=budget).fit(X_private)
 DPSlicedFlowSampler(epsilon=5.0, delta=1e-4, bounds=(0, 8), n_steps=50, budget=budget).fit(
@@ -105,12 +109,12 @@ BudgetDisplay.from_budget(budget)
 plt.show()
 
 # %%
-# What less privacy would buy
-# ---------------------------
-# How well does a classifier recognise handwritten digits when it has seen synthetic ones alone? The
-# digits here are public, and that is the place for such a sweep: on private rows every one of its
-# fits has to be paid for, and together they cost more than the largest epsilon
-# (``display.spent`` says how much). Fits with a small epsilon warn that noise hides the data.
+# Utility against epsilon
+# -----------------------
+# How well does a classifier recognize handwritten digits when it is trained on synthetic digits
+# only? The digits here are public. Such a sweep should be run on public rows: on private rows every
+# fit is charged, and all fits together cost more than the largest epsilon (``display.spent`` tells
+# how much). Fits with a small epsilon warn that the noise hides the data.
 
 digits = load_digits()
 codes = PCA(8, random_state=0).fit_transform(digits.data)
@@ -119,7 +123,7 @@ codes_train, codes_test, digits_train, digits_test = parts
 
 
 def accuracy(sampler, codes, labels):
-    """Accuracy on real digits of a classifier that has learned from synthetic ones."""
+    """Return the accuracy on real digits of a classifier trained on synthetic ones."""
     made = sampler.sample_labeled(500, random_state=0)
     return train_synthetic_test_real(LogisticRegression(max_iter=1000), *made, codes, labels)
 
@@ -138,12 +142,12 @@ display = PrivacyUtilityDisplay.from_estimator(
     floor=0.1,
     score_name="accuracy on real digits",
 )
-print(f"All of these fits together would cost epsilon = {display.spent.epsilon:.1f}.")
+print(f"All fits together would cost epsilon = {display.spent.epsilon:.1f}.")
 plt.show()
 
 # %%
-# The figures behind a picture are attributes of its display. Results of a study of one's own, a
-# table with a row a fit, are drawn by ``PrivacyUtilityDisplay.from_frame``; rows with an infinite
-# epsilon are its line without privacy.
+# The numbers behind a plot are attributes of its display. ``PrivacyUtilityDisplay.from_frame``
+# draws your own results from a table with one row per fit; rows with an infinite epsilon give the
+# line without privacy.
 
 print(display.points_.round(3).to_string())

@@ -3,27 +3,26 @@ Fair and private classification
 ===============================
 
 The paper "Learning with differentially private (sliced) Wasserstein gradients" trains classifiers
-whose scores are distributed alike in two groups of people. Its figures 5 and 7 show that fairness
-comes as its weight α grows, and that privacy hardly changes the picture. We draw them again, and
-then compare the paper's mechanism with the one that the library uses by default.
+whose scores have similar distributions in two groups of people. Its figures 5 and 7 show that
+fairness improves as its weight α grows, and that privacy hardly changes the result. We reproduce
+these figures and then compare the mechanism of the paper with the default mechanism of the library.
 """
 
 # %%
-# Data, and what about them is public
-# -----------------------------------
-# Eight features repeat, with noise, two numbers in the unit square, and the class is 1 where their
-# sum exceeds 1. Eight more repeat the *group*, with noise, and 70 % of the people have the class
-# that is their group's number. A classifier that looks at the group is often right, and wrong
-# about those who differ from most of their group.
+# The data, and what is public
+# ----------------------------
+# Eight features are noisy copies of two numbers in the unit square; the class is 1 where their sum
+# exceeds 1. Eight other features are noisy copies of the *group*, and 70 % of the people have the
+# class that equals the number of their group. A classifier that relies on the group is often right,
+# but wrong about the people who differ from most of their group.
 #
-# Privacy protects features and class of each of the 30,000 people. It does not protect the group:
-# which groups there are, how large they are and who belongs to which is taken as *public*. So is
-# the scale of the features. These lie in about [-1, 2] by construction and can be used as they
-# are; real ones are scaled first, by ranges that are known without looking at the data.
+# Privacy protects the features and the class of each of the 30,000 people. It does not protect the
+# group: the set of groups, their sizes and the group of each person are *public*. So is the scale
+# of the features. By construction they lie in about [-1, 2] and can be used as they are; real
+# features should be scaled first, by ranges that are known without looking at the data.
 #
-# As in the paper δ = 0.1/n. Accuracy and disparate impact are measured on a second sample, which
-# is ours to look at. Figures that are measured on private test rows are not private, however
-# private the classifier is.
+# As in the paper, δ = 0.1/n. Accuracy and disparate impact are measured on a second sample, which
+# is public. Metrics of private test rows would not be private, even if the classifier is.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -45,7 +44,7 @@ group, group_test = GROUP_NAMES[group], GROUP_NAMES[group_test]
 
 
 def fit(alpha, epsilon, fairness="demographic_parity", **parameters):
-    """Train one classifier."""
+    """Return a trained classifier."""
     classifier = FairPrivateClassifier(
         alpha, fairness, epsilon=epsilon, delta=0.1 / N_ROWS, **parameters
     )
@@ -55,19 +54,19 @@ def fit(alpha, epsilon, fairness="demographic_parity", **parameters):
 # %%
 # Statistical parity
 # ------------------
-# The scores of the two groups shall have one distribution. α weighs that against the loss: at
-# α = 0 the classifier is trained for its loss alone, by DP-SGD.
+# The scores should have the same distribution in both groups. α weighs this penalty against the
+# loss: with α = 0 the classifier minimizes the loss only, by DP-SGD.
 
 parity = {(epsilon, alpha): fit(alpha, epsilon) for epsilon in EPSILONS for alpha in ALPHAS}
 print(parity[1.0, 0.75].privacy_spent_)
 
 # %%
-# The statement is that of one classifier. Each ε is what *its* fit costs; someone who publishes
-# several classifiers of the same people adds up, and lets the fits share a ``PrivacyBudget``.
+# This statement is about one classifier: each ε is the cost of a *single* fit. To publish several
+# classifiers of the same people, let the fits share a ``PrivacyBudget``, which adds up their costs.
 
 
 def draw(classifiers, fairness):
-    """Draw the scores of the test rows by α and ε; return the figure and the titles' figures."""
+    """Draw the scores of the test rows by α and ε; return the figure and a table of metrics."""
     figure, axes = plt.subplots(
         3, 4, figsize=(10, 7.6), sharex=True, sharey=True, layout="constrained"
     )
@@ -109,19 +108,19 @@ plt.show()
 print(table.round(3).to_string())
 
 # %%
-# The disparate impact is the rate of favourable decisions in group 0 over that in group 1; 1 is
-# parity, and the "four-fifths rule" asks for 0.8. At α = 0 it is below 0.43, the ratio 0.3 / 0.7 of
-# the groups' true rates: the classifier exaggerates the difference. From left to right the
-# histograms come together, until at α = 0.75 the ratio is 0.8. Accuracy falls from 0.82 to about
-# 0.77, and some of it must, for the true rates differ. From top to bottom nothing changes that the
-# eye could see: with 30,000 people privacy is nearly free.
+# The disparate impact is the rate of favorable decisions in group 0 divided by that in group 1; 1
+# is parity, and the "four-fifths rule" requires 0.8. At α = 0 it is below 0.43, the ratio 0.3 / 0.7
+# of the true rates of the groups: the classifier exaggerates the difference. From left to right the
+# histograms approach each other, until the ratio is 0.8 at α = 0.75. The accuracy falls from 0.82
+# to about 0.77. Some loss is unavoidable, because the true rates differ. From top to bottom there
+# is no visible change: with 30,000 people privacy costs almost no accuracy.
 #
 # Equalized odds
 # --------------
-# Now only people of the *same class* shall have alike scores, so that a difference of the true
-# rates is allowed. The price is that the class of each person counts as public as well as the
-# group: what is protected are the features. At α = 0 there is nothing to compare, and the
-# classifiers are those of before.
+# Now the scores should have the same distribution only among people of the *same class*, so that
+# the rates may differ as the true rates do. In return, the class of each person is public as well
+# as the group, and only the features are protected. At α = 0 there is no penalty, and we use the
+# classifiers from before.
 
 odds = {
     (epsilon, alpha): fit(alpha, epsilon, "equalized_odds") if alpha else parity[epsilon, alpha]
@@ -133,14 +132,14 @@ plt.show()
 print(table.round(3).to_string())
 
 # %%
-# The two ratios are the paper's EO_0 and EO_1: the rate of favourable decisions of group 0 over
-# that of group 1, among people of class 0 and of class 1. From α = 0 to 0.75 EO_0 rises from
-# below 0.3 to about 0.76 and EO_1 from 0.74 to 0.94, and accuracy falls to 0.80 only.
+# The two ratios are EO_0 and EO_1 of the paper: the rate of favorable decisions in group 0 divided
+# by that in group 1, among people of class 0 and of class 1. From α = 0 to 0.75, EO_0 rises from
+# below 0.3 to about 0.76 and EO_1 from 0.74 to 0.94, while the accuracy falls to 0.80 only.
 #
-# The classifiers trained for demographic parity are another matter. At α = 0.5 they happen to have
-# both ratios near 1; at 0.75 they have gone beyond, and people of class 0 are selected about 1.6
-# times as often in group 0 as in group 1. Where true rates differ, a classifier that is fair in
-# both ways selects people of either class equally often, and is of no use.
+# The classifiers trained for demographic parity behave differently. At α = 0.5 both ratios happen
+# to be near 1. At 0.75 people of class 0 are selected about 1.6 times as often in group 0 as in
+# group 1. Where the true rates differ, a classifier that satisfies both criteria selects people of
+# either class equally often, and is useless.
 
 table = pd.DataFrame(
     {
@@ -156,13 +155,13 @@ table = pd.DataFrame(
 print(table.round(3).to_string())
 
 # %%
-# The sketch and the paper's mechanism
-# ------------------------------------
-# Above, each fit released the distributions of the scores a few times, and in between the penalty
-# was a sum over people like any loss (``mechanism="sketch"``). The paper ranks the scores of each
-# batch (``mechanism="ranks"``); replacing one person moves the ranks of others, which takes more
-# noise. Here are both at ε = 1, the second with the paper's steps, clipping and learning rate. At
-# α = 0.9 each is trained three times, for there the noise matters.
+# The sketch and the mechanism of the paper
+# -----------------------------------------
+# In the fits above (``mechanism="sketch"``), the distributions of the scores are released a few
+# times; between these releases the penalty is a sum over people, like any loss. The paper ranks the
+# scores of each batch (``mechanism="ranks"``). Replacing one person changes the ranks of others,
+# which requires more noise. We compare both at ε = 1; the second uses the steps, the clipping and
+# the learning rate of the paper. At α = 0.9, where the noise matters, each is trained three times.
 
 PAPER = {"mechanism": RankedOutputs(500, 0.05, clip_loss=5.0, clip_jacobian=1.0)}
 METHODS = {
@@ -196,8 +195,8 @@ display.ax_.set_title("ε = 1, α from 0 (left) to 0.9 (right)", fontsize="mediu
 plt.show()
 
 # %%
-# Up to α = 0.75 both mechanisms lie on one line: with 30,000 people at ε = 1 neither is held back
-# by its noise. At α = 0.9 runs differ, as the bars of one standard deviation say, and the ranks
-# fall behind by 0.01 to 0.03. There the penalty has pressed most scores towards one value, so that
-# accuracy hangs on where exactly the threshold is. ``tune_threshold=True`` spends a part of the
-# same ε on a good place for it: accuracy is about 0.75 then.
+# Up to α = 0.75 both mechanisms lie on one curve: with 30,000 people and ε = 1 the noise limits
+# neither of them. At α = 0.9 the runs vary, as the error bars of one standard deviation show, and
+# the ranks are worse by 0.01 to 0.03. There the penalty pulls most scores towards one value, so
+# that the accuracy depends strongly on the threshold. ``tune_threshold=True`` spends a part of the
+# same ε on choosing it, which gives an accuracy of about 0.75.

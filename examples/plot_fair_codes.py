@@ -1,12 +1,12 @@
 """
-Codes that do not tell the group
-================================
+Codes that do not reveal the group
+==================================
 
-An autoencoder turns every person's 16 features into two numbers, the *code*, that others may use
-in place of the features. If half of the features say little more than the group that a person
-belongs to, so do the codes, and whoever learns from them learns to discriminate. We train
-autoencoders under differential privacy with a penalty that brings the codes of both groups
-together (``penalty="parity"``), and look at what is left for a classifier.
+An autoencoder maps the 16 features of each person to two numbers, the *code*, which others may use
+in place of the features. If half of the features reveal little but the group of a person, so do the
+codes, and models trained on them learn to discriminate. We train autoencoders under differential
+privacy with a penalty on the distance between the codes of the two groups (``penalty="parity"``),
+and measure how useful the codes remain for a classifier.
 
 The experiment follows appendix B.3 of Rodríguez-Vítores, Lalanne and Loubes (2025), "Learning with
 differentially private (sliced) Wasserstein gradients".
@@ -15,16 +15,16 @@ differentially private (sliced) Wasserstein gradients".
 # %%
 # Data and network
 # ----------------
-# Eight *core* features repeat what the class depends on, eight *spurious* ones repeat the group,
-# and seven persons in ten belong to the group that the class suggests. The features of 30,000
-# persons are private; their groups are taken to be public. Another 10,000 rows are public and used
-# to judge the codes.
+# Eight *core* features are noisy copies of the quantities that determine the class, and eight
+# *spurious* features are noisy copies of the group. Seven people in ten belong to the group with
+# the number of their class. The features of 30,000 people are private; their groups are public.
+# Another 10,000 rows are public and used to evaluate the codes.
 #
-# The noise of private training has as many coordinates as the network has parameters, so we take
-# the smallest network that can do the task: one linear layer each way, 82 parameters. The noise is
-# also proportional to ``clip_output``, the length that codes are shortened to when groups are
-# compared, so we set it to about the length that codes have without privacy. These settings were
-# found with other data of the same kind.
+# The noise of private training grows with the number of parameters, so we use the smallest network
+# that can do the task: one linear layer in each direction, 82 parameters. The noise is also
+# proportional to ``clip_output``, the norm to which codes are clipped when groups are compared, so
+# we set it to about the norm of codes without privacy. These settings were found on other data of
+# the same kind.
 
 import time
 
@@ -47,7 +47,7 @@ X, y, group = make_biased_classification(N_PRIVATE + 10_000, random_state=1)
 X_public, y_public, group_public = X[N_PRIVATE:], y[N_PRIVATE:], group[N_PRIVATE:]
 X, group = X[:N_PRIVATE], group[:N_PRIVATE]
 
-# All start from the same public weights.
+# All networks start from the same public weights.
 generator = torch.Generator().manual_seed(0)
 ENCODER, DECODER = nn.Linear(16, 2), nn.Linear(2, 16)
 for layer in (ENCODER, DECODER):
@@ -56,7 +56,7 @@ for layer in (ENCODER, DECODER):
 
 
 def train(alpha, epsilon):
-    """Return an autoencoder of the private rows; nothing else of them is used."""
+    """Return an autoencoder that is fitted to the private rows."""
     autoencoder = PrivateSWAutoencoder(
         latent_dim=2,
         epsilon=epsilon,
@@ -70,17 +70,17 @@ def train(alpha, epsilon):
 
 
 # %%
-# Train and judge
-# ---------------
+# Train and evaluate
+# ------------------
 # A logistic regression learns the class from the codes of 6,000 public rows and predicts it for the
-# other 4,000. Its *disparate impact* is how often it gives the favourable class to one group, over
-# how often to the other: 1 is equal, and below 0.8 is commonly called unfair. The class itself
-# has 0.43, since it does depend on the group. `group from code` is the accuracy of a logistic
-# regression of the group; guessing has 0.5.
+# other 4,000. Its *disparate impact* is the rate of the favorable class in one group divided by
+# that in the other: 1 is parity, and values below 0.8 are commonly called unfair. The true classes
+# have 0.43, because the class depends on the group. `group from code` is the accuracy of a logistic
+# regression that predicts the group; guessing has 0.5.
 
 
 def judge(autoencoder):
-    """Return codes of public rows and what they are good for."""
+    """Return the codes of the public rows and their metrics."""
     codes = autoencoder.transform(X_public)
     errors = (autoencoder.inverse_transform(codes) - X_public) ** 2
     fitted, tested = slice(0, 6_000), slice(6_000, None)
@@ -103,26 +103,24 @@ for epsilon in EPSILONS:
         seconds = time.perf_counter() - start
         codes[epsilon, alpha], facts = judge(autoencoder)
         noise = autoencoder.privacy_spent_.sigma / 1500
-        rows[epsilon, alpha] = {"noise of a step": noise, **facts, "seconds": seconds}
+        rows[epsilon, alpha] = {"noise per step": noise, **facts, "seconds": seconds}
 
 table = pd.DataFrame(rows).T.rename_axis(["epsilon", "alpha"])
 print(table.round(3).to_string())
 
 # %%
-# Look at the codes
-# -----------------
-# Every point is the code of a public row. Each panel has a scale of its own, for codes that are
-# close together can be told apart as well as distant ones. `core` is the squared error of the eight
-# core features: 2.26 for the mean of all rows, which knows nothing, and 1.2 for the best two
-# numbers.
+# Plot the codes
+# --------------
+# Each point is the code of a public row. Each panel has its own scale, because only relative
+# distances between codes matter. `core` is the squared error of the eight core features: 2.26 for
+# the mean of all rows, which carries no information, and 1.2 for the best two numbers.
 #
-# Without a penalty the first thing that a code tells is the group. As α grows the groups come
-# together, and without privacy the codes then describe the core features better than before: the
-# space that the group had is free. With privacy the penalty has its price. One record moves the
-# ranks of others, so that the sum of a batch needs twelve times the noise at α = 0.75 that it
-# needs at α = 0. From α = 0.5 on the codes still do not tell the group (at ε = 1 and α = 0.25 they
-# do), but how much they keep of the core features depends on the noise that was drawn, and at
-# ε = 1 it may be little.
+# Without a penalty the codes mainly reveal the group. As α grows the groups overlap, and without
+# privacy the codes describe the core features better than before, because they no longer encode the
+# group. With privacy the penalty has a cost: one record changes the ranks of others, so that the
+# sum of a batch needs twelve times as much noise at α = 0.75 as at α = 0. From α = 0.5 on the codes
+# still do not reveal the group (at ε = 1 and α = 0.25 they do), but how much of the core features
+# they keep depends on the realized noise, and at ε = 1 it may be little.
 
 COLOURS = np.array(["tab:blue", "tab:orange"])
 shown = np.random.default_rng(0).choice(len(X_public), 1_500, replace=False)

@@ -2,28 +2,28 @@
 Fair and private regression with two targets
 ============================================
 
-A regressor shall predict a point in the unit square, and its predictions shall be spread alike in
-two groups of people: no single threshold is compared, but two distributions in the plane. The
-paper "Learning with differentially private (sliced) Wasserstein gradients" compares them by the
-sliced Wasserstein distance; this is its figure 9, drawn again.
+A regressor predicts a point in the unit square, and its predictions should have the same
+distribution in two groups of people. This compares two distributions in the plane, not decisions at
+a threshold. The paper "Learning with differentially private (sliced) Wasserstein gradients"
+compares them by the sliced Wasserstein distance. We reproduce its figure 9.
 """
 
 # %%
-# Data, and what about them is public
-# -----------------------------------
-# The target is uniform on the unit square. 70 % of group 0 lie below the diagonal that joins
-# (0, 1) to (1, 0), and 70 % of group 1 above it. Eight features repeat the target with noise, and
-# eight repeat the group.
+# The data, and what is public
+# ----------------------------
+# The target is uniform on the unit square. 70 % of group 0 lie below the diagonal from (0, 1) to
+# (1, 0), and 70 % of group 1 above it. Eight features are noisy copies of the target, and eight are
+# noisy copies of the group.
 #
-# Privacy protects the features and the target of each person, and not the group: which groups
-# there are, how large they are and who belongs to which is taken as *public*. The targets are
-# known to lie in [0, 1], so ``target_bounds=(0, 1)`` costs nothing; by default a part of the
-# budget would go into finding their range. The features lie in about [-1, 2] by construction; real
-# ones are scaled first, by ranges that are known without looking at the data.
+# Privacy protects the features and the target of each person, but not the group: the set of groups,
+# their sizes and the group of each person are *public*. The targets are known to lie in [0, 1], so
+# ``target_bounds=(0, 1)`` costs nothing; by default a part of the budget would be spent on
+# estimating their range. By construction the features lie in about [-1, 2]; real features should be
+# scaled first, by ranges that are known without looking at the data.
 #
-# There are 24,000 people and 10 directions a comparison, where the paper has 30,000 and 50, so that
-# the twelve networks train in about a minute. As in the paper δ = 0.1/n. The errors are measured
-# on a second sample, which is ours to look at: figures of private test rows are not private.
+# We use 24,000 people and 10 directions per comparison, where the paper has 30,000 and 50, so that
+# the twelve networks train in about a minute. As in the paper, δ = 0.1/n. The errors are measured
+# on a second sample, which is public; metrics of private test rows would not be private.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -46,8 +46,8 @@ group, group_test = np.array(list(GROUPS))[group], np.array(list(GROUPS))[group_
 # %%
 # Train
 # -----
-# ``module="mlp"`` is a network with one hidden layer of 64 units; it needs this many people, and
-# with fewer the default, a linear one, is better. The distributions of its predictions, which the
+# ``module="mlp"`` is a network with one hidden layer of 64 units. It needs this many people; with
+# fewer, the default, a linear model, is better. The distributions of its predictions, which the
 # penalty compares, are released 20 times, for a tenth of the budget (of μ²).
 
 regressors = {}
@@ -65,18 +65,18 @@ for epsilon in EPSILONS:
 print(regressors[1.0, 0.75].privacy_spent_)
 
 # %%
-# The statement is that of one regressor. Each ε is what *its* fit costs; someone who publishes
-# several regressors of the same people adds up, and lets the fits share a ``PrivacyBudget``.
+# This statement is about one regressor: each ε is the cost of a *single* fit. To publish several
+# regressors of the same people, let the fits share a ``PrivacyBudget``, which adds up their costs.
 #
-# Measure
-# -------
-# The error is the root of the mean squared distance between prediction and target. OD is the share
-# of a group's predictions above the diagonal, the paper's measure; W is the sliced Wasserstein
-# distance between the groups' predictions.
+# Evaluate
+# --------
+# The error is the root mean squared distance between prediction and target. OD, the metric of the
+# paper, is the share of predictions above the diagonal in a group. W is the sliced Wasserstein
+# distance between the predictions of the groups.
 
 
 def measure(predicted):
-    """Return error and parity of predictions for the test set."""
+    """Return the error and the parity of predictions for the test set."""
     above = predicted.sum(axis=1) > 1
     return {
         "error": np.sqrt(np.mean(np.sum((predicted - Y_test) ** 2, axis=1))),
@@ -91,23 +91,23 @@ table.index.names = ["ε", "α"]
 print(table.round(3).to_string())
 
 # %%
-# Look at the predictions
-# -----------------------
-# Points are test predictions, and a line encloses the densest half of a group's. Above each panel
-# are the error and the shares of both groups above the diagonal.
+# Plot the predictions
+# --------------------
+# Points are test predictions, and a line encloses the densest half of the predictions of a group.
+# The titles show the error and, for both groups, the share above the diagonal.
 #
-# At α = 0 the network has learned the groups' triangles: a third of group 0 and two thirds of
-# group 1 are above the diagonal, at every ε. As α grows the outlines close up, and at α = 0.75
-# both shares are between 0.49 and 0.60; W has fallen from 0.13 to between 0.02 and 0.04. At every
-# ε that costs about 0.02 of error. Privacy costs 0.01 more at ε = 1, and 0.02 to 0.03 at ε = 0.5:
-# the noise falls on all of the network's 1,218 weights.
+# At α = 0 the network has learned the triangles of the groups: at every ε, a third of group 0 and
+# two thirds of group 1 are above the diagonal. As α grows the outlines approach each other. At α =
+# 0.75 both shares are between 0.49 and 0.60, and W has fallen from 0.13 to between 0.02 and 0.04.
+# At every ε this increases the error by about 0.02. Privacy increases it by another 0.01 at ε = 1
+# and by 0.02 to 0.03 at ε = 0.5, because noise is added to all 1,218 weights of the network.
 
 AXIS = np.linspace(0, 1, 41)
 GRID = np.stack(np.meshgrid(AXIS, AXIS))
 
 
 def outline(axis, points, color, style):
-    """Draw the level set of a density that holds half of the points."""
+    """Draw the level set of a density that contains half of the points."""
     density = gaussian_kde(points.T, bw_method=0.3)
     levels = [np.median(density(points.T))]
     heights = density(GRID.reshape(2, -1)).reshape(GRID.shape[1:])

@@ -1,18 +1,18 @@
 """
-The flow paper's toy figure, with its price
-===========================================
+The toy figure of the flow paper, with its epsilon
+==================================================
 
 The paper "Differentially private gradient flow based on the sliced Wasserstein distance" shows
-particles that flow towards five Gaussians in the plane, while noise of σ = 0, 0.5 and 1 is added
-to the projections of every row. The figure illustrates the flow, and the paper states no ε for it.
-We draw one like it, with σ as the standard deviation, and ask the library for the ε.
+particles that flow towards five Gaussians in the plane, with noise of σ = 0, 0.5 and 1 on the
+projections of every row. The figure illustrates the flow, and the paper states no ε for it. We
+reproduce it, with σ as the standard deviation, and compute the ε.
 """
 
 # %%
 # Data and settings
 # -----------------
-# Five Gaussians on a pentagon, all of them inside a disc of radius 3. As in the paper: 200
-# directions, steps of h = 1, λ = 0.001. In the plane a full step is h = 2, so h = 1 is half of one.
+# The five Gaussians lie on a pentagon inside a disc of radius 3. As in the paper, there are 200
+# directions, h = 1 and λ = 0.001. In the plane a full step is h = 2, so h = 1 is half a step.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -34,12 +34,13 @@ X = CENTERS[rng.integers(0, 5, N_ROWS)] + SPREAD * rng.normal(size=(N_ROWS, 2))
 directions = orthogonal_directions(512, 2, rng)
 
 # %%
-# Release once, flow for ever
-# ---------------------------
-# ``mechanism=Presample()`` is the paper's Algorithm 2 (DPSWflow), the cheaper of its two: the
-# projections of all rows are released once. ``sigma=`` fixes the noise, and the statement says
-# what that costs. The last row is the library's own mechanism, a sketch at ε = 1. We only want
-# the releases here, and move particles ourselves below: so ``n_steps=1``.
+# One release, any number of flows
+# --------------------------------
+# ``mechanism=Presample()`` is Algorithm 2 of the paper (DPSWflow), the cheaper of its two: it
+# releases the projections of all rows once. ``sigma=`` sets the noise, and the privacy statement
+# gives the resulting ε. The last sampler uses the default mechanism of the library, a sketch at
+# ε = 1. Here we only need the releases, because we run the flows ourselves below; hence
+# ``n_steps=1``.
 
 samplers = {
     f"every row, σ = {sigma:g}": DPSlicedFlowSampler(
@@ -52,12 +53,12 @@ for sampler in samplers.values():
     sampler.fit(X)
 
 # %%
-# Everything from here on is post-processing. The steps are those of the paper, for the sketch
-# too; the same seed gives the same flow, so that its start can be looked at separately.
+# Everything from here on is post-processing. The steps are those of the paper, for the sketch as
+# well. The same seed gives the same flow, so that its first steps can be drawn separately.
 
 
 def problem(sampler):
-    """Return what the particles move towards."""
+    """Return the problem that the flow solves."""
     if hasattr(sampler, "sketch_"):
         return SlicedFlowProblem(sampler.sketch_.table())
     return SmoothedFlowProblem(
@@ -66,7 +67,7 @@ def problem(sampler):
 
 
 def flow(sampler, n_steps):
-    """Return 3000 particles after the first steps of the paper's flow."""
+    """Return 3000 particles after the first steps of the flow of the paper."""
     schedule = FlowSchedule(n_steps, step_size=0.5, diffusion=0.001, momentum=0.0, decay=False)
     return sliced_flow(problem(sampler), N_ROWS, schedule, np.random.default_rng(0)).particles
 
@@ -94,12 +95,13 @@ table = pd.DataFrame(
 print(table.round(3).to_string())
 
 # %%
-# Look at the flows
-# -----------------
-# Black: level sets of the target. Green: particles. With noise on every row the five Gaussians
-# are still found at σ = 0.5 and blur at σ = 1. Both have an ε in the thousands: projections of
-# rows of norm 3 along 200 directions need far more noise to be private. The sketch finds them at
-# ε = 1: its noise is on counts of rows, so that the more rows there are, the less it matters.
+# Plot the flows
+# --------------
+# Level sets of the target are black, particles are green. With noise on every row, the five
+# Gaussians are recovered at σ = 0.5 and blurred at σ = 1. In both cases ε is in the thousands:
+# projections of rows of norm 3 along 200 directions need far more noise to be private. The sketch
+# recovers them at ε = 1. Its noise is added to counts of rows, so it matters less the more rows
+# there are.
 
 
 def density(points):
@@ -109,7 +111,7 @@ def density(points):
 
 
 def price(epsilon):
-    """Write an ε as a title."""
+    """Return an ε as a title."""
     return "no privacy" if np.isinf(epsilon) else f"ε = {epsilon:,.0f}"
 
 

@@ -2,18 +2,18 @@
 A report for the data-protection officer
 ========================================
 
-We publish a private copy of the measurements of breast tumours, and hand in with it what the
-person who answers for data protection asks for: what was released, whom that protects and how well,
-what it takes for granted, and what attacks on it find.
+We publish a private copy of the measurements of breast tumors, together with a report for the
+data-protection officer: what was released, whom it protects and how well, which assumptions the
+guarantee makes, and what attacks on it find.
 """
 
 # %%
 # A private copy
 # --------------
-# Each of the 569 rows is a patient: we take seven measurements of the tumour and whether it was
-# malignant. Half of the patients are private. The others stand for public rows of the same
-# population, which cost no privacy. That no logarithm of a measurement leaves the bounds is
-# taken as known from earlier studies.
+# Each of the 569 rows is a patient. We use seven measurements of the tumor, and whether it was
+# malignant. Half of the patients are private. The others play the part of public rows from the same
+# population, which cost no privacy. The bounds of the logarithms of the measurements are assumed to
+# be known from earlier studies.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -42,26 +42,26 @@ sampler.fit(X_private, y_private)
 # %%
 # The report
 # ----------
-# It shows itself in a notebook; ``report.to_html("report.html")`` writes one file that needs
-# nothing else and prints well. No private row is touched for it: the audit attacks a copy that is
-# fitted to made-up rows, and the other attacks and the figures of usefulness need public rows
-# alone.
+# A notebook displays the report; ``report.to_html("report.html")`` writes a single self-contained
+# file that can be printed. The report touches no private row: the audit attacks a copy of the
+# sampler that is fitted to artificial rows, and the other attacks and the utility metrics use
+# public rows only.
 
 report = privacy_report(sampler, X_public, y_holdout=y_public, random_state=0)
 report
 
 # %%
-# For a register of processing activities the same facts come as a table or a dict.
+# For a record of processing activities, the same facts are available as a table or a dict.
 
 print(report.to_frame().query("section in ('spent', 'audits', 'cautions')").to_string())
 
 # %%
-# What the attacks would have found
-# ---------------------------------
-# The same sampler without noise copies the data: with ``epsilon=float("inf")`` its particles end up
-# beside the rows. Attacks that see nothing but synthetic rows find most of the patients then. With
-# noise they find no more than guessing does. That is no proof, for these attackers know little; the
-# proof is in the noise.
+# Attacks without and with noise
+# ------------------------------
+# Without noise the same sampler copies the data: with ``epsilon=float("inf")`` its particles end up
+# next to the rows, and attacks that see only synthetic rows find most of the patients. With noise
+# they do no better than guessing. This is not a proof, because these attackers know little; the
+# guarantee comes from the noise.
 
 fig, axes = plt.subplots(1, 2, figsize=(10, 4.6), sharey=True, layout="constrained")
 for ax, epsilon in zip(axes, [np.inf, 2.0], strict=True):

@@ -3,22 +3,20 @@ A private copy of the handwritten digits
 ========================================
 
 We publish a synthetic copy of scikit-learn's digits under differential privacy, train a
-classifier on the copy alone, and test it on real digits that nobody published.
+classifier on the copy only, and test it on real digits that were not published.
 
-There are 898 training images of 64 pixels in ten classes: about 90 images a class, which is
-little for privacy at ε = 1. So we first reduce the dimension with a *public* projection: the
-lowest frequencies of the discrete cosine transform, which are known to describe small images
-well and do not depend on these. Nothing else is known about the data but that pixels run from
-0 to 16.
+There are 898 training images of 64 pixels in ten classes. About 90 images per class are few for
+privacy at ε = 1, so we first reduce the dimension by a *public* projection: the lowest frequencies
+of the discrete cosine transform, which describe small images well and do not depend on these data.
+The only other public fact is that pixels range from 0 to 16.
 """
 
 # %%
 # Public choices
 # --------------
-# The mean image is guessed to be a uniform grey of 5, and rows of cosine coefficients to be no
-# longer than 45 (longer ones are shortened). The smaller the budget, the fewer numbers it can pay
-# for: 15 coefficients an image at ε = 1, 28 at ε = 3 and 36 without privacy. All are choices made
-# without the data.
+# We assume that the mean image is a uniform gray of 5, and clip each row of cosine coefficients to
+# a norm of 45. A smaller budget pays for fewer coefficients: 15 per image at ε = 1, 28 at ε = 3 and
+# 36 without privacy. All of these choices were made without looking at the data.
 
 import time
 
@@ -56,9 +54,9 @@ def to_pixels(cosines, highest):
 # %%
 # Fit, sample, train, test
 # ------------------------
-# One class-conditional sketch is released at each ε. Sampling, and everything below, is
+# One class-conditional sketch is released at each ε. Sampling and everything below is
 # post-processing. At ε = 1 the fit warns that the noise hides the data: the copy is much farther
-# from the digits than at ε = 3.
+# from the real digits than at ε = 3.
 
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
@@ -66,7 +64,7 @@ directions = orthogonal_directions(512, 64, np.random.default_rng(0))
 
 
 def evaluate(images, labels):
-    """Accuracy on real held-out digits and sliced distance to them."""
+    """Return the accuracy on real held-out digits and the sliced distance to them."""
     classifier = KNeighborsClassifier(15)
     accuracy = classifier.fit(images, labels).score(X_test, y_test)
     return accuracy, sliced_wasserstein_distance(images, X_test, directions)
@@ -101,15 +99,15 @@ table = pd.DataFrame(
 print(table.round(3).to_string())
 
 # %%
-# Look at the copies
-# ------------------
-# For each class, the mean of its images and then two of them. At ε = 3 most means and many single
-# images can be read. At ε = 1, with 90 images per class, the noise blurs nearly all classes; the
-# accuracy above shows how much is left.
+# Plot the copies
+# ---------------
+# For each class, we show the mean of its images and two single images. At ε = 3 most means and many
+# single images are legible. At ε = 1, with 90 images per class, the noise blurs nearly all classes;
+# the accuracy above measures how much information is left.
 
 
 def strip(images, labels):
-    """Return one picture: a row of class means over two rows of single images."""
+    """Return one image: a row of class means above two rows of single images."""
     lines = [[images[labels == k].mean(axis=0) for k in range(10)]]
     lines += [[images[labels == k][i] for k in range(10)] for i in range(2)]
     return np.block([[np.pad(image.reshape(8, 8), 1) for image in line] for line in lines])

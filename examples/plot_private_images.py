@@ -2,19 +2,20 @@
 Private images: an autoencoder before the sampler
 =================================================
 
-Images have many pixels, and a small private collection cannot pay for all of them. If there are
-*public* images of the same kind, an autoencoder that is trained on them turns every image into
-a short code; a sampler then makes private codes, which are decoded into images.
+Images have many pixels, and a small private data set does not suffice to learn all of them
+privately. If *public* images of the same kind are available, an autoencoder trained on them maps
+each image to a short code. A sampler then draws private codes, which are decoded into images.
 
-Here a third of scikit-learn's digits plays the public collection, another third, about 60 images
-a digit, is private, and the rest tests a classifier that is trained on the private copy alone.
+Here a third of scikit-learn's digits is public, another third, about 60 images per digit, is
+private, and the rest tests a classifier that is trained on the private copy only.
 """
 
 # %%
 # The public part
 # ---------------
-# With ``private=False`` the autoencoder is trained without noise and says so: its rows count as
-# public. Its codes lie on the unit sphere, which spares the sampler the estimation of bounds.
+# With ``private=False`` the autoencoder is trained without noise, and its privacy statement says
+# that its rows are public. Its codes lie on the unit sphere, so the sampler need not estimate
+# bounds.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -46,7 +47,7 @@ print(f"public training: {autoencoder.privacy_spent_.assumptions}")
 # %%
 # The private part
 # ----------------
-# `FrozenEstimator` keeps the pipeline from training the autoencoder again, on private rows.
+# `FrozenEstimator` prevents the pipeline from training the autoencoder again on private rows.
 
 classifier = KNeighborsClassifier(15)
 real = train_synthetic_test_real(classifier, X_private, y_private, X_test, y_test)
@@ -66,13 +67,14 @@ for epsilon in (1.0, 3.0, np.inf):
 print(pd.Series(accuracies, name="accuracy on real held-out images").round(3).to_string())
 
 # %%
-# Look at them
-# ------------
-# Twelve images of every digit. Each synthetic one was drawn from the released sketch alone.
+# Plot the images
+# ---------------
+# Twelve images per digit. The synthetic images depend on the private ones through the released
+# sketch only.
 
 
 def sheet(images, labels, n_columns=12):
-    """Return one picture with a row of images for each digit."""
+    """Return one image with a row of images per digit."""
     rows = [images[labels == digit][:n_columns].reshape(-1, 8, 8) for digit in range(10)]
     return np.block([[np.pad(image, 1) for image in row] for row in rows])
 

@@ -2,21 +2,21 @@
 Private hyper-parameter search
 ==============================
 
-Which network, which learning rate, how many steps? Trying them out reads private rows once for
-every candidate, and choosing the best of them reads the rows once more. `PrivateSearchCV` does
-both within one (ε, δ). We compare it with a classifier that nobody tuned, and with a grid search
-that ignores privacy.
+Which network, which learning rate, how many steps? Evaluating candidates reads the private rows
+once per candidate, and choosing the best one reads them again. `PrivateSearchCV` does both within a
+single (ε, δ). We compare it with a classifier that is not tuned, and with a grid search without
+privacy.
 """
 
 # %%
-# What a search will cost, before it starts
-# -----------------------------------------
-# Two moons: a straight line, which is the default of `FairPrivateClassifier`, gets at most about
-# 88 % of them right. Whether a small network is better *under noise*, and how to train it, depends
-# on the data and on ε.
+# The cost of a search, before it starts
+# --------------------------------------
+# The data are two moons. A straight line, the default of `FairPrivateClassifier`, classifies at
+# most about 88 % of them correctly. Whether a small network is better *under noise*, and how to
+# train it, depends on the data and on ε.
 #
-# The plan needs the number of rows and nothing else. The search makes a random number of trials,
-# which stays secret, and each of them may spend two thirds of ε, however many there are: only the
+# The plan depends on the data through the number of rows only. The search makes a random, secret
+# number of trials. Each trial may spend two thirds of ε, whatever their number, because only the
 # best one is released.
 
 import matplotlib.pyplot as plt
@@ -46,24 +46,24 @@ print(search.plan(X))
 # %%
 # The search
 # ----------
-# ``best_score_`` is the noisy share of held-out rows that the winner got right. It is private, and
-# it flatters a little, being the best of several. There are no scores of other candidates: they
-# are not paid for.
+# ``best_score_`` is the noisy accuracy of the winner on held-out rows. It is private, and slightly
+# optimistic, because it is the best of several. The scores of the other candidates are not
+# released: the budget does not pay for them.
 
 search.fit(X, y)
 print(search.best_params_, f"score {search.best_score_:.3f}")
 print(search.privacy_spent_)
 
 # %%
-# Against a default, and against a grid without privacy
-# -----------------------------------------------------
-# All accuracies are measured on a second sample, which is ours to look at. The grid trains every
-# candidate without noise and keeps the best on held-out rows: nothing protects its choice or its
-# model. The default spends the whole ε on one fit of all rows.
+# Comparison with the default and with a grid search without privacy
+# ------------------------------------------------------------------
+# All accuracies are measured on a second sample, which is public. The grid search trains every
+# candidate without noise and keeps the best one on held-out rows: neither its choice nor its model
+# is private. The default spends the whole ε on one fit to all rows.
 
 
 def accuracy(fitted):
-    """Share of the second sample that is classified right."""
+    """Return the accuracy on the second sample."""
     return fitted.score(X_test, y_test)
 
 
@@ -85,11 +85,11 @@ noiseless = FairPrivateClassifier(alpha=0.0, mechanism=WHOLE, epsilon=np.inf)
 grid = accuracy(GridSearchCV(noiseless, candidates, cv=ShuffleSplit(1, random_state=0)).fit(X, y))
 
 # %%
-# The search finds the network that the default is not. How good a winner is varies a lot: a search
-# makes a few trials, and one that happens to draw no good candidate cannot return one (the plan
-# says how probable that is). More trials, or fewer hopeless candidates, help; both are choices that
-# can be made without looking at the rows. Where a default is good already, as it is for data that
-# a straight line divides, it is the better buy: it spends all of ε on one fit.
+# The search finds the network, which the default does not use. The accuracy of the winner varies a
+# lot: a search makes few trials, and if it draws no good candidate it cannot return one (the plan
+# gives the probability). More trials or fewer poor candidates help; both can be chosen without
+# looking at the rows. Where the default is a good model, as for linearly separable data, it is
+# preferable, because it spends all of ε on one fit.
 
 figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
 axes.axhline(grid, color="#6b7280", linestyle="--", linewidth=1.2)
@@ -112,7 +112,7 @@ for name, runs, colour in (
 axes.set_xscale("log")
 axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
 axes.minorticks_off()
-axes.set_xlabel("ε of everything together")
+axes.set_xlabel("total ε")
 axes.set_ylabel("accuracy on public rows")
 axes.set_ylim(0.82, 1.0)
 axes.legend(loc="upper right", frameon=False)

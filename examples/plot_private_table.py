@@ -2,16 +2,16 @@
 A private copy of a table
 =========================
 
-A hospital has a table of patients: numbers, categories, dates, missing values. It may hand out a
-copy that nobody was in: rows drawn from a few noisy counts, with a guarantee for each patient. How
-far can one trust what the copy says?
+A hospital has a table of patients with numbers, categories, dates and missing values. It can
+publish a synthetic copy: rows drawn from a few noisy counts, with a privacy guarantee for each
+patient. How accurate is the copy?
 """
 
 # %%
 # The table
 # ---------
-# Twenty thousand invented patients. Older people and smokers have more often been admitted, and
-# stay longer; how long is missing for those who were not.
+# The table holds twenty thousand artificial patients. Older people and smokers are admitted more
+# often and stay longer. The length of the stay is missing for patients who were not admitted.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -32,7 +32,7 @@ rng = np.random.default_rng(0)
 
 
 def patients(n_rows: int) -> pd.DataFrame:
-    """Invent patients."""
+    """Return artificial patients."""
     age = np.clip(rng.normal(50, 18, n_rows), 18, 95).round().astype(int)
     smokes = rng.random(n_rows) < np.where(age < 40, 0.35, 0.2)
     pressure = rng.normal(105 + 0.4 * age + 8 * smokes, 12).round(1)
@@ -62,10 +62,11 @@ private, public = patients(20_000), patients(10_000)
 private.head()
 
 # %%
-# What everybody may know
-# -----------------------
-# A schema states what is public: kinds, bounds and categories from common knowledge, not from these
-# rows. Whatever is left open is estimated privately and costs a part of the budget.
+# What is public
+# --------------
+# A schema states what is public: the types, bounds and categories of the columns, from general
+# knowledge and not from these rows. Everything else is estimated privately, at a part of the
+# budget.
 
 schema = TableSchema(
     [
@@ -83,7 +84,7 @@ schema.to_frame()
 # %%
 # One fit, any number of rows
 # ---------------------------
-# `target` names the column that matters most: relations to it are counted with more care.
+# `target` names the most important column: pairs with it get a larger share of the budget.
 
 budget = PrivacyBudget(epsilon=1.0, delta=1e-6)
 synthesizer = DPTableSynthesizer(
@@ -96,19 +97,19 @@ synthesizer.privacy_spent_
 synthetic.head()
 
 # %%
-# Side by side with other rows
-# ----------------------------
-# The public rows were drawn like the private ones, so this picture tells nothing of them. Darker
-# squares are pairs of columns whose joint distribution is farther off.
+# Comparison with public rows
+# ---------------------------
+# The public rows come from the same distribution as the private ones, so this plot reveals nothing
+# about the private rows. Darker squares are pairs of columns whose joint distributions differ more.
 
 display = MarginalsDisplay.from_frames(public, synthetic, pairs="total_variation")
 display.figure_.savefig("private_table.png", dpi=100)
 plt.show()
 
 # %%
-# Rows with conditions
+# Conditional sampling
 # --------------------
-# Smokers over sixty, as many as wanted: how often are they admitted, in the copy and in truth?
+# We draw any number of smokers over sixty. How often are they admitted, in the copy and in reality?
 
 asked = synthesizer.sample(5000, conditions={"smokes": True, "age": (60, None)})
 real = public[public.smokes & (public.age >= 60)]
@@ -120,19 +121,19 @@ pd.DataFrame(
 ).round(2)
 
 # %%
-# How good is it? The synthesizer compares itself with its own noisy counts, which costs nothing.
+# The quality report compares synthetic rows with the released noisy counts, at no privacy cost.
 
 synthesizer.quality_report()
 
 # %%
-# A model that saw no patient
-# ---------------------------
-# Who is admitted? Models that are trained on synthetic rows are tested on real ones; three copies
-# at each epsilon.
+# A model trained on synthetic rows
+# ---------------------------------
+# A model predicts admissions. It is trained on synthetic rows and tested on real ones, for three
+# copies per epsilon.
 
 
 def auc(rows: pd.DataFrame) -> float:
-    """Train on some rows, test on public ones."""
+    """Return the AUC on public rows of a model trained on the given rows."""
     features = ["age", "smokes", "pressure"]
     model = HistGradientBoostingClassifier(max_iter=50, random_state=0)
     model.fit(rows[features], rows.admitted)

@@ -2,22 +2,23 @@
 Private trajectories from one point per person
 ==============================================
 
-Thousands of people draw a digit with a pen. Of each of them we see the pen once, at one random
-moment. Where does the pen go? Nobody's path was seen, yet the crowd at all the moments together
-tells a lot, and we publish what it tells under differential privacy.
+Thousands of people draw a digit with a pen. We observe each pen once, at one random time. What
+paths do the pens take? No path was observed, but the distributions of the points at all times
+contain much information about them, which we publish under differential privacy.
 
-We repeat the figures of the paper "Private continuous-time synthetic trajectory generation via
+We reproduce the figures of the paper "Private continuous-time synthetic trajectory generation via
 mean-field Langevin dynamics": its strokes of handwritten digits, at its (ε, δ) = (2, 1e-3), and its
-crowd on three branches, at (1, 1e-6) in place of its (1, 1e-2). The fits of strokes warn that 1e-3
-is not below one over the number of people: for a release of your own take a tenth of that at most.
+population on three branches, at (1, 1e-6) in place of its (1, 1e-2). The fits to the strokes warn
+that 1e-3 is not below one over the number of people; for a real release, use at most a tenth of
+that bound.
 """
 
 # %%
-# People who write
-# ----------------
-# With the file ``mnist_strokes.npz`` (MNIST as pen strokes, by E. D. de Jong) in a folder
-# ``shared/data`` here or above, the strokes are real. Without it, we generate people who write
-# a 3, each in their own size, slant and place.
+# The strokes
+# -----------
+# The strokes are real if the file ``mnist_strokes.npz`` (MNIST as pen strokes, by E. D. de Jong) is
+# in a folder ``shared/data`` of the working directory or of one of its parents. Otherwise we
+# generate people who write a 3, with random sizes, slants and positions.
 
 import time
 from pathlib import Path
@@ -40,7 +41,7 @@ rng = np.random.default_rng(0)
 
 
 def generated_strokes(n_people, n_times=12):
-    """Two arcs that make a 3, as each person writes it; in the unit square."""
+    """Return a 3 made of two arcs for each person, in the unit square."""
     half = n_times // 2
     upper = np.radians(np.linspace(150, -80, half))
     lower = np.radians(np.linspace(80, -150, n_times - half))
@@ -65,27 +66,27 @@ else:
 # %%
 # Fit and sample
 # --------------
-# ``X`` holds one point per person and ``t`` its time stamp. The stamps are public; the points are
-# protected: had any one person drawn another digit, what we publish would hardly change. That
-# the pen stays on the sheet, the unit square, is public as well, and so costs nothing.
+# ``X`` holds one point per person and ``t`` its time stamp. The time stamps are public. The points
+# are protected: if any one person had drawn another digit, the release would hardly change. The
+# bounds of the sheet, the unit square, are public as well and cost nothing.
 #
-# The estimator releases one noisy sketch a time. All that follows is post-processing: particles
-# at each time that agree with its sketch, and plans of entropic optimal transport that join the
-# particles of neighbouring times to paths. ``diffusivity`` says how much a pen wanders: a matter of
-# public knowledge, for single points do not tell. We have the whole strokes, tried five
-# values on them, and took 0.1 in place of the default of 0.05.
+# The estimator releases one noisy sketch per time. Everything else is post-processing: particles
+# at each time that fit its sketch, and entropic optimal transport plans that join the particles of
+# neighboring times into paths. ``diffusivity`` is the variance per unit of time with which a pen
+# deviates. It must come from public knowledge, because single points do not determine it. Here we
+# have whole strokes; we tried five values on them and chose 0.1 in place of the default 0.05.
 
 EPSILON, DELTA = 2.0, 1e-3
-N_CHECKED = 500  # points a time and paths for the distances below
+N_CHECKED = 500  # points per time, and paths, for the distances below
 
 
 def one_pixel(points):
-    """Spread points of the grid of 28 × 28 pixels, for the picture alone."""
+    """Jitter points on the grid of 28 × 28 pixels, for the plot only."""
     return points + rng.uniform(-0.5, 0.5, points.shape) / 28
 
 
 def measure(sampler, paths, times, checked=N_CHECKED):
-    """Errors of a fitted sampler against two sets of true paths, the second one for scale."""
+    """Return the errors of a sampler and, for comparison, those of a second sample of the truth."""
     truth, other = rng.permutation(paths)[: 2 * checked].reshape(2, checked, *paths.shape[1:])
     points, stamps = truth.swapaxes(0, 1).reshape(-1, 2), np.repeat(times, checked)
     grid = np.linspace(0, 1, 30)
@@ -138,9 +139,10 @@ figure.savefig("private_trajectories.png", dpi=100)
 plt.show()
 
 # %%
-# The digits can be read from the recovered paths. In figures: the squared Wasserstein distance of
-# the points at a time, averaged over the times, and the sliced distance of whole paths. The
-# columns of the truth are what a second sample of real people of the same size would score.
+# The recovered paths are legible as digits. The table shows the squared Wasserstein distance
+# between the points at each time, averaged over the times, and the sliced distance between whole
+# paths. For comparison, the columns of the truth show the distances of a second sample of real
+# people of the same size.
 
 table = pd.DataFrame(
     rows,
@@ -153,19 +155,20 @@ print(table.round(4).to_string())
 print(f"spent: ε = {sampler.privacy_spent_.epsilon:g}, δ = {sampler.privacy_spent_.delta:g}")
 
 # %%
-# What the data cannot tell
-# -------------------------
-# Paths have more to them than their points: two crowds that cross and two crowds that meet and
-# turn back look alike at every moment. The plans choose the paths that move least, up to the
-# wandering that ``diffusivity`` allows. That is right for a pen, and a choice all the same. The
-# distances of whole paths in the table show what it misses: somebody who writes large writes large
-# all along, and points of different people do not tell.
+# What the data do not determine
+# ------------------------------
+# The distributions of points do not determine the paths: two groups that cross and two groups that
+# meet and turn back have the same points at every time. The plans choose the paths that move least,
+# up to the deviations that ``diffusivity`` allows. This is reasonable for a pen, but it is a
+# choice. The distances between whole paths in the table show what is lost: a person who writes
+# large does so at all times, which points of different people cannot show.
 
 # %%
 # Three branches
 # --------------
-# A third of the crowd takes the upper half circle, a third the straight line and a third the
-# lower half. Exact plans (``coupling="exact"``) keep the branches apart better than entropic ones.
+# A third of the population takes the upper half circle, a third the straight line and a third the
+# lower half circle. Exact plans (``coupling="exact"``) separate the branches better than entropic
+# ones.
 
 times = np.linspace(0, 1, 10)
 X, t, _ = make_branching_trajectories(3000, 10, random_state=0)
@@ -180,7 +183,7 @@ display = TrajectoryDisplay.from_estimator(
 display.figure_.savefig("private_branches.png", dpi=100)
 plt.show()
 
-# The branches meet at both ends: there a point tells nothing of its branch.
+# The branches meet at both ends, where a point does not determine its branch.
 middle = times[(times > 0.2) & (times < 0.8)]
 branches = branch_of(sampler.sample(3000, middle), middle)
 shares = np.bincount(branches[:, len(middle) // 2], minlength=3) / len(branches)

@@ -3,27 +3,26 @@ Who learns what
 ===============
 
 Two archives of handwritten digits, *North* and *South*, want to know how different their digits are
-without showing them to anybody. Three protocols promise the Wasserstein distance between them.
-We play all three, look at what is sent, and then take the seat of those who receive it:
-what can they make of it?
+without showing them to anyone. Three protocols promise the Wasserstein distance between them. We
+run all three and then attack them: what can the receivers of the messages reconstruct?
 
 - TriangleWad (Li and Pang, 2024): each archive moves its digits a fraction t of the way towards a
   shared cloud γ of random points, and sends the result to a server.
-- FedWad (Rakotomamonjy, Nadjahi and Ralaivola, 2024): for several rounds both move their digits
-  towards a cloud ξ that the server places between the two.
-- A private sketch: each archive publishes, once, noisy distribution functions of its digits along
-  random directions.
+- FedWad (Rakotomamonjy, Nadjahi and Ralaivola, 2024): for several rounds both archives move their
+  digits towards a cloud ξ that the server places between them.
+- A private sketch: each archive publishes noisy distribution functions of its digits along random
+  directions, once.
 
-The first two hide the digits behind an optimal transport plan that they keep to themselves. It is
-no secret: the attacks below find it, and with it every digit.
+The first two protocols hide the digits behind a secret optimal transport plan. The plan does not
+stay secret: the attacks below recover it, and with it every digit.
 """
 
 # %%
 # Two archives and three protocols
 # --------------------------------
-# Pixels are scaled to [-1, 1]. A `Party` holds its rows and answers requests with messages, and
-# only takes part in protocols that its owner allows. Every message is written down in a
-# transcript; the attacks read nothing else.
+# Pixels are scaled to [-1, 1]. A `Party` holds its rows, answers requests with messages, and takes
+# part only in the protocols that its owner allows. Every message is recorded in a transcript; the
+# attacks use only the transcript.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -44,7 +43,7 @@ digits = load_digits()
 order = np.random.default_rng(0).permutation(len(digits.data))
 X = digits.data[order] / 8 - 1
 north, south, nobody = X[:600], X[600:1200], X[1200:]
-# One digit of each kind, to look at.
+# One image of each digit, for the plots.
 shown = [int(np.flatnonzero(digits.target[order[:600]] == k)[0]) for k in range(10)]
 
 everything = ("triangle", "fedwad", "sliced")
@@ -62,9 +61,9 @@ by_sketch = sliced(*parties, request)
 # %%
 # TriangleWad: the server reads everything
 # ----------------------------------------
-# Here γ is scattered five times as widely as the pixels, and digits are moved 70 % of the way
-# towards it, so that the messages look like noise. But the optimal plan between a
-# message and γ is the very plan that was kept secret, and the server knows γ and t:
+# Here γ has five times the scale of the pixels, and the digits are moved 70 % of the way towards
+# it, so that the messages look like noise. But the optimal plan between a message and γ equals the
+# secret plan, and the server knows γ and t:
 
 read_by_server = reconstruct(by_triangle.transcript, "server")
 for name, rows in (("North", north), ("South", south)):
@@ -72,19 +71,19 @@ for name, rows in (("North", north), ("South", south)):
     print(f"{name}: {found.n_exact(rows)} of {len(rows)} rows, RMSE {found.rmse(rows):.1e}")
 
 # %%
-# FedWad: so does the other archive
-# ---------------------------------
-# South never sees a message of North, only what the server makes of it. One round is enough.
+# FedWad: the other archive reads everything
+# ------------------------------------------
+# South never sees a message from North, only what the server computes from it. One round suffices.
 
 read_by_south = reconstruct(by_fedwad.transcript, "South", is_first=False)["the other party"]
 print(f"North's rows, read by South: {read_by_south.n_exact(north)} of {len(north)} rows")
 
 # %%
-# And who does not know γ, nor t?
-# -------------------------------
-# Whoever sees two TriangleWad messages can pair their rows. In each pair γ cancels, and the
-# difference between a digit of North and a digit of South is left: up to the factor 1 - t, and
-# exactly. South, knowing its own digits, would be done.
+# An attacker without γ and t
+# ---------------------------
+# An attacker who sees two TriangleWad messages can pair their rows. In each pair γ cancels, and the
+# exact difference between a digit of North and a digit of South remains, up to the factor 1 - t.
+# South, which knows its own digits, would recover those of North.
 
 seen = by_triangle.transcript.seen_by("server")
 sent = [seen.messages(InterpolatingMeasure, sender=name)[0] for name in ("North", "South")]
@@ -94,19 +93,19 @@ print(f"{pairs.n_exact(north, south)} of {pairs.n_pairs} differences are exact")
 # %%
 # The sketch: a distance, and no digit
 # ------------------------------------
-# The sketch is a table of counts with noise, (1, 1e-5)-differentially private. Anybody
-# may look for rows that have its distribution functions. They are no digits of North: they come as
-# near to the digits that were in no archive at all.
+# The sketch is a noisy table of counts, and (1, 1e-5)-differentially private. Anyone may search for
+# rows with its distribution functions. These rows are not the digits of North: they are as close to
+# digits that were in neither archive.
 
 sketch = by_sketch.transcript.messages(SketchMessage, sender="North")[0].sketch
 from_sketch = rows_from_sketch(sketch, 600, np.random.default_rng(2))
-for name, rows in (("North's rows", north), ("rows of nobody", nobody)):
+for name, rows in (("rows of North", north), ("rows in neither archive", nobody)):
     print(f"nearest to {name}: {from_sketch.row_errors(rows).mean():.4f} away on average")
 
 # %%
 # Side by side
 # ------------
-# On the left what North sends, on the right what others read from it.
+# The left column shows what North sends, the right column what others reconstruct.
 
 
 def strip(rows, low=-1.0, high=1.0, margin=0.0):
@@ -145,15 +144,15 @@ show(axes[3, 1], found, "It reads 600 exact differences, North − South", BROKE
 table = sketch.cdf_[0].T
 show(axes[4, 0], table, "The sketch sends 64 noisy distribution functions", cmap="Blues")
 found = strip(from_sketch.rows[:10])
-show(axes[4, 1], found, "Everybody reads rows like these: none of North's", SAFE)
+show(axes[4, 1], found, "Anyone can find rows like these: none of North's", SAFE)
 plt.show()
 
 # %%
-# The strongest question
+# The strongest attacker
 # ----------------------
-# Whoever knows all digits of North but one, and has two candidates for it, gets no further than ε
-# allows. We release many sketches of two archives that differ in one digit, make the best
-# test that there is between them, and draw its true against its false positives.
+# An attacker who knows all digits of North but one, and has two candidates for it, learns no more
+# than ε allows. We release many sketches of two archives that differ in one digit, apply the most
+# powerful test between them, and plot its true positive rate against its false positive rate.
 
 digit = CanaryPairs(first=north[:1], second=-north[:1])  # its negative: as different as can be
 small = SlicedSketch(epsilon=1.0, bounds=(-1, 1), n_projections=16, n_bins=8)
@@ -163,7 +162,7 @@ print(game)
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
 game.plot(ax=left)
 left.set_title("Is this digit in the archive?")
-groups = {"digits of North": (north, SAFE), "digits of nobody": (nobody, OTHER)}
+groups = {"digits of North": (north, SAFE), "digits in neither archive": (nobody, OTHER)}
 for name, (rows, color) in groups.items():
     style = {"density": True, "histtype": "stepfilled", "alpha": 0.5, "color": color}
     right.hist(from_sketch.row_errors(rows), np.linspace(0, 0.8, 41), label=name, **style)
@@ -178,10 +177,10 @@ plt.show()
 # %%
 # The distances
 # -------------
-# What was it all for? Both archives hold digits of the same kind. TriangleWad and FedWad estimate
-# the distance W₂ between the two tables, TriangleWad far too large with a γ that
-# hides something from the eye. The sketch estimates the sliced distance SW₂ between those whom
-# the tables are samples of, with an interval that takes the noise into account.
+# Both archives hold digits from the same distribution. TriangleWad and FedWad estimate the distance
+# W₂ between the two tables; with a γ wide enough to make messages look like noise, the estimate of
+# TriangleWad is far too large. The sketch estimates the sliced distance SW₂ between the
+# distributions that the tables are samples of, with an interval that accounts for the noise.
 
 exact = wasserstein_distance(north, south)
 print(f"W2: {exact:.2f}; TriangleWad: {by_triangle.distance:.2f}; FedWad: {by_fedwad.distance:.2f}")
