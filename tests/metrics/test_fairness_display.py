@@ -1,13 +1,11 @@
 """What the pictures of scores by group, and of accuracy against parity, draw."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
-from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
-from sklearn.metrics import accuracy_score
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 from skdpot.datasets import make_biased_classification
 from skdpot.metrics import FairnessDisplay, FairnessFrontierDisplay, disparate_impact
@@ -18,8 +16,6 @@ names = np.where(y == 1, "yes", "no")
 sex = pd.Series(np.where(group == 1, "women", "men"), name="sex")
 model = LogisticRegression().fit(X, names)
 ridge = RidgeClassifier().fit(X, names)
-linear = LinearRegression().fit(X, y)
-three = LogisticRegression().fit(X, y + (X[:, 0] > 1))
 probability = model.predict_proba(X)[:, 1]
 BY_SEX = {"sensitive_features": sex}
 
@@ -30,26 +26,25 @@ def heights(artists):
     return vertices[1 : 2 * ((len(vertices) - 1) // 4) + 1 : 2, 1]
 
 
-def assert_histogram(artists, values):
-    np.testing.assert_allclose(
-        heights(artists), np.histogram(values, 40, range=(0, 1), density=True)[0]
-    )
+def assert_histogram(artists, values, limits=(0, 1)):
+    expected = np.histogram(values, 40, range=limits, density=True)[0]
+    np.testing.assert_allclose(heights(artists), expected)
 
 
-def test_demographic_parity_picture():
-    display = FairnessDisplay.from_estimator(model, X, names, **BY_SEX)
-    predicted = model.predict(X)
-    impact = disparate_impact(predicted, pos_label="yes", **BY_SEX)
-    accuracy = accuracy_score(names, predicted)
-    assert display.metrics == pytest.approx({"accuracy": accuracy, "disparate impact": impact})
+@pytest.mark.parametrize("estimator", [model, ridge])
+@pytest.mark.parametrize("positive", ["yes", "no"])
+def test_demographic_parity_picture(estimator, positive):
+    display = FairnessDisplay.from_estimator(estimator, X, names, pos_label=positive, **BY_SEX)
+    assert display.threshold == (0.5 if estimator is model else 0.0)
+    assert list(display.line_.get_xdata()) == [display.threshold] * 2
+    impact = disparate_impact(estimator.predict(X), pos_label=positive, **BY_SEX)
+    expected = {"accuracy": estimator.score(X, names), "disparate impact": impact}
+    assert display.metrics == pytest.approx(expected)
+    assert display.group_name == "sex"
+    scores = display.scores
+    limits = (0, 1) if estimator is model else (scores.min(), scores.max())
     for name, artists in display.histograms_.items():
-        assert_histogram(artists, probability[(sex == name).to_numpy()])
-    assert list(display.line_.get_xdata()) == [0.5, 0.5]
-    legend = display.ax_.get_legend()
-    assert [text.get_text() for text in legend.get_texts()] == ["men", "women", "threshold"]
-    assert legend.get_title().get_text() == "sex"
-    assert display.ax_.get_xlabel() == "predicted probability of class yes"
-    assert display.ax_.get_title().startswith("LogisticRegression\naccuracy = 0.8")
+        assert_histogram(artists, scores[(sex == name).to_numpy()], limits)
 
 
 def test_equalized_odds_picture():
@@ -69,62 +64,17 @@ def test_equalized_odds_picture():
             y[rows], probability[rows], sensitive_features=sex[rows], fairness="equalized_odds"
         )
     assert list(display.histograms_) == [("men", 0), ("men", 1), ("women", 1)]
-    assert "EO ratio (0) = nan" in display.ax_.get_title()
 
 
-@pytest.mark.parametrize("estimator", [model, ridge])
-def test_the_other_class_and_decision_functions(estimator):
-    display = FairnessDisplay.from_estimator(estimator, X, names, pos_label="no", **BY_SEX)
-    assert display.threshold == (0.5 if estimator is model else 0.0)
-    assert display.score_name.endswith("class no")
-    expected = disparate_impact(estimator.predict(X), pos_label="no", **BY_SEX)
-    assert display.metrics["disparate impact"] == pytest.approx(expected)
-    assert display.metrics["accuracy"] == pytest.approx(estimator.score(X, names))
-
-
-def test_predictions_and_plot_options():
-    _, ax = plt.subplots()
-    options = {"threshold": 5.0, "name": "mine", "ax": ax, "bins": [0, 2, 4, 10], "density": False}
+def test_columns_are_read_in_their_order_and_bins_are_chosen():
     display = FairnessDisplay.from_predictions(
         *(pd.Series(y)[::-1], 10 * probability[::-1]),  # an index is no reason to shuffle
         sensitive_features=pl.Series("gender", sex.to_list()[::-1]),
-        legend=False,
-        **options,
+        **{"threshold": 5.0, "bins": [0, 2, 4, 10], "density": False},
     )
     assert display.group_name == "gender"
-    assert ax.get_legend() is None
     expected, _ = np.histogram(10 * probability[group == 0], [0, 2, 4, 10])
     np.testing.assert_allclose(heights(display.histograms_["men"]), expected)
-    assert display.plot(name="yours").ax_.get_title().startswith("yours\n")
-
-
-def of_estimator(estimator=model, **options):
-    return FairnessDisplay.from_estimator(estimator, X, names, **(BY_SEX | options))
-
-
-def of_scores(scores=probability, classes=y, **options):
-    return FairnessDisplay.from_predictions(classes, scores, **(BY_SEX | options))
-
-
-@pytest.mark.parametrize(
-    ("call", "options", "message"),
-    [
-        (of_estimator, {"estimator": LogisticRegression()}, "not fitted"),
-        (of_estimator, {"estimator": linear}, "binary classifier. Got LinearRegression"),
-        (of_estimator, {"estimator": three}, "Got 3 classes instead"),
-        (of_estimator, {"pos_label": "maybe"}, "pos_label=maybe is not a valid label"),
-        (of_estimator, {"response_method": "predict"}, "response_method='predict' must be"),
-        (of_estimator, {"estimator": ridge, "response_method": "predict_proba"}, "has none"),
-        (of_scores, {"classes": three.predict(X), "pos_label": 1}, "three or more classes"),
-        (of_scores, {"fairness": "parity"}, "fairness='parity' must be"),
-        (of_scores, {"scores": np.full(len(y), np.nan)}, "y_score must hold finite numbers"),
-        (of_scores, {"scores": probability[1:]}, "inconsistent numbers of samples"),
-        (of_scores, {"sensitive_features": np.arange(len(y)) % 8}, "8 groups occur"),
-    ],
-)
-def test_what_histograms_refuse(call, options, message):
-    with pytest.raises((ValueError, AttributeError, NotFittedError), match=message):
-        call(**options)
 
 
 RESULTS = pd.DataFrame(
@@ -138,12 +88,12 @@ RESULTS = pd.DataFrame(
     ],
     columns=["model", "alpha", "disparate_impact", "accuracy"],
 )
-FRONTIER = {"method": "model", "settings": "alpha"}
 
 
 def test_repeats_become_one_point_with_bars():
-    _, ax = plt.subplots()
-    display = FairnessFrontierDisplay.from_results(RESULTS, ax=ax, connect=False, **FRONTIER)
+    display = FairnessFrontierDisplay.from_results(
+        RESULTS, method="model", settings="alpha", connect=False
+    )
     points = display.points
     assert points["method"].tolist() == ["plain", "fair", "fair", "worse", "twin"]
     np.testing.assert_allclose(points["parity"], [0.3, 0.93, 0.5, 0.5, 0.3])
@@ -158,8 +108,6 @@ def test_repeats_become_one_point_with_bars():
     np.testing.assert_allclose(horizontal, [0.93 - spread, 0.93 + spread])
     front = np.unique(display.front_.get_xydata(), axis=0)
     np.testing.assert_allclose(front, [[0.3, 0.84], [0.5, 0.83], [0.93, 0.81]])
-    assert ax.get_xlabel() == "disparate impact"
-    assert display.plot(legend=False).ax_.get_legend() is None
 
 
 @pytest.mark.parametrize("higher_is_fairer", [True, False])
@@ -177,16 +125,3 @@ def test_front_against_the_definition(higher_is_fairer):
         fairer = sign * results["gap"] >= sign * parity
         side = np.searchsorted(x, parity) - (display.front_.get_drawstyle() == "steps-post")
         assert height[side] == results.loc[fairer, "accuracy"].max()
-
-
-@pytest.mark.parametrize(
-    ("results", "options", "message"),
-    [
-        (RESULTS, {"settings": "eps"}, r"no columns \['method', 'eps'\]; it has \['model'"),
-        (RESULTS[:0], FRONTIER, "must have rows"),
-        (RESULTS.assign(accuracy=np.nan), FRONTIER, "finite numbers in 'disparate_impact'"),
-    ],
-)
-def test_what_the_frontier_refuses(results, options, message):
-    with pytest.raises(ValueError, match=message):
-        FairnessFrontierDisplay.from_results(results, **options)

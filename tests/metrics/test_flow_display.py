@@ -3,10 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
-from sklearn.exceptions import NotFittedError
 
-from skdpot import DPSlicedFlowSampler, SlicedSketch
 from skdpot.metrics import FlowDisplay
 from tests.flat_options import flow_sampler
 
@@ -40,21 +37,18 @@ def test_a_panel_a_step_and_one_of_the_distances():
     for curve, values in zip(display.curves_, states.distances, strict=True):
         np.testing.assert_array_equal(curve.get_xdata(), STEPS)
         np.testing.assert_array_equal(curve.get_ydata(), values)
-    texts = [text.get_text() for text in display.figure_.legends[0].get_texts()]
-    assert texts == ["a", "b"]
     assert titles(FlowDisplay.from_trace(states, steps=[5], distances=False)) == ["5 steps"]
     # More classes than colours, and none, are one cloud.
     for classes in (range(10), None):
         display = FlowDisplay.from_trace(trace(classes))
         assert [len(drawn) for drawn in display.points_.values()] == [1, 1, 1, 1]
-        assert display.figure_.legends == []
 
 
 def test_the_plane_is_chosen():
     plain = trace(None)
     by_name = FlowDisplay.from_trace(plain, plane=("c", 0), feature_names=["a", "b", "c"])
     np.testing.assert_allclose(by_name.points_[0][0].get_offsets(), PARTICLES[0][:, [2, 0]])
-    assert by_name.axes_[0].get_xlabel() == "c"
+    assert by_name.names == ["c", "a"]
     own = FlowDisplay.from_trace(plain, plane=np.array([[3.0, 4.0, 0.0], [0, 0, -2.0]]))
     expected = PARTICLES[0] @ np.array([[0.6, 0.8, 0], [0, 0, -1.0]]).T
     np.testing.assert_allclose(own.points_[0][0].get_offsets(), expected)
@@ -95,28 +89,3 @@ def test_a_sampler_is_traced():
     traced = sampler.trace(n_particles=80, random_state=3)
     np.testing.assert_array_equal(display.particles, traced.particles)
     np.testing.assert_array_equal(display.distances, traced.distances)
-    assert display.name == "DPSlicedFlowSampler"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"kind": "film"}, "kind='film' must be 'panels' or 'paths'"),
-        ({"steps": [2]}, r"steps must be among those of the trace, \[0, 1, 5, 20\]"),
-        ({"plane": (0, 3)}, r"features=\(0, 3\) must be one or two of the numbers 0 to 2"),
-        ({"plane": np.zeros((2, 3))}, "none of them zero"),
-        ({"plane": np.eye(3)}, r"plane has shape \(3, 3\)"),
-        ({"X": np.zeros((9, 2))}, "X has 2 features and the particles have 3"),
-        ({"ax": [None]}, "ax holds 1 Axes and there are 5 panels"),
-    ],
-)
-def test_what_is_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        FlowDisplay.from_trace(trace(), **options)
-
-
-def test_estimators_that_are_refused():
-    with pytest.raises(TypeError, match="SlicedSketch has no method trace"):
-        FlowDisplay.from_estimator(SlicedSketch())
-    with pytest.raises(NotFittedError):
-        FlowDisplay.from_estimator(DPSlicedFlowSampler())

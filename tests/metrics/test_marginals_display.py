@@ -1,14 +1,11 @@
 """What the picture of marginals counts and draws, kind by kind."""
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
 from skdpot import DPSlicedFlowSampler
 from skdpot.metrics import MarginalsDisplay
-from skdpot.metrics._panels import COLORS
 
 RNG = np.random.default_rng(660)
 REAL = pd.DataFrame(
@@ -31,114 +28,77 @@ FAKE = pd.DataFrame(
 )
 
 
-@pytest.fixture(autouse=True)
-def backend():
-    before = mpl.get_backend()
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
-    plt.switch_backend(before)
-
-
 def marginals(display):
     return {marginal.name: marginal for marginal in display.marginals}
 
 
-def widths(bars):
-    return [bar.get_width() for bar in bars]
+def shares_of(column, found):
+    """Shares of the values of a column and of the missing ones, by other means."""
+    known = column.dropna()
+    if found.kind == "category":
+        counts = known.astype(str).value_counts().reindex(found.values, fill_value=0).to_numpy()
+    else:
+        if found.kind == "date":
+            known = (known - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1)
+        # The end bins take in what is beyond.
+        counts, _ = np.histogram(known.clip(*found.values[[0, -1]]), found.values)
+    return np.append(counts, len(column) - len(known)) / len(column)
 
 
-def ticks(ax):
-    return [label.get_text() for label in ax.get_yticklabels()]
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("name", REAL)
+def test_both_tables_are_counted_in_the_same_cells(name, missing):
+    real = REAL[name].mask(REAL.index < 100 * missing)
+    fake = FAKE[name].mask(FAKE.index < 90 * missing)
+    display = MarginalsDisplay.from_frames(real.to_frame(), fake.to_frame())
+    (found,) = display.marginals
+    due = np.stack([shares_of(real, found), shares_of(fake, found)])
+    np.testing.assert_allclose([*found.real, found.real_missing], due[0])
+    np.testing.assert_allclose([*found.synthetic, found.synthetic_missing], due[1])
+    assert found.total_variation == pytest.approx(np.abs(due[0] - due[1]).sum() / 2)
+    for artists, shares in zip(display.artists_[name], (found.real, found.synthetic), strict=True):
+        if found.kind == "category":
+            drawn = np.array([bar.get_width() for bar in artists])[: len(shares)]
+        else:
+            drawn = artists.get_data().values
+            np.testing.assert_array_equal(artists.get_data().edges, found.values)
+        np.testing.assert_array_equal(drawn, shares)
+    texts = [text.get_text() for text in display.axes_[0].texts]
+    texts += [label.get_text() for label in display.axes_[0].get_yticklabels()]
+    assert ("missing" in texts) == missing
 
 
-def test_numbers_share_their_bins():
-    display = MarginalsDisplay.from_frames(REAL, FAKE)
-    found = marginals(display)["height"]
-    assert found.kind == "number"
-    assert len(found.values) == 21
-    low, high = np.quantile(REAL["height"], [0.005, 0.995])
-    np.testing.assert_allclose(found.values[[0, -1]], [low, high])
-    for frame, shares in ((REAL, found.real), (FAKE, found.synthetic)):
-        clipped = np.clip(frame["height"], low, high)
-        np.testing.assert_allclose(shares, np.histogram(clipped, found.values)[0] / len(frame))
-        assert shares.sum() == pytest.approx(1)
-    real, synthetic = display.artists_["height"]
-    np.testing.assert_array_equal(real.get_data().values, found.real)
-    np.testing.assert_array_equal(synthetic.get_data().values, found.synthetic)
-    np.testing.assert_array_equal(synthetic.get_data().edges, found.values)
-    assert synthetic.get_edgecolor()[:3] == mpl.colors.to_rgb(COLORS[0])
-    assert display.axes_[0].get_title() == f"height\nTV = {found.total_variation:.3f}"
-
-
-def test_whole_numbers_have_a_bin_each_or_equally_many():
-    found = marginals(MarginalsDisplay.from_frames(REAL, FAKE))["children"]
-    np.testing.assert_array_equal(found.values, np.arange(7) - 0.5)
-    np.testing.assert_allclose(found.real[:4], np.bincount(REAL["children"]) / 400)
-    np.testing.assert_allclose(found.synthetic, np.bincount(FAKE["children"]) / 900)
+def test_where_the_cells_are():
+    found = marginals(MarginalsDisplay.from_frames(REAL, FAKE))
+    assert found["town"].values.tolist() == ["Ulm", "Bonn", "Kiel", "Rom"]  # the frequent first
+    mixed = pd.DataFrame({"mixed": [True, 1, "1", 1.0, None, "True", True]}, dtype=object)
+    (one,) = MarginalsDisplay.from_frames(mixed, mixed).marginals
+    assert one.values.tolist() == ["True", "1", "1.0"]
+    rising = pd.DataFrame({"size": pd.Categorical(["M", "S"], ["S", "M", "L"], ordered=True)})
+    other = pd.DataFrame({"size": ["L", "XL"]})
+    (one,) = MarginalsDisplay.from_frames(rising, other).marginals
+    assert one.values.tolist() == ["S", "M", "L", "XL"]
+    edges = found["height"].values
+    assert len(edges) == 21
+    np.testing.assert_allclose(edges[[0, -1]], np.quantile(REAL["height"], [0.005, 0.995]))
+    np.testing.assert_array_equal(found["children"].values, np.arange(7) - 0.5)
     ages = pd.DataFrame({"age": np.arange(100)})
-    found = MarginalsDisplay.from_frames(ages, ages, bins=20).marginals[0]
     # Without the outer half per cent on each side: 0 to 99, five years a bin.
+    (found,) = MarginalsDisplay.from_frames(ages, ages, bins=20).marginals
     np.testing.assert_array_equal(found.values, -0.5 + 5 * np.arange(21))
-    np.testing.assert_allclose(found.real, 0.05)
-    assert found.total_variation == 0
-
-
-def test_categories_are_bars_the_frequent_first():
-    display = MarginalsDisplay.from_frames(REAL, FAKE)
-    found = marginals(display)["town"]
-    assert found.kind == "category"
-    assert found.values.tolist() == ["Ulm", "Bonn", "Kiel", "Rom"]
-    expected = [REAL["town"].eq(name).mean() for name in found.values]
-    np.testing.assert_allclose(found.real, expected)
-    gap = np.abs(np.array(expected) - [FAKE["town"].eq(name).mean() for name in found.values])
-    assert found.total_variation == pytest.approx(gap.sum() / 2)
-    real, synthetic = display.artists_["town"]
-    np.testing.assert_allclose(widths(real), found.real)
-    np.testing.assert_allclose(widths(synthetic), found.synthetic)
-    assert ticks(display.axes_[2]) == ["Ulm", "Bonn", "Kiel", "Rom"]
-    # The first one is at the top.
-    assert display.axes_[2].yaxis_inverted()
-    assert ticks(display.axes_[3]) == ["False", "True"]
-
-
-def test_missing_values_are_shown_and_counted():
-    real = REAL.assign(height=REAL["height"].where(REAL.index >= 100))
-    fake = FAKE.assign(town=FAKE["town"].where(FAKE.index >= 90))
-    display = MarginalsDisplay.from_frames(real, fake)
-    found = marginals(display)
-    assert (found["height"].real_missing, found["height"].synthetic_missing) == (0.25, 0)
-    assert found["height"].real.sum() == pytest.approx(0.75)
-    gap = np.abs(found["height"].real - found["height"].synthetic).sum() + 0.25
-    assert found["height"].total_variation == pytest.approx(gap / 2)
-    heights = [bar.get_height() for bar in display.axes_[0].patches[-2:]]
-    assert heights == [0.25, 0]
-    assert [text.get_text() for text in display.axes_[0].texts] == ["missing"]
-    assert ticks(display.axes_[2]) == ["Ulm", "Bonn", "Kiel", "Rom", "missing"]
-    np.testing.assert_allclose(widths(display.artists_["town"][1])[-1], 0.1)
-    assert [
-        text.get_text() for text in MarginalsDisplay.from_frames(REAL, FAKE).axes_[0].texts
-    ] == []
-
-
-def test_infinite_values_are_in_the_end_bins():
-    table = pd.DataFrame({"x": [-np.inf, 0.5, 1.5, 2.5, np.inf]})
-    found = MarginalsDisplay.from_frames(table, table, bins=4).marginals[0]
+    infinite = pd.DataFrame({"x": [-np.inf, 0.5, 1.5, 2.5, np.inf]})
+    (found,) = MarginalsDisplay.from_frames(infinite, infinite, bins=4).marginals
     assert np.isfinite(found.values).all()
     assert found.real.sum() == pytest.approx(1)
-    assert found.real[0] >= 0.4
-
-
-def test_dates_are_days():
-    display = MarginalsDisplay.from_frames(REAL, FAKE)
-    found = marginals(display)["joined"]
-    assert found.kind == "date"
-    first = pd.Timestamp("2020-01-01").to_datetime64().astype("datetime64[D]").astype(int)
-    assert first - 1 < found.values[0] < first + 20
-    display.figure_.canvas.draw()
-    assert any("20" in text.get_text() for text in display.axes_[4].get_xticklabels())
     zoned = REAL[["joined"]].assign(joined=REAL["joined"].dt.tz_localize("Europe/Berlin"))
     assert MarginalsDisplay.from_frames(zoned, zoned).marginals[0].kind == "date"
+
+
+def test_rare_categories_share_a_bar():
+    towns = pd.DataFrame({"town": list("aaaaabbbbcccdde")})
+    display = MarginalsDisplay.from_frames(towns, towns, max_categories=3)
+    widths = [bar.get_width() for bar in display.artists_["town"][0]]
+    np.testing.assert_allclose(widths, [5 / 15, 4 / 15, 6 / 15])
 
 
 def test_pairs_by_total_variation():
@@ -158,8 +118,6 @@ def test_pairs_by_total_variation():
         marginals(display)["town"].total_variation
     )
     np.testing.assert_array_equal(display.image_.get_array(), display.pairs)
-    assert display.axes_[-1].get_title().startswith("total variation of pairs, mean 0.")
-    assert len(display.axes_) == 3
 
 
 def test_pairs_by_correlation():
@@ -170,11 +128,6 @@ def test_pairs_by_correlation():
     )
     assert list(display.pairs.columns) == ["height", "children"]
     assert display.pairs.iloc[0, 1] == pytest.approx(expected)
-    assert display.axes_[-1].get_title().startswith("correlation, synthetic − real")
-    written = [text.get_text() for text in display.axes_[-1].texts]
-    assert written[1] == f"{expected:.2f}".replace("-", "−")
-    low, high = display.image_.get_clim()
-    assert low == -high
 
 
 def test_a_sampler_is_sampled():
@@ -183,36 +136,3 @@ def test_a_sampler_is_sampled():
     display = MarginalsDisplay.from_estimator(sampler, X[:50], random_state=0)
     again = MarginalsDisplay.from_frames(X[:50], sampler.sample(1000, random_state=0))
     np.testing.assert_array_equal(display.marginals[0].synthetic, again.marginals[0].synthetic)
-
-
-def test_axes_and_legend():
-    figure, axes = plt.subplots(1, 2)
-    display = MarginalsDisplay.from_frames(REAL, FAKE, ["height", "town"], ax=axes, color="red")
-    assert display.figure_ is figure
-    assert figure.legends == []
-    assert display.artists_["town"][1][0].get_facecolor()[:3] == (1, 0, 0)
-    texts = [text.get_text() for text in axes[0].get_legend().get_texts()]
-    assert texts == ["real rows", "synthetic rows"]
-    with pytest.raises(ValueError, match="ax holds 2 Axes and there are 5 panels"):
-        MarginalsDisplay.from_frames(REAL, FAKE, ax=axes)
-    own = MarginalsDisplay.from_frames(REAL, FAKE, name="a study")
-    assert own.figure_.get_suptitle() == "a study"
-
-
-@pytest.mark.parametrize(
-    ("real", "options", "message"),
-    [
-        (REAL, {"columns": ["age"]}, r"Both tables must have the columns \['age'\]"),
-        (REAL.assign(new=1), {}, r"Both tables must have the columns \['new'\]"),
-        (REAL, {"columns": []}, "columns must name 1 to 40 different columns, and holds 0"),
-        (REAL, {"columns": ["town", "town"]}, "different columns"),
-        (REAL[:0], {}, "real is empty"),
-        (REAL["town"].to_numpy(), {}, r"real has shape \(400,\)"),
-        (pd.concat([REAL, REAL], axis=1), {}, "real has several columns of one name"),
-        (REAL, {"pairs": "covariance"}, "pairs='covariance' must be None or one of"),
-        (REAL, {"pairs": "correlation", "columns": ["town", "height"]}, "two columns of numbers"),
-    ],
-)
-def test_what_is_refused(real, options, message):
-    with pytest.raises(ValueError, match=message):
-        MarginalsDisplay.from_frames(real, FAKE, **options)

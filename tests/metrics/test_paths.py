@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,18 +28,11 @@ def origin(time, n):
 
 def test_resampling_is_linear_interpolation_of_every_coordinate():
     at = np.array([2.5, 0.05, 0.0, 1.3, 0.5, 0.5])
-    expected = np.empty((40, 6, 3))
-    for i in range(40):
-        for k in range(3):
-            expected[i, :, k] = np.interp(at, TIMES, PATHS[i, :, k])
+    expected = np.apply_along_axis(lambda values: np.interp(at, TIMES, values), 1, PATHS)
     np.testing.assert_allclose(resample_paths(PATHS, TIMES, at), expected, atol=1e-12)
-
-
-def test_resampling_at_the_knots_changes_nothing():
     np.testing.assert_array_equal(resample_paths(PATHS, TIMES, TIMES), PATHS)
-    np.testing.assert_array_equal(
-        resample_paths(PATHS[:, :1], [3.0], [3.0, 3.0])[:, 1], PATHS[:, 0]
-    )
+    single = resample_paths(PATHS[:, :1], [3.0], [3.0, 3.0])
+    np.testing.assert_array_equal(single, PATHS[:, [0, 0]])
 
 
 @given(
@@ -78,13 +72,11 @@ def test_marginal_distances_by_hand():
         asked.append((time, n))
         return X[t == time] + [0.0, time]
 
-    table = marginal_wasserstein_distances(X, t, sample_marginal)
+    found = marginal_wasserstein_distances(X, t, sample_marginal)
     assert asked == [(1.0, 2), (3.0, 3)]
-    assert table.index.tolist() == [1.0, 3.0]
-    assert table.index.name == "time"
-    assert table["n_points"].tolist() == [2, 3]
-    np.testing.assert_allclose(table["wasserstein"], [1.0, 3.0])
-    np.testing.assert_allclose(table["squared_wasserstein"], [1.0, 9.0])
+    columns = {"n_points": [2, 3], "wasserstein": [1.0, 3.0], "squared_wasserstein": [1.0, 9.0]}
+    due = pd.DataFrame(columns, pd.Index([1.0, 3.0], name="time"))
+    pd.testing.assert_frame_equal(found, due, check_dtype=False)
 
 
 def test_marginals_may_have_fewer_points_and_rows_are_capped():
@@ -105,7 +97,6 @@ SLICED, MARGINAL = path_sliced_wasserstein_distance, marginal_wasserstein_distan
         (resample_paths, (PATHS, TIMES[:4], [0.0]), "paths have 5 times and times has 4"),
         (resample_paths, (PATHS, [0, 1, 1, 2, 3], [0.0]), "times must increase strictly"),
         (resample_paths, (PATHS, TIMES, [2.6]), r"at must lie in \[0, 2.5\]"),
-        (resample_paths, (PATHS, TIMES, [-0.1]), r"at must lie in \[0, 2.5\]"),
         (resample_paths, (PATHS, TIMES, [math.nan]), "at must hold finite numbers"),
         (resample_paths, (PATHS[0], TIMES, [0.0]), "paths must have shape"),
         (SLICED, (PATHS, PATHS[:, :4]), "first has 5 times and 3"),

@@ -13,7 +13,6 @@ from scipy.stats import wasserstein_distance
 
 from skdpot.metrics import marginal_total_variation
 from skdpot.metrics.marginals import (
-    _shared_codes,
     distance_by_chance,
     marginal_total_variations,
     normalized_wasserstein_distance,
@@ -115,49 +114,37 @@ def test_some_combinations_at_random():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"n_way": 0}, "n_way == 0, must be >= 1"),
         ({"n_way": 5}, "n_way == 5, must be <= 4"),
-        ({"n_way": True}, "n_way must be an instance of int, not bool"),
         ({"n_bins": 1}, "n_bins == 1, must be >= 2"),
-        ({"n_bins": 2.5}, "n_bins must be an instance of"),
         ({"n_marginals": 0}, "n_marginals == 0, must be >= 1"),
-        ({"n_marginals": "3"}, "n_marginals must be an instance of"),
+        ({"synthetic": OTHER.drop(columns="flag")}, r"same columns; \['flag'\] are in one only"),
+        ({"synthetic": OTHER.assign(number="x")}, "is a category in one table and a number"),
+        ({"synthetic": OTHER[:0]}, "synthetic is empty"),
     ],
 )
-def test_wrong_arguments_are_refused(arguments, text):
-    with pytest.raises((TypeError, ValueError), match=text):
-        marginal_total_variation(REAL, OTHER, **arguments)
-
-
-@pytest.mark.parametrize("function", [marginal_total_variation, normalized_wasserstein_distance])
-def test_tables_that_do_not_fit_are_refused(function):
-    with pytest.raises(ValueError, match=r"same columns; \['flag'\] are in one only"):
-        function(REAL, OTHER.drop(columns="flag"))
-    with pytest.raises(ValueError, match="Column 'number' is a category in one table and a number"):
-        function(REAL, OTHER.assign(number="x"))
-    with pytest.raises(ValueError, match="synthetic is empty"):
-        function(REAL, OTHER[:0])
+def test_what_is_refused(arguments, text):
+    with pytest.raises(ValueError, match=text):
+        marginal_total_variation(REAL, **{"synthetic": OTHER} | arguments)
 
 
 def test_wasserstein_distance_of_each_column():
-    found = normalized_wasserstein_distance(REAL, OTHER)
-    assert found.index.tolist() == ["number", "when"]
-    real, other = REAL["number"].dropna(), OTHER["number"].dropna()
-    assert found["number"] == pytest.approx(wasserstein_distance(real, other) / np.ptp(real))
-    days = [frame["when"].dt.day_of_year for frame in (REAL, OTHER)]
-    assert found["when"] == pytest.approx(wasserstein_distance(*days) / 89)
-
-
-def test_wasserstein_distance_of_columns_without_spread_or_values():
-    real = pd.DataFrame({"same": [2.0, 2.0], "other": [2.0, 2.0], "lost": [np.nan, np.nan]})
-    found = normalized_wasserstein_distance(real, real.assign(other=[2.0, 3.0]))
-    assert found["same"] == 0.0
-    assert found["other"] == math.inf
-    assert math.isnan(found["lost"])
+    real, other = REAL.assign(same=2.0, lost=np.nan), OTHER.assign(same=2.0, lost=np.nan)
+    found = normalized_wasserstein_distance(real, other)
+    numbers = real["number"].dropna(), other["number"].dropna()
+    days = [frame["when"].dt.day_of_year for frame in (real, other)]
+    due = {
+        "number": wasserstein_distance(*numbers) / np.ptp(numbers[0]),
+        "when": wasserstein_distance(*days) / 89,
+        "same": 0.0,
+        "lost": math.nan,
+    }
+    assert found.to_dict() == pytest.approx(due, nan_ok=True)
+    moved = normalized_wasserstein_distance(real[["same"]], real[["same"]] + 1)
+    assert moved["same"] == math.inf
     assert normalized_wasserstein_distance(REAL[["text"]], OTHER[["text"]]).empty
 
 
-@pytest.mark.parametrize("shares", [[0.5, 0.5], [0.9, 0.1], [0.25] * 4, list(np.full(60, 1 / 60))])
+@pytest.mark.parametrize("shares", [[0.9, 0.1], list(np.full(60, 1 / 60))])
 def test_what_chance_explains_is_what_simulation_gives(shares):
     """10,000 pairs of samples: the mean to 3 %, and none of them beyond the limit twice."""
     rng = np.random.default_rng(3)
@@ -167,15 +154,3 @@ def test_what_chance_explains_is_what_simulation_gives(shares):
     expected, limit = distance_by_chance(shares, shares, 400, 900)
     assert expected == pytest.approx(distances.mean(), rel=0.03)
     assert np.mean(distances > limit) <= 2e-4
-
-
-def test_the_text_of_mixed_values():
-    mixed = pd.Series([True, 1, "1", 1.0, None, "True"], dtype=object)
-    codes, _, known = _shared_codes(mixed, mixed)
-    assert known.tolist() == ["True", "1", "1.0"]
-    assert codes.tolist() == [0, 1, 1, 2, -1, 0]
-    rising = pd.Series(pd.Categorical(["M", "S"], categories=["S", "M", "L"], ordered=True))
-    codes, others, known = _shared_codes(rising, pd.Series(["L", "XL"]))
-    assert known.tolist() == ["S", "M", "L", "XL"]
-    assert codes.tolist() == [1, 0]
-    assert others.tolist() == [2, 3]

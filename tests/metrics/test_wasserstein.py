@@ -144,7 +144,6 @@ def test_sliced_directions():
     ("Y", "options", "text"),
     [
         (np.zeros((3, 2)), {"p": 0.5}, "must be finite and at least 1"),
-        (np.zeros((3, 2)), {"p": np.inf}, "must be finite and at least 1"),
         (np.zeros((3, 2)), {"p": np.nan}, "must be finite and at least 1"),
         (np.zeros((3, 3)), {}, "X has 2 features and Y has 3"),
         ([[0.0, np.nan]], {}, "Y must hold finite numbers, without NaN"),
