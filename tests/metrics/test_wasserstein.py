@@ -21,16 +21,12 @@ BOTH = pytest.mark.parametrize("distance", [wasserstein_distance, sliced_wassers
 
 
 @st.composite
-def samples(draw, n_samples=2, max_rows=7, equal=False):
+def samples(draw, n_samples=2):
     """Samples in the same space; integer coordinates make ties and duplicates likely."""
     n_features = draw(st.integers(1, 3))
     number = st.floats(-10, 10).map(lambda x: round(x, 2)) | st.integers(0, 2).map(float)
-    size = st.integers(1, max_rows)
-    shared = draw(size)
-    return tuple(
-        draw(arrays(float, (shared if equal else draw(size), n_features), elements=number))
-        for _ in range(n_samples)
-    )
+    sizes = draw(st.lists(st.integers(1, 5), min_size=n_samples, max_size=n_samples))
+    return tuple(draw(arrays(float, (size, n_features), elements=number)) for size in sizes)
 
 
 def about(value, p):
@@ -48,7 +44,7 @@ def by_linear_program(X, Y, a, b, p):
     return max(solution.fun, 0.0) ** (1 / p)
 
 
-@given(pair=samples(max_rows=5), p=orders, data=st.data())
+@given(pair=samples(), p=orders, data=st.data())
 @quick
 def test_exact_equals_the_linear_program(pair, p, data):
     weights = [
@@ -58,17 +54,6 @@ def test_exact_equals_the_linear_program(pair, p, data):
     reference = by_linear_program(*pair, *(w / w.sum() for w in weights), p)
     found = wasserstein_distance(*pair, p=p, X_weights=weights[0], Y_weights=weights[1])
     assert found == about(reference, p)
-
-
-@pytest.mark.parametrize("n_features", [1, 2, 5])
-def test_a_gradient_of_a_convex_function_is_optimal(n_features):
-    """Brenier: for A symmetric and positive the map x -> Ax is optimal for p = 2."""
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(200, n_features))
-    root = rng.normal(size=(n_features, n_features))
-    Y = X @ (root @ root.T) + 3.0
-    expected = math.sqrt(np.mean(np.sum((X - Y) ** 2, axis=1)))
-    assert wasserstein_distance(X, rng.permutation(Y)) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("p", [1, 2, 3])
@@ -91,7 +76,7 @@ def test_sliced_equals_pot(p):
 
 
 @BOTH
-@given(triple=samples(n_samples=3, max_rows=5), p=orders)
+@given(triple=samples(n_samples=3), p=orders)
 @quick
 def test_it_is_a_distance(distance, triple, p):
     X, Y, Z = triple
@@ -108,12 +93,10 @@ def test_translation_and_unit(distance, p, unit):
     rng = np.random.default_rng(4)
     X, step = rng.normal(size=(40, 5)), np.array([1.0, -2.0, 0.0, 3.0, 0.5])
     found = distance(unit * X, unit * (X + step), p=p)
-    if distance is wasserstein_distance:
-        assert found == pytest.approx(unit * np.linalg.norm(step), rel=1e-9)
-    elif p == 2:
-        assert found == pytest.approx(unit * np.linalg.norm(step) / math.sqrt(5), rel=1e-9)
-    else:
-        assert found == pytest.approx(unit * distance(X, X + step, p=p), rel=1e-9)
+    if p == 2 or distance is wasserstein_distance:
+        scale = 1 if distance is wasserstein_distance else math.sqrt(5)
+        assert found == pytest.approx(unit * np.linalg.norm(step) / scale, rel=1e-9)
+    assert found == pytest.approx(unit * distance(X, X + step, p=p), rel=1e-9)
 
 
 @BOTH
@@ -129,14 +112,12 @@ def test_weights_count_rows(distance):
 def test_sliced_directions():
     rng = np.random.default_rng(6)
     X, Y = rng.normal(size=(30, 3)), rng.exponential(size=(30, 3))
-    first = sliced_wasserstein_distance(X, Y, n_projections=6)
-    assert sliced_wasserstein_distance(X, Y, n_projections=6) == first
-    assert sliced_wasserstein_distance(X, Y, n_projections=4) == first  # whole blocks
-    assert sliced_wasserstein_distance(X, Y, n_projections=6, random_state=1) != first
-    fresh = {
-        sliced_wasserstein_distance(X, Y, n_projections=6, random_state=None) for _ in range(2)
-    }
-    assert len(fresh) == 2
+    options = [(6, 0), (6, 0), (4, 0), (6, 1), (6, None), (6, None)]  # 4 are whole blocks: 6
+    first, same, whole, *others = (
+        sliced_wasserstein_distance(X, Y, n_projections=n, random_state=seed) for n, seed in options
+    )
+    assert first == same == whole
+    assert len({first, *others}) == 4
 
 
 @BOTH
