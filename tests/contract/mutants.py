@@ -366,11 +366,11 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     4: [
         (charged_late("SlicedSketch._release"), {
-            "SlicedSketch.fit": "estimators/test_budget_use.py::test_the_charge_is_on_the_disk_before_noise_and_data[fit-bounds0]"}),
+            "SlicedSketch.fit": "estimators/test_budget_use.py::test_the_charge_is_on_the_disk_before_noise_and_data[sketch-box]"}),
         (charged_late("SlicedSketch.partial_fit"), {
-            "SlicedSketch.partial_fit": "estimators/test_budget_use.py::test_the_charge_is_on_the_disk_before_noise_and_data[partial_fit-private]"}),
+            "SlicedSketch.partial_fit": "estimators/test_budget_use.py::test_the_charge_is_on_the_disk_before_noise_and_data[stream-private]"}),
         (charged_late("DPSlicedFlowSampler.fit"), {
-            "DPSlicedFlowSampler, sketch": "estimators/test_budget_use.py::test_the_charge_is_on_the_disk_before_noise_and_data[sampler-bounds0]",
+            "DPSlicedFlowSampler, sketch": "estimators/test_budget_use.py::test_the_charge_is_on_the_disk_before_noise_and_data[flow-box]",
             "DPSlicedFlowSampler, resample": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow, resample]",
             "DPSlicedFlowSampler, presample": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow, presample]"}),
         (charged_late("DPSlicedGenerator.fit"), {
@@ -387,8 +387,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "FairPrivateRegressor, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[regressor]",
             "FairPrivateRegressor, ranks": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[regressor, ranks]"}),
         (charged_late("PrivateTrajectorySampler.fit"), {
-            "PrivateTrajectorySampler, sketch": "estimators/test_trajectory_privacy.py::test_the_charge_is_on_the_disk_before_noise_and_data[sketch]",
-            "PrivateTrajectorySampler, mfld": "estimators/test_trajectory_privacy.py::test_the_charge_is_on_the_disk_before_noise_and_data[mfld, kmeans]"}),
+            "PrivateTrajectorySampler, sketch": "estimators/test_budget_use.py::test_the_charge_is_on_the_disk_before_noise_and_data[paths-box]",
+            "PrivateTrajectorySampler, mfld": "estimators/test_budget_use.py::test_the_charge_is_on_the_disk_before_noise_and_data[mfld, kmeans-private]"}),
         (charged_late("PrivateWassersteinDistance.fit"), {
             "PrivateWassersteinDistance, fit": "estimators/test_wasserstein_distance.py::test_the_charge_is_on_the_disk_before_noise_and_rows[fit]"}),
         (charged_late("PrivateWassersteinDistance.transform"), {

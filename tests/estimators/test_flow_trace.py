@@ -47,14 +47,6 @@ def test_recording_does_not_change_the_flow(sampler, device):
         np.testing.assert_array_equal(short.recorded[7], states[7])
 
 
-def test_a_distance_that_is_known():
-    """All particles at zero: the distance is the root mean square of the quantiles."""
-    problem = SlicedFlowProblem(flow_sampler(epsilon=np.inf, **OPTIONS).fit(X).sketch_.table())
-    levels = (np.arange(1024) + 0.5) / 1024
-    expected = np.sqrt(np.mean(problem.table.quantiles(levels) ** 2))
-    assert problem.distance(np.zeros((5, 3))) == pytest.approx(expected, rel=1e-5)
-
-
 def test_the_end_of_a_trace_is_a_sample(sampler):
     trace = sampler.trace([0, 40], n_particles=500)
     assert trace.particles.shape == (2, 500, 3)
@@ -77,6 +69,11 @@ def test_classes_have_flows_of_their_own():
     means = [trace.particles[-1, trace.labels == label, 0].mean() for label in (0, 1)]
     assert means[0] < means[1] - 0.5
     assert (trace.distances[:, -1] < trace.distances[:, 0]).all()
+    # The distance is that of the quantiles of the sketch.
+    problem = SlicedFlowProblem(fitted.sketch_.table(0))
+    levels = (np.arange(1024) + 0.5) / 1024
+    expected = np.sqrt(np.mean(problem.table.quantiles(levels) ** 2))  # all particles at zero
+    assert problem.distance(np.zeros((5, 3))) == pytest.approx(expected, rel=1e-5)
 
 
 def test_steps_are_sorted_and_by_default_some_from_start_to_end(sampler):
@@ -113,12 +110,9 @@ def test_rows_have_states_and_no_distance(mechanism):
 
 
 @pytest.mark.parametrize("steps", [[], [41], [-1], [2.5], ["1"], [True], 41])
-def test_steps_that_are_not_in_the_flow(sampler, steps):
+def test_what_is_refused(sampler, steps):
     with pytest.raises(ValueError, match="steps must be integers from 0, the start, to 40"):
         sampler.trace(steps)
-
-
-def test_other_refusals(sampler):
     with pytest.raises(ValueError, match="n_particles == 0, must be >= 1"):
         sampler.trace(n_particles=0)
     with pytest.raises(NotFittedError):

@@ -162,6 +162,7 @@ BAD = {
     "infinite": ([1.0, np.inf], "contains NaN, infinity"),
     "missing integer": (pd.array([1, None], dtype="Int64"), "contains NaN|" + TEXTS),
     "missing date": (pd.Series(pd.to_datetime(["2020-01-01", None])), "missing date"),
+    "nanoseconds of an epoch": ([1_700_000_000_000_000_001, 0], "does not resolve"),
     "missing moment": ([datetime(2020, 1, 1), None], "missing date"),
     "beyond nanoseconds": (np.array(["3000-01-01", "2000-01-01"], "M8[D]"), "1678 to 2262"),
     "nobody's": ([None, None], "missing date|" + TEXTS),
