@@ -64,8 +64,8 @@ def rescaled(squared_distance: float, t: float) -> float:
     so it is at least ``E⟨x, z'⟩``; likewise ``E⟨y, z'⟩ ≥ E⟨y, z⟩``.
 
     *Upper bound.* Glue the plans at γ. Rows x and y that share a point z of γ have images
-    ``s ‖x − y‖`` apart if these are exact, hence ``estimate ≤ linearised``, which is
-    `linearised_squared_distance`. Barycentric images add the distances from z to the two means:
+    ``s ‖x − y‖`` apart if these are exact, hence ``estimate ≤ linearised``, the cost of
+    the glued plans. Barycentric images add the distances from z to the two means:
     ``√estimate ≤ √linearised + t / (1 − t) · (r_μ + r_ν)``, where r_μ is the root mean square
     distance between the points of γ and the mean that stands for them: 0 when the plan is a
     map, as between n points and k points of equal masses when k divides n. Otherwise a γ far

@@ -204,3 +204,18 @@ def test_errors_of_a_reconstruction():
     assert repr(found) == "Reconstruction(2 rows, 2 features, t=0.25, error_bound=0.5)"
     with pytest.raises(ValueError, match="truth has shape"):
         found.rmse([[1.0]])
+
+
+@pytest.mark.parametrize(("m", "k"), [(40, 40), (40, 50), (50, 40)])
+def test_exact_interpolation(m, k):
+    X = some_rows("iris", m)
+    X = X + 0.01 * np.random.default_rng(0).normal(size=X.shape)  # so that all are different
+    masses = np.random.default_rng(1).uniform(0.5, 1.5, m)
+    gamma = gauss(k, 4, 2.0)
+    eta = sent(X, gamma, 0.6, masses=masses, kind="exact")
+    assert eta.n_points > m  # rows were split
+    for t in (0.6, None):  # copies of a row tell t
+        found = rows_from_interpolation(eta, gamma, t, interpolation="exact")
+        np.testing.assert_allclose(found.rows, X, atol=1e-12)
+        np.testing.assert_allclose(found.masses, masses / masses.sum(), rtol=1e-9)
+        assert found.n_plans == 2

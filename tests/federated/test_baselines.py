@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
 from skdpot.federated.baselines import fedwad, rescaled, triangle
@@ -24,6 +25,24 @@ def estimate(mu, nu, gamma, t, kind="barycentric"):
     return rescaled(optimal_plan(*etas).squared_distance, t)
 
 
+def linearised_squared_distance(mu_plan, nu_plan):
+    """Cost of moving μ to ν through γ: what the estimate becomes when only γ pairs rows."""
+    mu_means, mu_spread = arrivals(mu_plan)
+    nu_means, nu_spread = arrivals(nu_plan)
+    apart = np.sum((mu_means - nu_means) ** 2, axis=1)
+    return float(mu_plan.target.weights @ apart) + mu_spread + nu_spread
+
+
+def arrivals(plan):
+    """Return the mean of what arrives at each target, and the spread around these means."""
+    shape = (plan.target.n_points, plan.source.n_points)
+    received = csr_array((plan.masses, (plan.columns, plan.rows)), shape=shape)
+    totals = np.bincount(plan.columns, plan.masses, minlength=shape[0])
+    means = (received @ plan.source.points) / np.where(totals > 0, totals, 1.0)[:, None]
+    gaps = plan.source.points[plan.rows] - means[plan.columns]
+    return means, float(plan.masses @ np.sum(gaps**2, axis=1))
+
+
 @st.composite
 def triples(draw, balanced=False, least=1):
     """Two measures and a reference of any sizes, weights, positions and spreads."""
@@ -39,13 +58,25 @@ def triples(draw, balanced=False, least=1):
     return tuple(found)
 
 
+def spread_within(plan):
+    """Root mean square distance between targets and the mean that stands for them."""
+    gaps = plan.target.points[plan.columns] - plan.barycenters()[plan.rows]
+    return np.sqrt(plan.masses @ np.sum(gaps**2, axis=1))
+
+
 @given(triple=triples(), t=st.floats(0, 0.95))
-@settings(max_examples=100, deadline=None)
-def test_estimates_are_upper_bounds(triple, t):
-    below = optimal_plan(*triple[:2]).distance
-    for kind in ("barycentric", "exact"):
-        # The root of a rounded square, divided.
-        assert np.sqrt(estimate(*triple, t, kind)) >= below - 1e-7 / (1 - t)
+@settings(max_examples=150, deadline=None)
+def test_estimates_lie_between_the_distance_and_the_linearised_one(triple, t):
+    mu, nu, gamma = triple
+    plans = [optimal_plan(m, gamma) for m in (mu, nu)]
+    below = optimal_plan(mu, nu).distance
+    above = np.sqrt(linearised_squared_distance(*plans))
+    slack = 1e-7 / (1 - t)  # the root of a rounded square, divided
+    exact = np.sqrt(estimate(mu, nu, gamma, t, "exact"))
+    assert below - slack <= exact <= above + slack
+    barycentric = np.sqrt(estimate(mu, nu, gamma, t))
+    wider = above + t / (1 - t) * sum(spread_within(plan) for plan in plans)
+    assert below - slack <= barycentric <= wider + slack
 
 
 def clouds(n, m, d=6, seed=0, weighted=False):
@@ -77,6 +108,15 @@ def test_equal_sizes_alone_are_not_exact(kind):
     gamma = gaussian_reference(100, 10, scale=5.0, rng=rng)
     ratio = np.sqrt(estimate(mu, nu, gamma, 0.5, kind) / optimal_plan(mu, nu).squared_distance)
     assert ratio > 1.2
+
+
+def test_large_references_ruin_barycentric_estimates():
+    """Each side averages other points of γ; exact measures do not care."""
+    mu, nu = clouds(20, 20, d=10, seed=10)
+    gamma = gaussian_reference(53, 10, scale=20.0, rng=np.random.default_rng(11))
+    distance = optimal_plan(mu, nu).squared_distance
+    assert estimate(mu, nu, gamma, 0.9) > 100 * distance
+    assert estimate(mu, nu, gamma, 0.9, "exact") < 2 * distance
 
 
 def test_the_estimate_of_a_union_may_be_too_small():
