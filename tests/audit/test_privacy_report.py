@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
-from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectKBest
@@ -51,7 +50,7 @@ pytestmark = [
 ]
 
 RNG = np.random.default_rng(0)
-X, Y, BOUNDS = fits.X, fits.BINARY["y"], fits.BOX
+X, Y, BOUNDS = fits.X, fits.BINARY, fits.BOX
 X_PUBLIC, Y_PUBLIC = X[:120].copy(), Y[:120]  # rows that might as well be somebody else's
 N = len(X)
 
@@ -71,7 +70,7 @@ SHARED = (
     *("regressor", "distance", "contribution", "paths", "scaler"),
 )
 OWN = {
-    "public": lambda: fits.autoencoder(private=False).fit(X),
+    "public": lambda: fits.autoencoder(private=False).fitted(),
     "triangle": lambda: private_distance("triangle").fit(X),
     "pipeline": lambda: make_pipeline(PrivateScaler(budget=PrivacyBudget(2.0)), sampler()).fit(X),
     "refitted search": lambda: PrivateSearchCV(
@@ -84,8 +83,7 @@ OWN = {
 def fit_of(name):
     if name in OWN:
         return OWN[name]()
-    estimator, given, _ = fits.FITS[name]
-    return clone(estimator).fit(X, **given)
+    return fits.FITS[name].fitted()
 
 
 class Page(HTMLParser):
@@ -226,7 +224,7 @@ WARNED = {
         lambda budget: sketch(delta=0.2 / N, budget=budget), [("caution", "far below 1/n")],
     ),
     "delta of 1/n": (
-        lambda budget: sketch(delta=1.01 / N, budget=budget), [("stop", "1/n for n = 400")],
+        lambda budget: sketch(delta=1.01 / N, budget=budget), [("stop", f"1/n for n = {N}")],
     ),
     "unknown size": (
         lambda budget: PrivateScaler(budget=budget).fit(X), [("caution", "does not keep")],
@@ -396,7 +394,7 @@ def test_a_copy_with_another_claim_says_so():
 def test_every_estimator_has_a_report(name):
     fit = fit_of(name)
     is_net = name.startswith(("autoencoder", "classifier", "regressor", "generator"))
-    labels = fits.FITS[name][1].get("y") if name in SHARED else None
+    labels = fits.FITS[name].given.get("y") if name in SHARED else None
     options = {"n_canaries": 60, "audit": not is_net and name != "refitted search"}
     options["y_holdout"] = None if labels is None else labels[:120]
     made = privacy_report(fit, X_PUBLIC, random_state=0, **options)
@@ -440,7 +438,7 @@ def test_reasons_are_true(case):
 
 def test_rows_of_a_pipeline_are_attacked_as_they_came_in():
     report = privacy_report(
-        make_pipeline(fits.autoencoder(**BOUNDS), sampler(bounds=(-9, 9))).fit(X),
+        make_pipeline(fits.autoencoder(**BOUNDS).estimator, sampler(bounds=(-9, 9))).fit(X),
         X_PUBLIC,
         audit=False,
     )

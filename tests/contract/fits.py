@@ -1,13 +1,20 @@
-"""Small fits of every estimator with every mechanism, for what must hold of all of them."""
+"""Small fits of every estimator with every mechanism, for what must hold of all of them.
+
+`tests.golden.fits` records what they give; the numbers there depend on everything here.
+"""
+
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
 
 from skdpot import (
     ClientContribution,
     DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
+    PrivateSearchCV,
     PrivateSWAutoencoder,
     SlicedSketch,
 )
@@ -19,6 +26,7 @@ from skdpot.preprocessing import (
     TableEncoder,
     TableSchema,
 )
+from tests.estimators.search_cases import NoisyThreshold
 from tests.flat_options import (
     flow_sampler,
     made,
@@ -27,127 +35,162 @@ from tests.flat_options import (
     trajectory_sampler,
 )
 
-D, N = 3, 400  # so many that bounds of each feature are found
-RNG = np.random.default_rng(40)
-X = RNG.normal(size=(N, D))
-PUBLIC = RNG.normal(size=(6, D))
+D, N = 3, 300  # so many that bounds of each feature are found
+RNG = np.random.default_rng(71)
+X = RNG.normal(size=(N, D)).round(6)
+WIDE = RNG.normal(size=(N, 40)).round(6)
+PUBLIC = RNG.normal(size=(20, D)).round(6)
+OTHERS = RNG.normal(0.5, 1.2, size=(80, D)).round(6)
 LABELS = (X[:, 0] + RNG.normal(size=N) > 0).astype(int)
-LABELS[0] = 2  # the only one of its class
+LABELS[:9] = 2
+SUPPORT = RNG.normal(size=(40, D)).round(6)
+BINARY = np.minimum(LABELS, 1)
 GROUPS = np.arange(N) % 2
 TIMES = np.arange(N) % 4
 TARGETS = X[:, :2] + 1.0
+
+
+class Fit(NamedTuple):
+    """What is fitted to which rows, what `fit` is given beside them, and whether y is private."""
+
+    estimator: Any
+    rows: Any
+    given: dict[str, Any]
+    protects_y: bool
+
+    def tuned(self, estimator: Any, **options: Any) -> Any:
+        """Set parameters; an estimator inside another one takes them."""
+        inside = "estimator__" if isinstance(estimator, ClientContribution) else ""
+        return estimator.set_params(**{inside + name: value for name, value in options.items()})
+
+    def chosen(self, **options: Any) -> Any:
+        """Return a clone with other parameters."""
+        return self.tuned(clone(self.estimator), **options)
+
+    def fitted(self, **options: Any) -> Any:
+        """Fit a clone with other parameters."""
+        return self.chosen(**options).fit(self.rows, **self.given)
+
+
+def case(estimator: Any, rows: Any = X, *, protects_y: bool = False, **given: Any) -> Fit:
+    given = {name: value for name, value in given.items() if value is not None}
+    return Fit(estimator, rows, given, protects_y)
+
+
 BOX = {"bounds": (-2, 2)}
-
-SKETCH = {"n_projections": 3, "n_bins": 8}
-FLOW = {"n_projections": 3, "n_steps": 3, "n_particles": 10}
 ALL = {"batch_size": N}
-BATCHES = {"batch_size": 20} | BOX
-GENERATOR = {"n_projections": 3, "n_steps": 3}
-NET = {"n_steps": 3, "latent_dim": 2}
-FAIR = {"n_steps": 4, "n_releases": 2, "module": "linear", "n_projections": 2}
-WHOLE = {**FAIR, "batch_fraction": 1.0}
-MFLD = {"n_particles": 5, "schedule": [(0.01, None, 2), (0.005, 0.1, 1)], "n_clusters": 2}
-PATHS = {**SKETCH, "n_particles": 5, "schedule": [(1.0, None, 2)]}
-
+SOME = {"batch_size": 20, "sigma": 2.0} | BOX
+BINS = {"n_bins": 8}
+SKETCH = {"n_projections": 3} | BINS
 CLASSES = {"conditional": True, "classes": [0, 1, 2, 3]}
-BINARY = {"y": np.minimum(LABELS, 1), "sensitive_features": GROUPS}
+FAIR = {
+    "n_steps": 4,
+    "n_releases": 2,
+    "module": "linear",
+    "n_projections": 2,
+    "batch_fraction": 1.0,
+}
+MFLD = {"n_particles": 5, "schedule": [(0.01, None, 2), (0.005, 0.1, 1)], "n_clusters": 2}
+PATHS = SKETCH | {"n_particles": 5, "schedule": [(1.0, None, 2)]}
 
 
-def sampler(mechanism, **options):
-    return flow_sampler(mechanism, **FLOW, **options)
+def sketch(y: Any = None, rows: Any = X, protects_y: bool = False, **options: Any) -> Fit:
+    return case(SlicedSketch(**(SKETCH | options)), rows, protects_y=protects_y, y=y)
 
 
-def generator(mechanism, **options):
-    return sliced_generator(mechanism, **GENERATOR, **options)
+def flow(mechanism: str, y: Any = None, protects_y: bool = False, **options: Any) -> Fit:
+    defaults = {"n_projections": 3, "n_steps": 4, "n_particles": 12}
+    return case(flow_sampler(mechanism, **(defaults | options)), protects_y=protects_y, y=y)
 
 
-def paths(**options):
-    mechanism = options.pop("mechanism", "mfld")
+def generator(mechanism: str, y: Any = None, protects_y: bool = False, **options: Any) -> Fit:
+    defaults = {"n_projections": 3, "n_steps": 3}
+    return case(sliced_generator(mechanism, **(defaults | options)), protects_y=protects_y, y=y)
+
+
+def autoencoder(groups: Any = None, **options: Any) -> Fit:
+    defaults = {"n_steps": 3, "latent_dim": 2} | ALL
+    return case(made(PrivateSWAutoencoder, **(defaults | options)), sensitive_features=groups)
+
+
+def fair(kind: type, y: Any, protects_y: bool = True, **options: Any) -> Fit:
+    estimator = made(kind, **(FAIR | options))
+    return case(estimator, protects_y=protects_y, y=y, sensitive_features=GROUPS)
+
+
+def classifier(y: Any = BINARY, **options: Any) -> Fit:
+    return fair(FairPrivateClassifier, y, **options)
+
+
+def regressor(y: Any = TARGETS, **options: Any) -> Fit:
+    return fair(FairPrivateRegressor, y, **options)
+
+
+def paths(mechanism: str, groups: Any = None, **options: Any) -> Fit:
     defaults = MFLD if mechanism == "mfld" else PATHS
-    return trajectory_sampler(mechanism, **(defaults | options))
+    return case(trajectory_sampler(mechanism, **(defaults | options)), y=TIMES, groups=groups)
 
 
-def classifier(**options):
-    return made(FairPrivateClassifier, **(WHOLE | options))
-
-
-def regressor(**options):
-    return made(FairPrivateRegressor, **(WHOLE | options))
-
-
-def case(estimator, protected="", **given):
-    """An estimator, what `fit` is given beside X, and what of it is protected as X is."""
-    return estimator, given, protected
-
-
-def autoencoder(**options):
-    return made(PrivateSWAutoencoder, **(NET | ALL | options))
-
-
-Y = {"y": LABELS}
-CODES = {"y": LABELS, "sensitive_features": GROUPS}
-REAL = {"y": TARGETS, "sensitive_features": GROUPS}
+OF_CLASSES = CLASSES | {"y": LABELS, "protects_y": True}
+OF_PUBLIC_CLASSES = CLASSES | {"y": LABELS, "public_labels": True}
+ODDS = {"fairness": "equalized_odds", "protects_y": False}
 
 # Batches of all rows have a cost in closed form; that of others takes seconds to calibrate.
-FITS = {
+ROWS = {
     "scaler": case(PrivateScaler()),
     "scaler, scales": case(PrivateScaler(with_centering=False)),
-    "sketch": case(SlicedSketch(**SKETCH)),
-    "sketch, norms": case(SlicedSketch(n_projections=40, n_bins=8), "wide"),
-    "sketch, box": case(SlicedSketch(**SKETCH, **BOX)),
-    "sketch, automatic": case(SlicedSketch()),
-    "sketch, classes": case(SlicedSketch(**SKETCH, **CLASSES), "y", **Y),
-    "sketch, public classes": case(SlicedSketch(**SKETCH, **CLASSES, public_labels=True), **Y),
-    "flow": case(sampler("sketch", n_bins=8)),
-    "flow, automatic": case(flow_sampler(n_steps=3, n_particles=10)),
-    "flow, classes": case(sampler("sketch", n_bins=8, **CLASSES), "y", **Y),
-    "flow, diffusion": case(sampler("sketch", n_bins=8, diffusion=0.1, n_projections_per_step=1)),
-    "flow, resample": case(sampler("resample", **ALL)),
-    "flow, resample, float": case(sampler("resample", noise="float", **ALL)),
-    "flow, resample, batches": case(sampler("resample", **BATCHES, sigma=2.0)),
-    "flow, resample, poisson": case(sampler("resample", **BATCHES, sigma=2.0, sampling="poisson")),
-    "flow, presample": case(sampler("presample")),
-    "generator": case(generator("sketch", n_bins=8)),
-    "generator, classes": case(generator("sketch", n_bins=8, **CLASSES), "y", **Y),
-    "generator, smoothing": case(generator("smoothing", **ALL)),
-    "generator, gradient": case(generator("gradient", **ALL)),
-    "generator, gradient, batches": case(generator("gradient", **BATCHES, sigma=1.0)),
-    "autoencoder": case(autoencoder()),
-    "autoencoder, prior": case(autoencoder(penalty="prior")),
-    "autoencoder, parity": case(autoencoder(penalty="parity"), sensitive_features=GROUPS),
-    "autoencoder, batches": case(autoencoder(**BATCHES, sigma=3.0, normalize_codes=False)),
-    "classifier": case(classifier(), "y", **BINARY),
-    "classifier, threshold": case(classifier(tune_threshold=True), "y", **BINARY),
-    "classifier, odds": case(classifier(fairness="equalized_odds", tune_threshold=True), **BINARY),
-    "classifier, ranks": case(classifier(mechanism="ranks"), "y", **BINARY),
-    "classifier, odds, ranks": case(
-        classifier(mechanism="ranks", fairness="equalized_odds"), **BINARY
-    ),
-    "classifier, batches": case(classifier(batch_fraction=0.3, alpha=0.0), "y", **BINARY),
-    "classifier, three classes": case(classifier(classes=[0, 1, 2, 3]), "y", **CODES),
-    "regressor": case(regressor(), "y", **REAL),
-    "regressor, bounds": case(regressor(target_bounds=(-2, 4)), "y", **REAL),
-    "regressor, ranks": case(regressor(mechanism="ranks"), "y", **REAL | {"y": TARGETS[:, 0]}),
+    "sketch": sketch(),
+    "sketch, norms of many features": sketch(rows=WIDE, n_projections=40),
+    "sketch, box": sketch(**BOX),
+    "sketch, automatic": sketch(n_projections="auto", n_bins="auto"),
+    "sketch, classes": sketch(**OF_CLASSES),
+    "sketch, public classes": sketch(**OF_PUBLIC_CLASSES),
+    "flow": flow("sketch", **BINS),
+    "flow, automatic": flow("sketch", n_projections="auto"),
+    "flow, classes": flow("sketch", **BINS, **OF_CLASSES),
+    "flow, diffusion": flow("sketch", **BINS, diffusion=0.1, n_projections_per_step=1),
+    "flow, resample": flow("resample", **ALL),
+    "flow, resample, float": flow("resample", noise="float", **ALL),
+    "flow, resample, batches": flow("resample", **SOME),
+    "flow, resample, poisson": flow("resample", sampling="poisson", **SOME),
+    "flow, presample": flow("presample"),
+    "generator": generator("sketch", **BINS),
+    "generator, classes": generator("sketch", **BINS, **OF_CLASSES),
+    "generator, smoothing": generator("smoothing", **ALL),
+    "generator, gradient": generator("gradient", **ALL),
+    "generator, gradient, batches": generator("gradient", batch_size=20, sigma=1.0, **BOX),
+    "autoencoder": autoencoder(),
+    "autoencoder, prior": autoencoder(penalty="prior"),
+    "autoencoder, parity": autoencoder(GROUPS, penalty="parity"),
+    "autoencoder, batches": autoencoder(batch_size=20, sigma=3.0, normalize_codes=False, **BOX),
+    "classifier": classifier(),
+    "classifier, threshold": classifier(tune_threshold=True),
+    "classifier, odds": classifier(tune_threshold=True, **ODDS),
+    "classifier, ranks": classifier(mechanism="ranks"),
+    "classifier, ranks, odds": classifier(mechanism="ranks", **ODDS),
+    "classifier, batches": classifier(batch_fraction=0.5, n_steps=3),
+    "classifier, three classes": classifier(LABELS, classes=[0, 1, 2, 3]),
+    "classifier, no penalty": classifier(alpha=0.0),
+    "regressor": regressor(),
+    "regressor, bounds": regressor(target_bounds=(-2, 4)),
+    "regressor, ranks": regressor(TARGETS[:, 0], mechanism="ranks"),
     "distance": case(private_distance(**SKETCH)),
-    "contribution": case(ClientContribution(private_distance(**SKETCH))),
-    "paths": case(paths(mechanism="sketch"), y=TIMES),
-    "paths, rough": case(paths(mechanism="sketch", smooth=False, **BOX), y=TIMES),
-    "paths, exact": case(paths(mechanism="sketch", coupling="exact"), y=TIMES),
-    "paths, some times": case(paths(mechanism="sketch", n_time_subsample=3), y=TIMES),
-    "paths, bins of time": case(
-        paths(mechanism="sketch", n_times=2, group_size=2), y=TIMES, groups=GROUPS
+    "contribution": case(ClientContribution(private_distance(**SKETCH, **BOX))),
+    "paths": paths("sketch"),
+    "paths, rough": paths("sketch", smooth=False, **BOX),
+    "paths, exact": paths("sketch", coupling="exact"),
+    "paths, some times": paths("sketch", n_time_subsample=3),
+    "paths, bins of time": paths("sketch", GROUPS, n_times=2, group_size=2),
+    "paths, mfld": paths("mfld"),
+    "paths, mfld, rough": paths(
+        "mfld", smooth=False, coupling="exact", noise_multiplier=[3.0, 2.0]
     ),
-    "paths, mfld": case(paths(), y=TIMES),
-    "paths, mfld, rough": case(
-        paths(smooth=False, coupling="exact", noise_multiplier=[3.0, 2.0]), y=TIMES
-    ),
-    "paths, mfld, mean": case(paths(warm_start="mean"), y=TIMES),
-    "paths, mfld, kmeans": case(paths(warm_start="kmeans", **BOX), y=TIMES),
-    "paths, mfld, batches": case(
-        paths(sampling_rate=0.5, noise_multiplier=3.0, n_time_subsample=2), y=TIMES
+    "paths, mfld, mean": paths("mfld", warm_start="mean"),
+    "paths, mfld, kmeans": paths("mfld", warm_start="kmeans", **BOX),
+    "paths, mfld, batches": paths(
+        "mfld", sampling_rate=0.5, noise_multiplier=3.0, n_time_subsample=2
     ),
 }
-
 
 TABLE = pd.DataFrame(
     {
@@ -167,12 +210,48 @@ KNOWN = TableSchema(
         BooleanColumn("flag"),
     ]
 )
-PARTICLES = {"n_particles": 100}
+
+
+def synthesizer(*columns: str, **options: Any) -> Fit:
+    rows = TABLE[list(columns)] if columns else TABLE
+    return case(DPTableSynthesizer(n_particles=100, **options), rows)
+
+
 TABLES = {
-    "encoder": TableEncoder(),
-    "encoder, all known": TableEncoder(KNOWN),
-    "synthesizer": DPTableSynthesizer(KNOWN, **PARTICLES),
-    "synthesizer, target": DPTableSynthesizer(KNOWN, target="flag", **PARTICLES),
-    "synthesizer, nothing known": DPTableSynthesizer(**PARTICLES),
-    "synthesizer, nothing known, target": DPTableSynthesizer(target="kind", **PARTICLES),
+    "encoder": case(TableEncoder(), TABLE),
+    "encoder, all known": case(TableEncoder(KNOWN), TABLE),
+    "synthesizer": synthesizer(schema=KNOWN),
+    "synthesizer, target": synthesizer(schema=KNOWN, target="flag"),
+    "synthesizer, nothing known": synthesizer(),
+    "synthesizer, nothing known, target": synthesizer(target="kind"),
+    "synthesizer, two columns": synthesizer("kind", "flag"),
+    "synthesizer, one column": synthesizer("code"),
 }
+
+
+def mean_of(fitted: Any) -> float:
+    return float(fitted.mean_)
+
+
+def search(of: Any = None, name: str = "shift", **options: Any) -> Fit:
+    estimator = NoisyThreshold() if of is None else of.estimator
+    values = {name: [0.01, 0.1, 1.0]}
+    search = PrivateSearchCV(estimator, values, n_trials=2, **options)
+    return case(search, protects_y=True, y=BINARY)
+
+
+QUICK = flow("sketch", **BINS)
+SEARCHES = {
+    "search": search(),
+    "search, folds and refit": search(cv=2, refit=True),
+    "search, release": search(scoring=mean_of, score_on="release"),
+    "search, classifier": search(classifier(alpha=0.0), "mechanism__learning_rate"),
+    "search, sampler": search(QUICK, "step_size", score_bounds=(-3, 3)),
+    "search, sampler, release": search(QUICK, "step_size", score_on="release"),
+    "search, sampler, accuracy": search(
+        flow("sketch", **BINS, conditional=True, classes=[0, 1]),
+        "step_size",
+        scoring="synthetic_accuracy",
+    ),
+}
+FITS = ROWS | TABLES | SEARCHES

@@ -28,28 +28,6 @@ from _pytest.runner import runtestprotocol  # as the plugins that repeat tests u
 from skdpot.privacy import spent
 from tests.payer import Payer
 
-__all__ = [
-    "LARGE",
-    "Injection",
-    "Outcome",
-    "Reached",
-    "StaleMutantError",
-    "all_of",
-    "as_any_object",
-    "charged_late",
-    "checked_late",
-    "given",
-    "half",
-    "half_noise",
-    "instead",
-    "replaced",
-    "returning",
-    "rewritten",
-    "run_tests",
-    "skipped",
-    "twice",
-]
-
 ROOT = Path(__file__).resolve().parents[2]
 _MARK, _REACHED = "_mutant_", "_mutant_was_reached_"
 # The nested run takes the settings of the project, and shows nothing.
@@ -242,34 +220,20 @@ def as_any_object(where: str) -> Injection:
 
 
 def charged_late(estimator: str) -> Injection:
-    """Charge the budget when a method is over, in the place of before the release.
-
-    Parameters
-    ----------
-    estimator : str
-        ``"Class.method"`` that releases.
-    """
+    """Charge the budget when ``"Class.method"`` is over, in the place of before it releases."""
 
     def inject(patch: pytest.MonkeyPatch, reached: Reached) -> None:
         owner, method = _owner(estimator)
-        settle, release, due = spent.charge, getattr(owner, method), []
+        settle, due = spent.charge, []
 
         def promise(payer: Any, *args: Any, **options: Any) -> Any:
             reached()
-            due.append((payer, args, options))
+            due.append(functools.partial(settle, payer, *args, **options))
             name = getattr(payer, "caller", type(payer).__name__)
             return settle(Payer(None, payer.epsilon, payer.delta, name), *args, **options)
 
-        @functools.wraps(release)
-        def late(*args: Any, **options: Any) -> Any:
-            result = release(*args, **options)
-            while due:
-                payer, positional, named = due.pop()
-                settle(payer, *positional, **named)
-            return result
-
+        patch.setattr(owner, method, _followed(getattr(owner, method), due))
         _everywhere(patch, settle, promise)
-        patch.setattr(owner, method, late)
 
     return Injection("charge", f"charged at the end of {estimator}", inject)
 
@@ -280,26 +244,31 @@ def checked_late(where: str, within: str) -> Injection:
     def inject(patch: pytest.MonkeyPatch, reached: Reached) -> None:
         owner, name = _owner(where)
         _check_there(within)
-        settle, check, due = spent.charge, getattr(owner, name), []
+        check, due = getattr(owner, name), []
 
         def promise(*args: Any, **options: Any) -> Any:
             if not _runs(within):
                 return check(*args, **options)
             reached()
-            due.append((args, options))
-            return None
-
-        def charge(*args: Any, **options: Any) -> Any:
-            result = settle(*args, **options)
-            while due:
-                positional, named = due.pop()
-                check(*positional, **named)
-            return result
+            return due.append(functools.partial(check, *args, **options))
 
         _everywhere(patch, check, promise)
-        _everywhere(patch, settle, charge)
+        _everywhere(patch, spent.charge, _followed(spent.charge, due))
 
     return Injection(where, f"after the charge, in {within}", inject)
+
+
+def _followed(call: Any, due: list[Any]) -> Any:
+    """Make a function do what is due when it is over."""
+
+    @functools.wraps(call)
+    def late(*args: Any, **options: Any) -> Any:
+        result = call(*args, **options)
+        while due:
+            due.pop()()
+        return result
+
+    return late
 
 
 LARGE = 1e300
@@ -414,9 +383,7 @@ def _undecorated(held: Any) -> Any:
 
 
 def rewritten(where: str, *changes: tuple[str, str]) -> Injection:
-    """Write another expression in the place of one in a function, or other statements.
-
-    What is compared are parsed expressions: neither layout, comments nor brackets matter.
+    """Write something else in a function, in the place of what stands there exactly once.
 
     Parameters
     ----------
@@ -424,100 +391,49 @@ def rewritten(where: str, *changes: tuple[str, str]) -> Injection:
         ``"function"`` or ``"Class.method"``, wherever in the package that is; properties and cached
         functions too.
     *changes : (str, str)
-        What stands there exactly once, and what takes its place, nothing among it. ``...`` is any
-        expression, and again that one where it stands in what takes the place.
+        What stands in the source as `ast.unparse` writes it, and what takes its place.
     """
 
     def inject(patch: pytest.MonkeyPatch, reached: Reached) -> None:
         found, problems = [], []
         for owner, name in _owners(where):  # of several it is the one that holds what is changed
             function = inspect.unwrap(_undecorated(inspect.getattr_static(owner, name)))
-            try:
-                found.append((function, _rewritten(function, changes)))
-            except StaleMutantError as problem:
-                problems.append(str(problem))
+            source = _source(function)
+            missed = [(source.count(old), old) for old, _ in changes if source.count(old) != 1]
+            if missed:
+                there = "holds {} times: {}".format(*missed[0])
+                problems.append(f"{function.__module__} {there}")
+                continue
+            for old, new in changes:
+                source = source.replace(old, new)
+            found.append((function, source))
         if len(found) != 1:
             why = "; ".join(problems)
             raise StaleMutantError(f"{where} can be changed in {len(found)} places. {why}")
-        [(function, definition)] = found
+        [(function, source)] = found
         patch.setitem(function.__globals__, _REACHED, reached)
-        patch.setattr(function, "__code__", _compiled(function, definition, where))
+        patch.setattr(function, "__code__", _compiled(function, source, where))
 
     return Injection(where, "; ".join(_in_words(old, new) for old, new in changes), inject)
 
 
 def _in_words(old: str, new: str) -> str:
-    old, new = (" ".join(text.split()) for text in (old, new))
-    return f"``{new}`` for ``{old}``" if new else f"without ``{old}``"
+    return f"``{new.strip()}`` for ``{old.strip()}``" if new else f"without ``{old.strip()}``"
 
 
-def _rewritten(function: types.FunctionType, changes: Iterable[tuple[str, str]]) -> ast.FunctionDef:
-    """Return a function with other expressions or statements in it."""
+def _source(function: types.FunctionType) -> str:
+    """Return the source of a function without layout, comments, decorators and docstring."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-    for old, new in changes:
-        before, after = ast.parse(old).body, ast.parse(new or "pass").body
-        if all(len(one) == 1 and isinstance(one[0], ast.Expr) for one in (before, after)):
-            before, after = [before[0].value], [after[0].value]
-        found = [
-            (put, parts)
-            for nodes, put in _places(definition, len(before))
-            if _alike(before, nodes, parts := [])
-        ]
-        if len(found) != 1:
-            raise StaleMutantError(f"{function.__module__} holds {len(found)} times: {old}")
-        [(put, parts)] = found
-        put([_Filled(parts).visit(node) for node in after])
-    return definition
-
-
-def _places(tree: ast.AST, length: int) -> Iterator[tuple[list[Any], Callable[[list[Any]], None]]]:
-    """Yield so many nodes in a row, wherever in a tree, and what puts others in their place."""
-    for node in ast.walk(tree):
-        for name, value in ast.iter_fields(node):
-            if isinstance(value, list):
-                for start in range(len(value) - length + 1):
-                    part = slice(start, start + length)
-                    yield value[part], functools.partial(value.__setitem__, part)
-            elif length == 1:
-                yield [value], lambda new, node=node, name=name: setattr(node, name, new[0])
-
-
-def _alike(pattern: Any, node: Any, parts: list[ast.expr]) -> bool:
-    """Say whether a tree is like another, and collect what stands for ``...``."""
-    if isinstance(pattern, ast.Constant) and pattern.value is Ellipsis:
-        parts.append(node)
-        return isinstance(node, ast.expr)
-    if type(pattern) is not type(node):
-        return False
-    if isinstance(pattern, list):
-        return len(pattern) == len(node) and all(
-            _alike(one, other, parts) for one, other in zip(pattern, node, strict=True)
-        )
-    if isinstance(pattern, ast.AST):
-        fields = [name for name in pattern._fields if name != "ctx"]
-        return all(_alike(getattr(pattern, f), getattr(node, f), parts) for f in fields)
-    return bool(pattern == node)
-
-
-class _Filled(ast.NodeTransformer):
-    """Puts what was found in the place of each ``...``."""
-
-    def __init__(self, parts: Iterable[ast.expr]) -> None:
-        self._parts = iter(parts)
-
-    def visit_Constant(self, node: ast.Constant) -> ast.expr:
-        return next(self._parts) if node.value is Ellipsis else node
-
-
-def _compiled(
-    function: types.FunctionType, definition: ast.FunctionDef, where: str
-) -> types.CodeType:
-    """Compile a function that first of all says that it was reached."""
     definition.decorator_list = []
+    del definition.body[: ast.get_docstring(definition) is not None]
+    return ast.unparse(definition)
+
+
+def _compiled(function: types.FunctionType, source: str, where: str) -> types.CodeType:
+    """Compile a function that first of all says that it was reached."""
+    (definition, call) = ast.parse(f"{source}\n{_REACHED}()").body
     definition.name = _MARK  # so that a call of itself is no reference to what is around it
-    (call,) = ast.parse(f"{_REACHED}()").body
-    has_docstring = ast.get_docstring(definition) is not None
-    definition.body.insert(int(has_docstring), call)
+    definition.body.insert(0, call)
     # What the function closes over, `__class__` for super() among it, comes from around it.
     around = ast.parse(f"def around({', '.join(function.__code__.co_freevars)}):\n    pass")
     around.body[0].body = [definition]

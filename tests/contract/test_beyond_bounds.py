@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.base import clone
 
 from skdpot import FairPrivateRegressor, PrivacyBudget
-from tests.contract.fits import FITS, TABLES, N
+from tests.contract.fits import FITS, N
 from tests.estimators.reachable import reachable
 
 pytestmark = [
@@ -41,13 +40,12 @@ OF_TABLES = ("encoder", "synthesizer, nothing known")
 
 def ready(name, rows, **options):
     """Return an estimator, and what fits it."""
+    given = dict(FITS[name].given)
     if name in OF_TABLES:
-        estimator, given, rows = TABLES[name], {}, pd.DataFrame(rows, columns=["a", "b", "c"])
-    else:
-        estimator, given, _ = FITS[name]
-    if isinstance(estimator, FairPrivateRegressor):
-        given = given | {"y": FAR_TARGET}
-    chosen = clone(estimator).set_params(epsilon=2.0, random_state=0, **options)
+        rows = pd.DataFrame(rows, columns=["a", "b", "c"])
+    if isinstance(FITS[name].estimator, FairPrivateRegressor):
+        given["y"] = FAR_TARGET
+    chosen = FITS[name].chosen(epsilon=2.0, random_state=0, **options)
     return chosen, partial(chosen.fit, rows, **given)
 
 

@@ -102,7 +102,7 @@ def test_a_failure_without_a_call_of_the_mutated_code_does_not_count():
 def test_everybody_has_the_defect_and_afterwards_it_is_gone():
     """Also those who imported the function before, and what caches have kept."""
     before, code = gdp_epsilon(1.0, 1e-5), events.bisected.__code__
-    hurt = outcome(rewritten(WHERE, ("return low, high", "return low / 2, high / 2")))
+    hurt = outcome(rewritten(WHERE, ("(low, high)", "(low / 2, high / 2)")))
     assert hurt.caught
     assert "0.5" in hurt.says
     assert Outcome(errors=[AssertionError("\nArrays are not equal\n")]).says

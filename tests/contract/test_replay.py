@@ -22,14 +22,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from skdpot import (
-    ClientContribution,
     DPTableSynthesizer,
     FairPrivateRegressor,
-    PrivateSearchCV,
     PrivateTrajectorySampler,
     SlicedSketch,
 )
@@ -37,7 +34,7 @@ from skdpot.exceptions import ReplayError
 from skdpot.preprocessing import PrivateScaler, TableEncoder
 from skdpot.release.release import first_difference, record_releases, replay_releases
 from tests.contract.fits import (
-    BINARY,
+    BINS,
     BOX,
     CLASSES,
     FITS,
@@ -46,13 +43,11 @@ from tests.contract.fits import (
     PUBLIC,
     SKETCH,
     TABLE,
-    TABLES,
     D,
     X,
-    classifier,
-    sampler,
+    case,
+    flow,
 )
-from tests.estimators.search_cases import NoisyThreshold
 from tests.flat_options import private_distance
 
 OTHER_TABLE = TABLE.assign(
@@ -63,31 +58,36 @@ OTHER_TABLE = TABLE.assign(
 )
 
 
-def other_rows(rows, given, protected):
+def neighbours(fit):
     """Replace the first row by one from far away, or by a copy of another, or replace all rows."""
     for place in ("far", "copy", "all"):
-        other, changed = rows.copy(), dict(given)
-        if isinstance(rows, pd.DataFrame):
-            kind = "c" if protected == "known" else "never seen"
-            other.iloc[0] = [1e9, 8, kind, "v", True] if place == "far" else rows.iloc[7].tolist()
-            other = OTHER_TABLE if place == "all" else other
+        other, given = fit.rows.copy(), dict(fit.given)
+        if isinstance(other, pd.DataFrame):
+            kind = "c" if getattr(fit.estimator, "schema", None) is KNOWN else "never seen"
+            far = dict(zip(TABLE, (1e9, 8, kind, "v", True), strict=True))
+            for column in other:
+                other.loc[0, column] = (far if place == "far" else TABLE.iloc[7])[column]
+            other = OTHER_TABLE[other.columns] if place == "all" else other
         else:
-            other[0] = -1e6 if place == "far" else rows[7]
-            other = 0.5 - 3.0 * rows[::-1] ** 2 if place == "all" else other
-        if "y" in protected:
+            other[0] = -1e6 if place == "far" else other[7]
+            other = 0.5 - 3.0 * other[::-1] ** 2 if place == "all" else other
+        if fit.protects_y:
             y = given["y"].copy()
             if y.dtype == float:
                 y[0] = 1e6 if place == "far" else y[7]
+                given["y"] = y[::-1].copy() if place == "all" else y
             else:
                 y[0] = (y[0] + 1) % 2
-            changed["y"] = y[::-1].copy() if place == "all" else y
-        yield place, other, changed
+                given["y"] = y[::-1] % 2 if place == "all" else y  # nobody has a third class
+        yield place, other, given
 
 
 def outputs(fitted):
     """Whatever can be had of a fitted estimator, from rows that are public."""
-    public = TABLE.iloc[20:30] if isinstance(fitted, (TableEncoder, DPTableSynthesizer)) else PUBLIC
-    if getattr(fitted, "n_features_in_", D) == 40:
+    public = PUBLIC
+    if isinstance(fitted, TableEncoder | DPTableSynthesizer):
+        public = TABLE.iloc[20:30][list(fitted.schema_.names)]
+    elif getattr(fitted, "n_features_in_", D) == 40:
         public = np.zeros((3, 40))
     calls = {
         name: lambda name=name: getattr(fitted, name)(public)
@@ -162,14 +162,14 @@ def pickled(fitted):
     return buffer.getvalue()
 
 
-def check_replay(fit, rows, given, protected=""):
+def check_replay(fit, make):
     """Fail if anything but what passes the gate makes a difference."""
     with record_releases(forgetting=False) as releases:
-        expected = result(fit, rows, given)
-    for place, other, changed in other_rows(rows, given, protected):
+        expected = result(make, fit.rows, fit.given)
+    for place, other, given in neighbours(fit):
         try:
             with replay_releases(releases):
-                found = result(fit, other, changed)
+                found = result(make, other, given)
         except ReplayError as error:
             pytest.fail(f"{place}: {error}")
         different = first_difference(expected, found)
@@ -177,30 +177,20 @@ def check_replay(fit, rows, given, protected=""):
     return releases
 
 
-def seeded(estimator):
-    """Return a function that fits a clone, with the same secret numbers every time."""
-    nested = isinstance(estimator, ClientContribution)
+@pytest.mark.parametrize("name", FITS)
+def test_a_fit_follows_from_its_releases(name):
+    """Trials of a search that are forgotten too: the winner depends on their noisy scores."""
+    fit = FITS[name]
     # Much epsilon, so that bounds are found and choices are made.
-    options = {"epsilon": 50.0, "random_state": 3}
-    options = {f"estimator__{name}" if nested else name: v for name, v in options.items()}
-
-    def fit(rows, **given):
-        return clone(estimator).set_params(**options).fit(rows, **given)
-
-    return fit
-
-
-@pytest.mark.parametrize("case", FITS)
-def test_a_fit_follows_from_its_releases(case):
-    estimator, given, protected = FITS[case]
-    rows = np.hstack([X] * 14)[:, :40] if "wide" in protected else X
-    assert check_replay(seeded(estimator), rows, given, protected)
+    seeded = {"epsilon": 50.0, "random_state": 3}
+    releases = check_replay(fit, lambda X, **given: fit.chosen(**seeded).fit(X, **given))
+    assert bool(releases) == (name != "encoder, all known")
 
 
 def streamed(rows, y):
     """A sketch of rows that came in chunks, and another one added."""
     options = {**SKETCH, **BOX, **CLASSES, "projections": np.eye(D)}
-    public = SlicedSketch(**options, random_state=4).fit(PUBLIC, [0, 1, 2, 0, 1, 2])
+    public = SlicedSketch(**options, random_state=4).fit(PUBLIC, np.arange(20) % 3)
     sketch = SlicedSketch(**options, random_state=3)
     for chunk, labels in zip(np.split(rows, 4), np.split(y, 4), strict=True):
         sketch.partial_fit(chunk, labels, n_samples=len(rows))
@@ -215,47 +205,11 @@ def published(rows):
 
 def piped(rows):
     """The second of two private steps, on what the first has made of the rows."""
-    steps = PrivateScaler(random_state=3), sampler("sketch", n_bins=8, random_state=4)
+    steps = PrivateScaler(random_state=3), flow("sketch", **BINS).chosen(random_state=4)
     return make_pipeline(*steps).fit(rows)[-1]
 
 
-@pytest.mark.parametrize("fit", [streamed, published, piped])
-def test_what_is_made_of_several_releases_follows_from_them(fit):
-    assert check_replay(fit, X, {"y": LABELS} if fit is streamed else {}, "y" * (fit is streamed))
-
-
-def mean_of(fitted):
-    return fitted.mean_
-
-
-ON_RELEASE = {"scoring": mean_of, "score_on": "release"}
-# What is searched, how, and among which values of which parameter.
-SEARCHES = {
-    "held out": (NoisyThreshold(), {}, "shift"),
-    "folds, refit": (NoisyThreshold(), {"cv": 2, "refit": True}, "shift"),
-    "release": (NoisyThreshold(), ON_RELEASE, "shift"),
-    "classifier": (classifier(alpha=0.0), {}, "mechanism__learning_rate"),
-    "sampler, release": (sampler("sketch", n_bins=8), {"score_on": "release"}, "step_size"),
-    "sampler": (sampler("sketch", n_bins=8), {"score_bounds": (-3, 3)}, "step_size"),
-    "sampler, accuracy": (
-        sampler("sketch", n_bins=8, conditional=True, classes=[0, 1]),
-        {"scoring": "synthetic_accuracy"},
-        "step_size",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", SEARCHES)
-def test_a_search_follows_from_its_releases(case):
-    """Trials that are forgotten are replayed too: the winner depends on their noisy scores."""
-    estimator, options, name = SEARCHES[case]
-    search = PrivateSearchCV(estimator, {name: [0.01, 0.1, 1.0]}, n_trials=2)
-    fit = seeded(search.set_params(**options))
-    assert check_replay(fit, X, {"y": BINARY["y"]}, "y")
-
-
-@pytest.mark.parametrize("case", TABLES)
-def test_a_fit_of_a_table_follows_from_its_releases(case):
-    known = "known" if TABLES[case].schema is KNOWN else ""
-    releases = check_replay(seeded(TABLES[case]), TABLE, {}, known)
-    assert bool(releases) == (case != "encoder, all known")
+@pytest.mark.parametrize("make", [streamed, published, piped])
+def test_what_is_made_of_several_releases_follows_from_them(make):
+    fit = case(None, y=LABELS, protects_y=True) if make is streamed else case(None)
+    assert check_replay(fit, make)

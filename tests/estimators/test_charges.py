@@ -16,8 +16,8 @@ from skdpot.mechanisms import Gradient, LatentNetwork, Resample, Sketch
 from skdpot.mechanisms.fair import Records
 from skdpot.privacy.accounting import compose
 from skdpot.release.bounds import DataBounds
-from tests.contract.fits import BINARY, FITS, GROUPS, TABLE, TABLES, X, autoencoder, classifier
-from tests.contract.test_draws_are_charged import CALLS
+from tests.contract.fits import FITS, GROUPS, ROWS, TABLES, X
+from tests.contract.test_draws_are_charged import ONE_EACH
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
@@ -25,9 +25,8 @@ pytestmark = [
 ]
 
 # An estimator that spends epsilon = 1, its rows, and what `fit` is given beside them.
-NAMES = {*CALLS, "classifier, odds", "classifier, ranks"} - {"paths, mfld, rough"}  # noise is given
-CASES = {name: (FITS[name][0], X, FITS[name][1]) for name in FITS if name in NAMES}
-CASES |= {name: (TABLES[name], TABLE, {}) for name in TABLES if "all known" not in name}
+NAMES = [name for name in ONE_EACH if name in ROWS | TABLES and name != "contribution"]
+CASES = {name: (FITS[name].estimator, FITS[name].rows, FITS[name].given) for name in NAMES}
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -53,7 +52,7 @@ def charged(request, tmp_path_factory):
         ):
             patch.setattr(owner, name, watched(kind, getattr(owner, name)))
         fitted = clone(estimator).set_params(budget=budget).fit(rows, **given)
-    counted = rows is TABLE or request.param == "scaler"  # by code that is not watched
+    counted = request.param in TABLES or "scaler" in request.param  # by code that is not watched
     return SimpleNamespace(
         fitted=fitted, rows=rows, given=given, budget=budget, counted=counted, **seen
     )
@@ -119,11 +118,15 @@ SEARCHES = {
         {},
     ),
     "autoencoder": (
-        autoencoder(penalty="parity"),
+        FITS["autoencoder, parity"].estimator,
         [{"last__penalty": [None]}, {"last__penalty__alpha": [0.0, 0.5]}],
         {"sensitive_features": GROUPS},
     ),
-    "classifier": (classifier(), {"last__mechanism__clip_loss": [0.1, 3.0]}, BINARY),
+    "classifier": (
+        FITS["classifier"].estimator,
+        {"last__mechanism__clip_loss": [0.1, 3.0]},
+        FITS["classifier"].given,
+    ),
 }
 
 

@@ -1,13 +1,14 @@
 """Small seeded fits of every estimator, mechanism and option that changes a path.
 
-All constructor calls are in this file: whoever renames a parameter mends `CASES` and, where an
-attribute is renamed, the function that reads it. The recorded numbers stay. Each case is a
-function that fits something and returns a dict of what came out; `exact` marks what is the same
-on every CPU, `single` what went through float32.
+Fits come from `tests.contract.fits`; those of options that only a record needs are in `MORE`.
+Whoever renames a parameter mends these and, where an attribute is renamed, the function that reads
+it. The recorded numbers stay. Each case is a function that returns a dict of what came out; `Exact`
+marks what is the same on every CPU, `Single` what went through float32.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,11 +18,15 @@ import pandas as pd
 
 from skdpot import (
     ClientContribution,
+    DPSlicedFlowSampler,
+    DPSlicedGenerator,
     DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
     PrivateSearchCV,
     PrivateSWAutoencoder,
+    PrivateTrajectorySampler,
+    PrivateWassersteinDistance,
     SlicedSketch,
 )
 from skdpot.datasets import (
@@ -62,31 +67,33 @@ from skdpot.preprocessing import (
     TableSchema,
 )
 from skdpot.privacy.accounting import compose
-from tests.estimators.search_cases import NoisyThreshold
-from tests.flat_options import (
-    flow_sampler,
-    made,
-    private_distance,
-    sliced_generator,
-    trajectory_sampler,
+from tests.contract.fits import (
+    BINS,
+    BOX,
+    CLASSES,
+    LABELS,
+    OTHERS,
+    PUBLIC,
+    ROWS,
+    SEARCHES,
+    SOME,
+    SUPPORT,
+    D,
+    Fit,
+    N,
+    X,
+    autoencoder,
+    case,
+    classifier,
+    flow,
+    generator,
+    search,
+    sketch,
 )
+from tests.flat_options import private_distance
 
 __all__ = ["CASES", "Exact", "Single"]
 
-D, N = 3, 300  # so many that private bounds are found
-RNG = np.random.default_rng(71)
-X = RNG.normal(size=(N, D)).round(6)
-WIDE = RNG.normal(size=(N, 40)).round(6)
-PUBLIC = RNG.normal(size=(20, D)).round(6)
-OTHERS = RNG.normal(0.5, 1.2, size=(80, D)).round(6)
-LABELS = (X[:, 0] + RNG.normal(size=N) > 0).astype(int)
-LABELS[:9] = 2
-BINARY = np.minimum(LABELS, 1)
-GROUPS = np.arange(N) % 2
-TIMES = np.arange(N) % 4
-TARGETS = X[:, :2] + 1.0
-TWO = {"sensitive_features": GROUPS}
-BOX = {"bounds": (-2, 2)}
 SEED = {"epsilon": 50.0, "random_state": 3}  # much epsilon, so that bounds are found
 
 
@@ -146,11 +153,6 @@ def described_sketch(sketch: SlicedSketch, prefix: str = "") -> Found:
     return {prefix + name: value for name, value in found.items()}
 
 
-def sketch(X: Any = X, y: Any = None, **options: Any) -> Found:
-    fitted = SlicedSketch(**({"n_projections": 3, "n_bins": 8} | SEED | options)).fit(X, y)
-    return described_sketch(fitted)
-
-
 def streamed() -> Found:
     options = {
         "n_bins": 8,
@@ -166,17 +168,7 @@ def streamed() -> Found:
     return described_sketch(first) | described_sketch(first.merge(second), "merged: ")
 
 
-def saved_sketch(**options: Any) -> Found:
-    X_, y = options.pop("X", X), options.pop("y", None)
-    fitted = SlicedSketch(**({"n_projections": 3, "n_bins": 8} | SEED | options)).fit(X_, y)
-    with TemporaryDirectory() as folder:
-        fitted.save(Path(folder) / "sketch")
-        loaded = SlicedSketch.load(Path(folder) / "sketch")
-    names = [*getattr(loaded, "classes_", []), *getattr(loaded, "feature_names_in_", [])]
-    return described_sketch(loaded) | {"names": Exact([str(name) for name in names])}
-
-
-def rows_of(fitted: Any, generator: bool = False, tolerance: float = 2e-5) -> Found:
+def described_rows(fitted: Any, tolerance: float = 2e-5) -> Found:
     """Return what the flow sampler and the generator released, and what they sample."""
     released = described_sketch(fitted.sketch_, "sketch: ") if hasattr(fitted, "sketch_") else {}
     if hasattr(fitted, "releases_"):
@@ -188,7 +180,7 @@ def rows_of(fitted: Any, generator: bool = False, tolerance: float = 2e-5) -> Fo
             "released sigma": fitted.releases_.sigma,
         }
     found = released | statement(fitted) | bounds_of(fitted.bounds_)
-    if generator:
+    if isinstance(fitted, DPSlicedGenerator):
         found |= {"parameters": parameters(fitted.module_), "n_steps": fitted.n_steps_}
     else:
         found["particles"] = Single(fitted.particles_, tolerance)
@@ -200,20 +192,7 @@ def rows_of(fitted: Any, generator: bool = False, tolerance: float = 2e-5) -> Fo
     return found
 
 
-def flow(mechanism: str, y: Any = None, tolerance: float = 2e-5, **options: Any) -> Found:
-    defaults = {"n_projections": 3, "n_steps": 4, "n_particles": 12} | SEED
-    return rows_of(flow_sampler(mechanism, **(defaults | options)).fit(X, y), tolerance=tolerance)
-
-
-def generator(mechanism: str, y: Any = None, **options: Any) -> Found:
-    defaults = {"n_projections": 3, "n_steps": 3} | SEED
-    return rows_of(sliced_generator(mechanism, **(defaults | options)).fit(X, y), generator=True)
-
-
-def autoencoder(**options: Any) -> Found:
-    given = {"sensitive_features": options.pop("groups", None)}
-    defaults = {"n_steps": 3, "latent_dim": 2, "batch_size": N} | SEED
-    fitted = made(PrivateSWAutoencoder, **(defaults | options)).fit(X, **given)
+def described_autoencoder(fitted: PrivateSWAutoencoder) -> Found:
     codes = fitted.transform(PUBLIC)
     return (
         {
@@ -229,17 +208,7 @@ def autoencoder(**options: Any) -> Found:
     )
 
 
-FAIR = {
-    "n_steps": 4,
-    "n_releases": 2,
-    "module": "linear",
-    "n_projections": 2,
-    "batch_fraction": 1.0,
-}
-
-
-def classifier(y: Any = BINARY, **options: Any) -> Found:
-    fitted = made(FairPrivateClassifier, **(FAIR | SEED | options)).fit(X, y, **TWO)
+def described_classifier(fitted: FairPrivateClassifier) -> Found:
     return {
         "parameters": parameters(fitted.network_),
         "probabilities": Single(fitted.predict_proba(PUBLIC)),
@@ -249,8 +218,7 @@ def classifier(y: Any = BINARY, **options: Any) -> Found:
     } | statement(fitted)
 
 
-def regressor(y: Any = TARGETS, **options: Any) -> Found:
-    fitted = made(FairPrivateRegressor, **(FAIR | SEED | options)).fit(X, y, **TWO)
+def described_regressor(fitted: FairPrivateRegressor) -> Found:
     return (
         {
             "parameters": parameters(fitted.network_),
@@ -262,14 +230,7 @@ def regressor(y: Any = TARGETS, **options: Any) -> Found:
     )
 
 
-MFLD = {"n_particles": 5, "schedule": [(0.01, None, 2), (0.005, 0.1, 1)], "n_clusters": 2}
-PATHS = {"n_projections": 3, "n_bins": 8, "n_particles": 5, "schedule": [(1.0, None, 2)]}
-
-
-def paths(mechanism: str, groups: Any = None, **options: Any) -> Found:
-    defaults = MFLD if mechanism == "mfld" else PATHS
-    fitted = trajectory_sampler(mechanism, **(defaults | SEED | options))
-    fitted.fit(X, TIMES, **({} if groups is None else {"groups": groups}))
+def described_paths(fitted: PrivateTrajectorySampler) -> Found:
     optional = ("noise_multiplier_", "centers_", "cluster_shares_")
     found = {name: np.array(getattr(fitted, name)) for name in optional if hasattr(fitted, name)}
     if hasattr(fitted, "sketch_"):
@@ -291,12 +252,8 @@ def paths(mechanism: str, groups: Any = None, **options: Any) -> Found:
     )
 
 
-def distance(protocol: str = "sliced", y: Any = None, others: Any = None, **options: Any) -> Found:
-    fewer = (
-        {"n_projections": 3, "n_bins": 8} | SEED if protocol == "sliced" else {"random_state": 3}
-    )
-    rows = X if protocol == "sliced" else X[:60]
-    fitted = private_distance(protocol, **(fewer | options)).fit(rows, y)
+def described_distance(fitted: PrivateWassersteinDistance) -> Found:
+    others = np.arange(80) % 3 if getattr(fitted.protocol_, "labeled", False) else None
     estimate = fitted.compare(OTHERS, others)
     found = {
         "squared distance": Single(estimate.squared_distance),
@@ -305,22 +262,21 @@ def distance(protocol: str = "sliced", y: Any = None, others: Any = None, **opti
         "interval": Single(estimate.interval()),
         "values": fitted.score_samples(OTHERS, others),
     }
-    if protocol == "sliced":
+    if hasattr(fitted, "sketch_"):
         found |= described_sketch(fitted.sketch_, "sketch: ")
-        if options.get("projections") is not None:  # the last digits of directions make other noise
+        if isinstance(
+            fitted.protocol_.projections, np.ndarray
+        ):  # the last digits of directions make other noise
             found["published"] = fitted.transform(OTHERS)
     return found
 
 
-def contribution() -> Found:
-    nested = private_distance(n_projections=3, n_bins=8, **SEED, **BOX)
-    fitted = ClientContribution(nested).fit(X)
+def described_contribution(fitted: ClientContribution) -> Found:
     table = fitted.contributions({"a": OTHERS, "b": PUBLIC})
     return {"clients": Exact(list(table.index)), "table": table.to_numpy(dtype=float)}
 
 
-def scaler(**options: Any) -> Found:
-    fitted = PrivateScaler(**(SEED | options)).fit(X)
+def described_scaler(fitted: PrivateScaler) -> Found:
     found = {n: getattr(fitted, n) for n in ("center_", "scale_") if getattr(fitted, n) is not None}
     return found | {"scaled": fitted.transform(PUBLIC)} | statement(fitted)
 
@@ -359,8 +315,7 @@ def schema_of(schema: TableSchema) -> Found:
     return {"schema": Exact(schema.to_json())}
 
 
-def encoder(schema: Any = None) -> Found:
-    fitted = TableEncoder(schema, **SEED).fit(PEOPLE)
+def described_encoder(fitted: TableEncoder) -> Found:
     coded = fitted.transform(PEOPLE[:60])
     return (
         {
@@ -368,7 +323,7 @@ def encoder(schema: Any = None) -> Found:
             "decoded": Exact(fitted.inverse_transform(coded).to_csv()),
         }
         | schema_of(fitted.schema_)
-        | (statement(fitted) if schema is None else {})
+        | (statement(fitted) if fitted.schema is None else {})
     )
 
 
@@ -389,30 +344,44 @@ def described_table(fitted: DPTableSynthesizer) -> Found:
     return found | schema_of(fitted.schema_) | statement(fitted)
 
 
-def table(X: Any = PEOPLE, saved: bool = False, **options: Any) -> Found:
-    fitted = DPTableSynthesizer(**({"n_particles": 200} | SEED | options)).fit(X)
-    if saved:
-        with TemporaryDirectory() as folder:
-            fitted.save(Path(folder) / "table")
-            fitted = DPTableSynthesizer.load(Path(folder) / "table")
-    return described_table(fitted)
-
-
-def mean_of(fitted: Any) -> float:
-    return float(fitted.mean_)
-
-
-def search(estimator: Any, name: str, **options: Any) -> Found:
-    fitted = PrivateSearchCV(
-        estimator, {name: [0.01, 0.1, 1.0]}, n_trials=2, **(SEED | options)
-    ).fit(X, BINARY)
+def described_search(fitted: PrivateSearchCV) -> Found:
     plan = fitted.plan_
     return {
         "best score": Single(fitted.best_score_),
-        "best parameter": float(fitted.best_params_[name]),
+        "best parameter": float(*fitted.best_params_.values()),
         "epsilon of a trial": plan.trial_epsilon,
         "deviation of a score": plan.score_deviation,
     } | statement(fitted)
+
+
+DESCRIBED: dict[type, Callable[..., Found]] = {
+    SlicedSketch: described_sketch,
+    DPSlicedFlowSampler: described_rows,
+    DPSlicedGenerator: described_rows,
+    PrivateSWAutoencoder: described_autoencoder,
+    FairPrivateClassifier: described_classifier,
+    FairPrivateRegressor: described_regressor,
+    PrivateTrajectorySampler: described_paths,
+    PrivateWassersteinDistance: described_distance,
+    ClientContribution: described_contribution,
+    PrivateScaler: described_scaler,
+    TableEncoder: described_encoder,
+    DPTableSynthesizer: described_table,
+    PrivateSearchCV: described_search,
+}
+
+
+def described(fit: Fit, *more: Any, saved: bool = False, **options: Any) -> Found:
+    """Fit, write to a file and read if told so, and return what came out."""
+    fitted, names = fit.fitted(**(SEED | options)), {}
+    if saved:
+        with TemporaryDirectory() as folder:
+            fitted.save(Path(folder) / "file")
+            fitted = type(fitted).load(Path(folder) / "file")
+    if saved and isinstance(fitted, SlicedSketch):
+        listed = [*getattr(fitted, "classes_", []), *getattr(fitted, "feature_names_in_", [])]
+        names = {"names": Exact([str(name) for name in listed])}
+    return DESCRIBED[type(fitted)](fitted, *more) | names
 
 
 def party(name: str, rows: Any = X[:40], **options: Any) -> Party:
@@ -435,7 +404,7 @@ def pairwise(result: Any) -> Found:
     }
 
 
-GAMMA = DiscreteMeasure(RNG.normal(size=(40, D)).round(6))
+GAMMA = DiscreteMeasure(SUPPORT)
 
 
 def union() -> Found:
@@ -513,84 +482,72 @@ def valued() -> Found:
     return {"values": np.asarray(sliced_values(PUBLIC / 2.0, fitted.table()))}
 
 
-CLASSES = {"conditional": True, "classes": [0, 1, 2, 3]}
-ALL = {"batch_size": N}
-SOME = {"batch_size": 20, "sigma": 2.0, **BOX}
-FLOW = {"n_bins": 8}
-QUICK = {"n_projections": 3, "n_steps": 4, "n_particles": 12, "n_bins": 8}
-NOISY = {"epsilon": 1.0, "delta": 1e-6, **BOX}
-TRIANGLE = {"gamma_scale": 0.5, "n_support": 30}
+def table(rows: Any = PEOPLE, **options: Any) -> Fit:
+    return case(DPTableSynthesizer(**({"n_particles": 200} | options)), rows)
 
+
+def distance(protocol: str, y: Any = None, **options: Any) -> Fit:
+    return case(private_distance(protocol, **options), X[:60], y=y)
+
+
+NOISY = {"epsilon": 1.0, "delta": 1e-6}
+TRIANGLE = {"gamma_scale": 0.5, "n_support": 30}
+THREE = pd.DataFrame(X, columns=["one", "two", "three"])
+GUESSED = PEOPLE.drop(columns="seen")
+LEFT_OUT = SCHEMA.exclude("seen", "age")
+
+# What is fitted for the record alone, how it is noised or described, and whether it is written.
+MORE: dict[str, Callable[[], Found]] = {
+    "sketch, epsilon 1": partial(described, sketch(**BOX), **NOISY),
+    "sketch, no noise": partial(described, sketch(**BOX), epsilon=np.inf),
+    "flow, epsilon 1": partial(described, flow("sketch", **BINS, **BOX), **NOISY),
+    "flow, presample, epsilon 1": partial(described, flow("presample", **BOX), **NOISY),
+    "flow, automatic": partial(described, ROWS["flow, automatic"], 3e-3),
+    "file, sketch": partial(described, ROWS["sketch"], saved=True),
+    "file, sketch of classes": partial(
+        described, sketch(LABELS, THREE, conditional=True, **BOX), saved=True
+    ),
+    "table, epsilon 1": partial(described, table(schema=SCHEMA), epsilon=1.0),
+    "table, no noise": partial(described, table(schema=SCHEMA), epsilon=np.inf),
+    "file, table": partial(described, table(schema=SCHEMA, target="smokes"), saved=True),
+    "file, table, nothing known": partial(described, table(GUESSED), saved=True),
+}
+FITS = {
+    "sketch, norm bound": sketch(norm_bound=2.0),
+    "sketch, orthogonal": sketch(projections="orthogonal", n_projections=6),
+    "sketch, classes found": sketch(LABELS, conditional=True, **BOX),
+    "sketch, groups": sketch(LABELS, **CLASSES, public_labels=True, group_size=2, **BOX),
+    "flow, public classes": flow("sketch", LABELS, **BINS, **CLASSES, public_labels=True),
+    "flow, step size": flow("sketch", **BINS, step_size=0.5),
+    "generator, smoothing, poisson": generator("smoothing", sampling="poisson", **SOME),
+    "autoencoder, not private": autoencoder(private=False, batch_size=30, **BOX),
+    "classifier, mlp": classifier(module="mlp"),
+    "distance, data": case(
+        private_distance(n_projections=3, target="data", projections=np.eye(D), **BINS, **BOX)
+    ),
+    "distance, triangle": distance("triangle", **TRIANGLE),
+    "distance, triangle, exact": distance("triangle", interpolation="exact", **TRIANGLE),
+    "distance, triangle, secret": distance("triangle", disclose_t=False, **TRIANGLE),
+    "distance, triangle, labels": distance("triangle", LABELS[:60], labeled=True, **TRIANGLE),
+    "distance, fedwad": distance("fedwad", n_rounds=4, n_support=30),
+    "distance, fedwad, fixed": distance("fedwad", n_rounds=4, draw_t=False),
+    "encoder": case(TableEncoder(), PEOPLE),
+    "encoder, all known": case(TableEncoder(SCHEMA), PEOPLE),
+    "table": table(schema=SCHEMA),
+    "table, target": table(schema=SCHEMA, target="smokes"),
+    "table, nothing known": table(GUESSED),
+    "table, nothing known, target": table(GUESSED, target="city"),
+    "table, left out": table(schema=LEFT_OUT, target="city"),
+    "table, array": table(PEOPLE[["age", "income"]].to_numpy()),
+    "table, one column": table(PEOPLE[["city"]], schema=TableSchema([SCHEMA["city"]])),
+    "search, poisson": search(distribution="poisson"),
+}
+NOT_RECORDED = ("sketch, box", "search, classifier", "search, sampler, accuracy")
+FITS |= {n: fit for n, fit in (ROWS | SEARCHES).items() if n not in NOT_RECORDED}
 CASES: dict[str, Callable[[], Found]] = {
     "datasets": datasets,
     "directions": directions,
-    "scaler": scaler,
-    "scaler, scales": lambda: scaler(with_centering=False),
-    "sketch": sketch,
-    "sketch, epsilon 1": lambda: sketch(**NOISY),
-    "sketch, no noise": lambda: sketch(epsilon=np.inf, **BOX),
-    "sketch, norms of many features": lambda: sketch(WIDE, n_projections=40),
-    "sketch, norm bound": lambda: sketch(norm_bound=2.0),
-    "sketch, automatic": lambda: sketch(n_projections="auto", n_bins="auto"),
-    "sketch, orthogonal": lambda: sketch(projections="orthogonal", n_projections=6),
-    "sketch, classes": lambda: sketch(y=LABELS, **CLASSES),
-    "sketch, classes found": lambda: sketch(y=LABELS, conditional=True, **BOX),
-    "sketch, public classes": lambda: sketch(y=LABELS, **CLASSES, public_labels=True),
-    "sketch, groups": lambda: sketch(y=LABELS, **CLASSES, public_labels=True, group_size=2, **BOX),
     "sketch, stream and merge": streamed,
-    "file, sketch": saved_sketch,
-    "file, sketch of classes": lambda: saved_sketch(
-        X=pd.DataFrame(X, columns=["one", "two", "three"]), y=LABELS, conditional=True, **BOX
-    ),
-    "flow": lambda: flow("sketch", **FLOW),
-    "flow, epsilon 1": lambda: flow("sketch", **FLOW, **NOISY),
-    "flow, automatic": lambda: flow("sketch", n_projections="auto", tolerance=3e-3),
-    "flow, classes": lambda: flow("sketch", y=LABELS, **FLOW, **CLASSES),
-    "flow, public classes": lambda: flow("sketch", y=LABELS, **FLOW, **CLASSES, public_labels=True),
-    "flow, diffusion": lambda: flow("sketch", **FLOW, diffusion=0.1, n_projections_per_step=1),
-    "flow, step size": lambda: flow("sketch", **FLOW, step_size=0.5),
-    "flow, resample": lambda: flow("resample", **ALL),
-    "flow, resample, float": lambda: flow("resample", noise="float", **ALL),
-    "flow, resample, batches": lambda: flow("resample", **SOME),
-    "flow, resample, poisson": lambda: flow("resample", sampling="poisson", **SOME),
-    "flow, presample": lambda: flow("presample"),
-    "flow, presample, epsilon 1": lambda: flow("presample", **NOISY),
-    "generator": lambda: generator("sketch", **FLOW),
-    "generator, classes": lambda: generator("sketch", y=LABELS, **FLOW, **CLASSES),
-    "generator, smoothing": lambda: generator("smoothing", **ALL),
-    "generator, smoothing, poisson": lambda: generator("smoothing", sampling="poisson", **SOME),
-    "generator, gradient": lambda: generator("gradient", **ALL),
-    "generator, gradient, batches": lambda: generator("gradient", batch_size=20, sigma=1.0, **BOX),
-    "autoencoder": autoencoder,
-    "autoencoder, prior": lambda: autoencoder(penalty="prior"),
-    "autoencoder, parity": lambda: autoencoder(penalty="parity", groups=GROUPS),
-    "autoencoder, batches": lambda: autoencoder(
-        batch_size=20, sigma=3.0, normalize_codes=False, **BOX
-    ),
-    "autoencoder, not private": lambda: autoencoder(private=False, batch_size=30, **BOX),
-    "classifier": classifier,
-    "classifier, mlp": lambda: classifier(module="mlp"),
-    "classifier, threshold": lambda: classifier(tune_threshold=True),
-    "classifier, odds": lambda: classifier(fairness="equalized_odds", tune_threshold=True),
-    "classifier, ranks": lambda: classifier(mechanism="ranks"),
-    "classifier, ranks, odds": lambda: classifier(mechanism="ranks", fairness="equalized_odds"),
-    "classifier, batches": lambda: classifier(batch_fraction=0.5, n_steps=3),
-    "classifier, three classes": lambda: classifier(LABELS, classes=[0, 1, 2, 3]),
-    "classifier, no penalty": lambda: classifier(alpha=0.0),
-    "regressor": regressor,
-    "regressor, bounds": lambda: regressor(target_bounds=(-2, 4)),
-    "regressor, ranks": lambda: regressor(TARGETS[:, 0], mechanism="ranks"),
-    "distance": distance,
-    "distance, data": lambda: distance(target="data", projections=np.eye(D), **BOX),
-    "distance, triangle": lambda: distance("triangle", **TRIANGLE),
-    "distance, triangle, exact": lambda: distance("triangle", interpolation="exact", **TRIANGLE),
-    "distance, triangle, secret": lambda: distance("triangle", disclose_t=False, **TRIANGLE),
-    "distance, triangle, labels": lambda: distance(
-        "triangle", y=LABELS[:60], others=np.arange(80) % 3, labeled=True, **TRIANGLE
-    ),
-    "distance, fedwad": lambda: distance("fedwad", n_rounds=4, n_support=30),
-    "distance, fedwad, fixed": lambda: distance("fedwad", n_rounds=4, draw_t=False),
-    "contribution": contribution,
     "parties, sliced": lambda: pairwise(
         pairwise_sliced(
             parties(),
@@ -614,43 +571,6 @@ CASES: dict[str, Callable[[], Found]] = {
     "parties, union": union,
     "parties, values": valued,
     "messages": messages,
-    "paths": lambda: paths("sketch"),
-    "paths, rough": lambda: paths("sketch", smooth=False, **BOX),
-    "paths, exact": lambda: paths("sketch", coupling="exact"),
-    "paths, some times": lambda: paths("sketch", n_time_subsample=3),
-    "paths, bins of time": lambda: paths("sketch", groups=GROUPS, n_times=2, group_size=2),
-    "paths, mfld": lambda: paths("mfld"),
-    "paths, mfld, rough": lambda: paths(
-        "mfld", smooth=False, coupling="exact", noise_multiplier=[3.0, 2.0]
-    ),
-    "paths, mfld, mean": lambda: paths("mfld", warm_start="mean"),
-    "paths, mfld, kmeans": lambda: paths("mfld", warm_start="kmeans", **BOX),
-    "paths, mfld, batches": lambda: paths(
-        "mfld", sampling_rate=0.5, noise_multiplier=3.0, n_time_subsample=2
-    ),
-    "encoder": encoder,
-    "encoder, all known": lambda: encoder(SCHEMA),
-    "table": lambda: table(schema=SCHEMA),
-    "table, epsilon 1": lambda: table(schema=SCHEMA, epsilon=1.0),
-    "table, target": lambda: table(schema=SCHEMA, target="smokes"),
-    "table, nothing known": lambda: table(PEOPLE.drop(columns="seen")),
-    "table, nothing known, target": lambda: table(PEOPLE.drop(columns="seen"), target="city"),
-    "table, left out": lambda: table(schema=SCHEMA.exclude("seen", "age"), target="city"),
-    "table, array": lambda: table(PEOPLE[["age", "income"]].to_numpy()),
-    "table, one column": lambda: table(PEOPLE[["city"]], schema=TableSchema([SCHEMA["city"]])),
-    "table, no noise": lambda: table(schema=SCHEMA, epsilon=np.inf),
-    "file, table": lambda: table(schema=SCHEMA, target="smokes", saved=True),
-    "file, table, nothing known": lambda: table(PEOPLE.drop(columns="seen"), saved=True),
-    "search": lambda: search(NoisyThreshold(), "shift"),
-    "search, folds and refit": lambda: search(NoisyThreshold(), "shift", cv=2, refit=True),
-    "search, poisson": lambda: search(NoisyThreshold(), "shift", distribution="poisson"),
-    "search, release": lambda: search(
-        NoisyThreshold(), "shift", scoring=mean_of, score_on="release"
-    ),
-    "search, sampler": lambda: search(
-        flow_sampler("sketch", **QUICK), "step_size", score_bounds=(-3, 3)
-    ),
-    "search, sampler, release": lambda: search(
-        flow_sampler("sketch", **QUICK), "step_size", score_on="release"
-    ),
+    **{name: partial(described, fit) for name, fit in FITS.items()},
+    **MORE,
 }
