@@ -306,7 +306,11 @@ INTRODUCTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", [*INTRODUCTIONS, failing, loud], ids=str)
+@pytest.mark.parametrize(
+    "fault",
+    [*INTRODUCTIONS, failing, loud],
+    ids=lambda fault: getattr(fault, "__name__", str(fault)),
+)
 def test_false_introductions_are_refused(make_grid, fault):
     grid, said = make_grid(), "Node 12 does not introduce its party"
     if fault is failing:
