@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -34,10 +34,12 @@ from skdpot.metrics._panels import COLORS, data_address
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
 from skdpot.privacy.events import Relation, gdp_mu
-from skdpot.privacy.spent import PrivacySpent, silent_parts, total_spent
+from skdpot.privacy.spent import SEEDED, PrivacySpent, silent_parts, total_spent
 from skdpot.tables.frames import Table
 
 _SMALL_FPR = 0.01  # the false positive rate at which an attack is judged
+_MOST_EPSILON = 10.0
+_MOST_FAILURES = 0.1  # records that a release may publish in the mean and still keep its δ
 
 _MEMBERS = (
     "This report is not private: its attacks were computed without noise from rows that the "
@@ -180,7 +182,9 @@ def privacy_report(
         spent=spent,
         releases=_releases(parts, spent),
         meaning=meaning_of(spent),
-        cautions=_cautions(parts, spent, budgets, n_samples, silent, membership.of_members),
+        cautions=cautions_of(
+            parts, spent, budgets, n_samples, silent=silent, of_members=membership.of_members
+        ),
         budgets=tuple(map(_read_ledger, budgets)),
         audits=audits,
         confidence=float(confidence),
@@ -194,7 +198,7 @@ def privacy_report(
 class Caution:
     """One warning and what to do; "stop" if the release must not be trusted."""
 
-    level: str
+    level: Literal["stop", "caution"]
     text: str
 
 
@@ -392,36 +396,77 @@ def _known_sizes(
     return int(min(known)) if known else None, int(features[0]) if features else None
 
 
-def _cautions(
+def cautions_of(
     parts: Sequence[tuple[str, Any]],
     spent: PrivacySpent,
     budgets: Sequence[PrivacyBudget],
     n_samples: int | None,
-    silent: Sequence[str],
-    of_members: bool,
+    *,
+    silent: Sequence[str] = (),
+    of_members: bool = False,
 ) -> tuple[Caution, ...]:
     """List what is wrong or open with a release, the gravest first, from public facts alone."""
-    finite = math.isfinite(spent.epsilon)
+    finite, names = math.isfinite(spent.epsilon), " + ".join(name for name, _ in parts)
+    failures = spent.delta * (n_samples or 0) if finite else 0.0
+    delta = f"δ = {spent.delta:g}"
     seeded = any(getattr(part, "random_state", None) is not None for _, part in parts)
     noisy = (phase for phase in spent.event.phases if hasattr(phase, "sigma"))
-    lines = render(
-        "cautions.txt",
-        spent=spent,
-        budgets=budgets,
-        n_samples=n_samples,
-        silent=silent,
-        of_members=of_members,
-        members=_MEMBERS,
-        finite=finite,
-        names=" + ".join(name for name, _ in parts),
-        # Records that a release may publish in the mean and still keep its δ.
-        failures=spent.delta * (n_samples or 0) if finite else 0.0,
-        seeded=seeded or any("random_state" in text for text in spent.assumptions),
-        is_float=any(getattr(phase, "lattice", None) is None for phase in noisy),
-        capped=all(math.isfinite(budget.epsilon) for budget in budgets),
-        lasting=all(budget.is_durable for budget in budgets),
-    ).splitlines()
-    return tuple(Caution(*line.split(": ", 1)) for line in lines)
+    lasting = all(budget.is_durable for budget in budgets)
+    stop: dict[str, bool] = {
+        _MEMBERS: of_members,
+        **{
+            f"{name} was fitted on the rows without noise. No ε bounds what it, and every part "
+            "after it, reveals about them, and the ε stated here does not hold for the whole. Use "
+            "a private estimator instead (PrivateScaler for a scaler), or fit it to public rows "
+            "beforehand. skdpot.check_pipeline refuses such a pipeline before the fit.": True
+            for name in silent
+            if name != "FrozenEstimator"
+        },
+        "No privacy: something was released without noise (ε = ∞). Do not publish it if the "
+        "records are personal.": not spent.event.is_private,
+        "No privacy: the noise is too small for any finite ε.": (
+            spent.event.is_private and not finite
+        ),
+        f"{delta} is not below 1/n for n = {n_samples or 0:,} records: with such a δ even the "
+        "publication of one record, picked at random, would count as private. Choose a δ well "
+        "below 1/n.": failures >= 1.0,
+        "The noise can be repeated because random_state was set. Anyone who knows or guesses it "
+        "can subtract the noise. Fit again with random_state=None before publishing.": (
+            seeded or SEEDED in spent.assumptions
+        ),
+    }
+    caution: dict[str, bool] = {
+        "FrozenEstimator was fitted beforehand: the guarantee holds only if the rows of that fit "
+        "were public.": "FrozenEstimator" in silent,
+        f"ε = {spent.epsilon:.4g} is so large that the guarantee says little about a determined "
+        "attacker. Values up to 1 are called strong, and up to 10 reasonable (N. Ponomareva et "
+        "al., “How to DP-fy ML”, JAIR 2023).": finite and spent.epsilon > _MOST_EPSILON,
+        f"{names} does not keep the number of records n. Check that {delta} is far below 1/n.": (
+            finite and n_samples is None
+        ),
+        f"{delta} is not far below 1/n for n = {n_samples or 0:,} records: with such a δ the "
+        f"publication of one record, picked at random, in {failures:.0%} of all releases would "
+        "count as private. Choose a δ of less than a tenth of 1/n.": (
+            _MOST_FAILURES < failures < 1.0
+        ),
+        "Noise was drawn as floating-point numbers (noise='float'). The proof assumes real "
+        "numbers, and the last bits of a noisy number can reveal more. Do not publish raw noisy "
+        "numbers of this release with all digits.": (
+            any(getattr(phase, "lattice", None) is None for phase in noisy)
+        ),
+        "No budget counts the fits on these records. If fit was called more than once, or another "
+        "private estimator was fitted to the same persons, the total ε is larger than this one.": (
+            finite and not budgets
+        ),
+        "Several budgets were charged: no single cap bounds their sum.": (len(budgets) > 1),
+        "The budget has no cap (ε = ∞): it admits every further fit.": (
+            any(math.isinf(budget.epsilon) for budget in budgets)
+        ),
+        "The ledger of the budget is a temporary file that is deleted when its process ends: later "
+        "fits will not be counted. Pass ledger='<path>' for a permanent one.": not lasting,
+    }
+    found = [Caution("stop", text) for text, holds in stop.items() if holds]
+    return (*found, *(Caution("caution", text) for text, holds in caution.items() if holds))
 
 
 def protected_in_words(spent: PrivacySpent) -> str:

@@ -260,9 +260,8 @@ class ScaledParticles:
     def _move(self, place: int, expected: FloatArray, step: FloatArray) -> None:
         """Add to the potentials of a marginal; the total weight stays."""
         self.potentials[place] = self.potentials[place] + step
-        factors = np.exp(step) * (
-            expected > 0.0
-        )  # what holds no particles has no part in the total
+        # The potential of a cell without particles may be huge, and moves no weight.
+        factors = np.where(expected > 0.0, np.exp(step), 0.0)
         factors *= self._total / (expected * factors).sum()
         self.weights *= factors[self._cells[place]]
 

@@ -67,7 +67,7 @@ class TableRecord(Record):
         """Return the record of a fitted synthesizer."""
         given, model = synthesizer.schema, synthesizer.model_
         if not (given is None or isinstance(given, TableSchema)):
-            given = synthesizer.schema_  # anyone who reads the record lacks the file that it was in
+            given = synthesizer.schema_  # readers of the record lack the file that it was in
         names = getattr(synthesizer, "feature_names_in_", None)
         return cls(
             makes=synthesizer._kind,

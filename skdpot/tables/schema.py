@@ -67,7 +67,7 @@ class TableSchema:
     guessed : bool, default=False
         Whether the schema was guessed from values that may be private, see `guess`.
     notes : iterable of str, default=()
-        Remarks for anyone who confirms a guess.
+        Remarks for the person who confirms a guess.
 
     Raises
     ------

@@ -19,6 +19,7 @@ from skdpot.release.release import Release, released
 from tests.payer import Payer
 
 LOG: list[Any] = []
+FLOW = {"bounds": (-1, 1), "n_projections": 3, "n_steps": 3, "n_particles": 50}
 
 
 def search(estimator=None, candidates=None, **options):

@@ -45,13 +45,12 @@ from skdpot.privacy.accounting import PrivacyTarget, compose, privacy_target
 from skdpot.privacy.selection import BudgetedEvent, TrialLaw
 from skdpot.release.release import record_releases
 from tests.estimators.reachable import reachable
-from tests.estimators.search_cases import NoisyThreshold, search, with_trials
+from tests.estimators.search_cases import FLOW, NoisyThreshold, search, with_trials
 from tests.flat_options import flow_sampler, made
 
 RNG = np.random.default_rng(11)
 X = RNG.uniform(-1, 1, (1000, 3))
 Y = (X[:, 0] > 0.1).astype(int)
-FLOW = {"bounds": (-1, 1), "n_projections": 3, "n_steps": 3, "n_particles": 50}
 FAIR = {"alpha": 0.0, "batch_fraction": 1.0, "n_steps": 2}
 
 # ------------------------------------------------------------------ scikit-learn's contract

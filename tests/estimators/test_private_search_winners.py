@@ -43,7 +43,7 @@ from skdpot.privacy.spent import PrivacySpent, total_spent
 from skdpot.release.sketch_record import SketchRecord
 from skdpot.tables.record import TableRecord
 from tests.estimators.reachable import reachable
-from tests.estimators.search_cases import LOG, NoisyThreshold, search, with_trials
+from tests.estimators.search_cases import FLOW, LOG, NoisyThreshold, search, with_trials
 from tests.flat_options import (
     flow_sampler,
     made,
@@ -57,7 +57,6 @@ X = RNG.uniform(-1, 1, (400, 3))
 Y = (X[:, 0] > 0.1).astype(int)
 TABLE = pd.DataFrame({"a": np.arange(400) % 50 * 1.0, "b": np.arange(400) % 7 * 1.0})
 SCHEMA = TableSchema([NumericColumn(name, lower=0, upper=50, dtype="float64") for name in "ab"])
-FLOW = {"bounds": (-1, 1), "n_projections": 3, "n_steps": 3, "n_particles": 50}
 SKETCH = {"bounds": (-1, 1), "n_projections": 3}
 QUICK = {"alpha": 0.0, "batch_fraction": 1.0, "n_steps": 2}
 PATHS = {"bounds": (-1, 1), "n_particles": 10, "schedule": [(0.001, 0.1, 2)]}
