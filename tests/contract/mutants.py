@@ -329,9 +329,9 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("AutoencoderLoss.clipped_sum", ("by_jacobians(self.clip_jacobian, pulls)", "by_jacobians(1e300, pulls)")), {
             "Jacobian of the codes of an autoencoder": "nets/test_private_training.py::test_no_neighbour_moves_a_sum_further_than_the_sensitivity"}),
         (skipped("ClippedOutputs.values", "outputs", "PriorDistance.vectors"), {
-            "codes that are compared with a prior": "nets/test_code_penalties.py::test_codes_that_are_not_finite_are_bounded_too[1e+300-sphere]"}),
+            "codes that are compared with a prior": "nets/test_penalties.py::test_codes_that_are_not_finite_are_bounded_too[1e+300-sphere]"}),
         (skipped("ClippedOutputs.values", "outputs", "ParityDistance.vectors"), {
-            "codes of groups": "nets/test_code_penalties.py::test_codes_that_are_not_finite_are_bounded_too[1e+300-two groups]"}),
+            "codes of groups": "nets/test_penalties.py::test_codes_that_are_not_finite_are_bounded_too[1e+300-codes of two groups]"}),
         (given("shares_of_vectors", clip=LARGE), {
             "fair gradient": "nets/test_fair_sensitivity.py::test_twice_the_clip_is_attained"}),
         (given("shares_of_jacobians", clip=LARGE), {
@@ -457,11 +457,11 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     9: [
         (instead("ranked_projections", sorted_as_numpy_does), {
-            "Wasserstein gradient": "nets/test_wasserstein_gradient.py::test_ties_keep_their_order",
-            "codes of groups": "nets/test_code_penalties.py::test_ties_keep_their_order_when_a_record_is_replaced[term0]",
+            "Wasserstein gradient": "nets/test_penalties.py::test_ties_keep_their_order_when_a_record_is_replaced[outputs]",
+            "codes of groups": "nets/test_penalties.py::test_ties_keep_their_order_when_a_record_is_replaced[codes of groups]",
             "fair sums": "nets/test_fair_sensitivity.py::test_ties_of_a_thousand_clipped_outputs_keep_their_order[0.1]"}),
         (rewritten("PriorDistance.vectors", ("projections.argsort(dim=1, stable=True)", "torch.from_numpy(projections.numpy().argsort(axis=1))")), {
-            "codes that are compared with a prior": "nets/test_code_penalties.py::test_ties_keep_their_order_when_a_record_is_replaced[term1]"}),
+            "codes that are compared with a prior": "nets/test_penalties.py::test_ties_keep_their_order_when_a_record_is_replaced[prior]"}),
     ],
     10: [
         (rewritten("RankedOutputs._plan", ("sum(sizes), penalty,", "sum(sizes), ParityPenalty(cells.strata, cells.sizes),")), {
@@ -471,7 +471,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("DPSGD._plan", loss=compared_in_one_batch), {
             "sensitivity of the codes of groups": "estimators/test_autoencoder_privacy.py::test_the_event_and_the_sensitivity_are_those_of_the_batches_of_groups[a small group]"}),
         (rewritten("ParityPenalty.sensitivity", ("min(compared)", "sum(compared)")), {
-            "sensitivity of a mean gradient": "nets/test_parity_penalty.py::test_the_worst_case_is_attained[two groups]"}),
+            "sensitivity of a mean gradient": "nets/test_penalties.py::test_the_worst_case_is_attained[two groups]"}),
     ],
     11: [
         (instead("fixed_size_batches", cut_from_one_permutation), {
