@@ -14,6 +14,7 @@ from skdpot.preprocessing import (
 )
 
 SECRET = "S3CR3T"
+FIT = "synth data.csv -o new.csv --schema schema.json --epsilon 1"
 
 
 def people(n, seed=0):

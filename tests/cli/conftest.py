@@ -1,19 +1,42 @@
 """Ways to run commands on a small private table."""
 
+import re
+
 import pytest
 
 from skdpot.cli.main import main
-from tests.cli.cases import Terminal, people, people_schema
+from tests.cli.cases import SECRET, Terminal, people, people_schema
 
 
 @pytest.fixture
 def run(capsys):
     """Run a command; return its exit status and what it wrote."""
 
-    def call(*argv):
+    def call(line, *more):
         capsys.readouterr()
-        code = main([str(word) for word in argv])
+        code = main([*line.split(), *more])
         return code, *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def refused(run, folder):
+    """Run a command that is refused: it changes no file and quotes no value; return its error."""
+
+    def contents():
+        return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def call(line, status, told):
+        before = contents()
+        code, out, err = run(line)
+        assert (code, out) == (status, "")
+        assert re.search(told, err), err
+        assert "error: " in err
+        assert SECRET not in err
+        assert "Traceback" not in err
+        assert contents() == before
+        return err
 
     return call
 

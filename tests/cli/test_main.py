@@ -1,9 +1,10 @@
-"""The program itself: what is asked wrongly, what breaks, what is shown."""
+"""The program itself: whose errors are told, where it runs, and what its page names."""
 
 import os
+import re
+import shlex
 import subprocess
 import sys
-import warnings
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -11,75 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpot.cli import commands
+from skdpot.cli import console
 from skdpot.cli.console import explain, where_it_happened
-from skdpot.exceptions import BudgetExceededError, PrivacyWarning
+from skdpot.cli.main import make_parser
+from skdpot.exceptions import BudgetExceededError
 from tests.cli.cases import SECRET
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def program(*argv, **options):
-    command = [sys.executable, "-m", "skdpot.cli.main", *argv]
-    return subprocess.run(command, capture_output=True, text=True, **options)
-
-
-FIT = "synth data.csv -o x.csv --epsilon 1 --schema schema.json"
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "",
-        "frobnicate",
-        "synth data.csv -o x.csv --epsilon -1 --schema schema.json",
-        "synth data.csv -o x.csv --epsilon 1 --delta 1 --schema schema.json",
-        "synth data.csv -o x.csv --epsilon 1",
-        "synth data.csv --epsilon 1 --schema schema.json",
-        "synth -o x.csv",
-        "synth data.csv --model m.safetensors -o x.csv",
-        "synth --model m.safetensors -o x.csv --epsilon 1",
-        "synth --model m.safetensors -o x.csv --seed -1",
-        f"{FIT} --target smoke",
-        f"{FIT} --save model.txt",
-        f"{FIT} --epsilon-cap 3",
-        f"{FIT} --where sex",
-        "schema data.csv --yes --sep ;;",
-        "schema data.csv --yes --private height",
-        "schema data.csv --yes --range age=0-120",
-        "schema data.csv --yes --range age=young..old",
-        "schema data.csv --yes --range sex=0..1",
-        "schema data.csv --yes --encoding klingon",
-        "distance data.csv --epsilon 1",
-        "distance data.csv data.csv --epsilon 1 --schema schema.json --columns age",
-    ],
-)
-def test_wrong_usage_is_status_2_and_writes_nothing(run, folder, words):
-    before = sorted(folder.iterdir())
-    code, out, err = run(*words.split())
-    assert (code, out) == (2, "")
-    assert "error" in err
-    assert "Traceback" not in err
-    assert sorted(folder.iterdir()) == before
-
-
-def breaking(error):
-    def raise_it(args, console):
-        if isinstance(error, str):
-            pd.to_numeric(pd.Series([error]))  # pandas quotes it
-        raise error
-
-    return raise_it
-
-
-@pytest.mark.parametrize("verbose", [(), ("-v",)])
-def test_texts_of_other_libraries_are_withheld(run, folder, monkeypatch, verbose):
-    monkeypatch.setattr(commands, "run_schema", breaking(SECRET))
-    code, out, err = run("schema", "data.csv", *verbose)
-    assert (code, out) == (1, "")
-    assert "ValueError inside of another library; its text is withheld" in err
-    assert SECRET not in err
-    assert ("in raise_it" in err) == bool(verbose)
 
 
 @pytest.mark.parametrize(
@@ -110,33 +47,7 @@ def test_only_texts_that_this_package_wrote_are_told(statement, told, module):
     assert SECRET not in where_it_happened(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "text"),
-    [
-        (KeyboardInterrupt(), 130, "interrupted"),
-        (MemoryError(), 1, "not enough memory"),
-        (FileNotFoundError(2, "No such file or directory", "x.csv"), 1, "x.csv: No such file"),
-        (ModuleNotFoundError(name="torch"), 1, "pip install torch skorch"),
-    ],
-)
-def test_other_ends(run, folder, monkeypatch, error, code, text):
-    monkeypatch.setattr(commands, "run_schema", breaking(error))
-    found, out, err = run("schema", "data.csv")
-    assert (found, out) == (code, "")
-    assert text in err
-    assert len(err.splitlines()) == 1
-
-
-def test_only_warnings_of_this_package_are_shown(run, folder, monkeypatch):
-    def warn(args, console):
-        warnings.warn(SECRET, UserWarning, stacklevel=1)
-        warnings.warn("take care", PrivacyWarning, stacklevel=1)
-        return 0
-
-    monkeypatch.setattr(commands, "run_budget", warn)
-    assert run("budget", "study.db") == (0, "", "skdpot: warning: take care\n")
-
-
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="pipes of a shell")
 def test_a_reader_that_leaves_early_is_no_error(folder):
     command = (
@@ -144,8 +55,7 @@ def test_a_reader_that_leaves_early_is_no_error(folder):
         "echo ${PIPESTATUS[0]}"
     )
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "0"
-    assert done.stderr == ""
+    assert (done.stdout.strip(), done.stderr) == ("0", "")
 
 
 WITHOUT_TORCH = """
@@ -185,7 +95,35 @@ assert "torch" not in sys.modules
 """
 
 
+@pytest.mark.slow
 def test_tables_and_budgets_do_without_torch(folder):
     command = [sys.executable, "-c", WITHOUT_TORCH]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+# ------------------------------------------------------------------- the page of the documentation
+
+PAGE = (Path(__file__).resolve().parents[2] / "doc" / "command_line.rst").read_text("utf-8")
+
+
+def test_every_command_of_the_page_can_be_typed():
+    for command in re.findall(r"^   \$ skdpot ((?:.+\\\n)*.+)$", PAGE, re.M):
+        words = shlex.split(command.replace("\\\n", " "))
+        assert make_parser().parse_args(words).command == words[0]
+
+
+def test_every_option_is_on_the_page_and_exists():
+    known = set()
+    for action in make_parser()._subparsers._group_actions[0].choices.values():
+        known |= set(action._option_string_actions)
+    named = set(re.findall(r"(?<![-\w])--[a-z][a-z-]*", PAGE))
+    assert sorted(named - known) == []
+    obvious = "--help --verbose --output --model --rows --where --seed --columns --encoding"
+    assert known - named <= {*obvious.split(), "-h", "-q", "-v", "-o", "--epsilon", "--schema"}
+
+
+def test_every_status_is_told():
+    told = {int(code) for code in re.findall(r"^(\d+) {3,}\w", PAGE, re.M)}
+    names = ("OK", "FAILED", "USAGE", "BUDGET_EXCEEDED", "INTERRUPTED")
+    assert told == {getattr(console, name) for name in names}

@@ -112,31 +112,20 @@ def test_missing_markers_of_ones_own(tmp_path):
     assert frame["c"].isna().tolist() == [True, False, True, False]
 
 
-@pytest.mark.parametrize(
-    ("name", "form"),
-    [
-        ("t.csv", PLAIN),
-        ("t.csv.gz", PLAIN),
-        ("t.tsv", PLAIN),
-        ("t.txt", FileFormat(separator=";")),
-        ("t.csv", FileFormat(encoding="utf-16")),
-        ("t.parquet", PLAIN),
-    ],
-)
+FORMS = [(name, PLAIN) for name in ("t.csv", "t.csv.gz", "t.tsv", "t.parquet")]
+FORMS += [("t.txt", FileFormat(separator=";")), ("t.csv", FileFormat(encoding="utf-16"))]
+
+
+@pytest.mark.parametrize(("name", "form"), FORMS)
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
 def test_what_is_written_is_read_again(tmp_path, name, form, kind):
     frame = people(50)
     frame["sex"] = np.resize(["a,b", 'say "hi"\nthere', "Zoë;x\ty", ""], 50)
-    schema = people_schema().replace(
-        CategoricalColumn("sex", categories=sorted(set(frame["sex"]))),
-    )
+    schema = people_schema().replace(CategoricalColumn("sex", categories=set(frame["sex"])))
+    written = frame
     if kind == "polars":
-        plain = {column: frame[column].tolist() for column in frame if column != "visit"}
-        written = pl.DataFrame(plain).with_columns(
-            pl.Series("visit", frame["visit"].dt.date.tolist(), dtype=pl.Date)
-        )
-    else:
-        written = frame
+        days = frame["visit"].dt.date
+        written = pl.DataFrame(frame.assign(visit=days).to_dict("list"))
     if name.endswith("parquet") and kind == "pandas" and find_spec("pyarrow") is None:
         with pytest.raises(CommandError, match="needs pyarrow"):
             check_writable_format(name, kind)
@@ -145,10 +134,7 @@ def test_what_is_written_is_read_again(tmp_path, name, form, kind):
     write_table(tmp_path / name, written, form)
     found, bound = read_table(str(tmp_path / name), schema, form)
     for column in bound:
-        if hasattr(column, "to_codes"):
-            ours, theirs = column.to_codes(found[column.name]), column.to_codes(frame[column.name])
-        else:
-            ours, theirs = column.to_unit(found[column.name]), column.to_unit(frame[column.name])
+        ours, theirs = (column.to_unit(table[column.name]) for table in (found, frame))
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -223,6 +209,41 @@ def test_lines_that_are_no_record_or_two_are_refused(tmp_path, content, line):
     (tmp_path / "t.csv").write_text(content, newline="")
     with pytest.raises(CommandError, match=f"t.csv, line {line}[ ,]"):
         read_guessable(str(tmp_path / "t.csv"), PLAIN)
+
+
+# ------------------------------------------------------------------- texts of one column
+
+SCALES = [
+    NumericColumn("c", lower=0, upper=9, integer=True, missing=True),
+    NumericColumn("c", lower=0, upper=2.0**54, missing=True),
+]
+LISTED = CategoricalColumn("c", categories=[1, 0.5], other=-1, missing=True)
+
+
+def units(column, texts):
+    return column.to_unit(column.parse(texts, MISSING_TEXTS))
+
+
+@pytest.mark.parametrize("text", ["1_000", "٣", "0x10", "1,5", "one", "--1"])
+def test_what_is_no_number_is_refused(text):
+    for column in (*SCALES, LISTED):
+        with pytest.raises(ValueError, match="not a number .not shown"):
+            units(column, ["1", text])
+
+
+@pytest.mark.parametrize("text", ["inf", "-Infinity", "1e999", "9" * 5000])
+def test_infinity_is_refused(text):
+    for column in SCALES:
+        with pytest.raises(ValueError, match="holds infinity"):
+            units(column, ["1", text])
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1), st.booleans())
+def test_numbers_are_the_nearest_doubles_beside_integers_or_floats(numbers, whole):
+    texts = [str(number) for number in numbers]
+    found = inferred_values(texts if whole else [*texts, "0.1"], MISSING_TEXTS)
+    assert found.dtype == ("int64" if whole else "float64")
+    assert found.astype("float64").tolist()[: len(texts)] == [float(text) for text in texts]
 
 
 # -------------------------------------------------------------------- files that appear whole
