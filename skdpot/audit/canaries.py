@@ -32,8 +32,6 @@ from numpy.typing import ArrayLike
 from scipy.linalg import hadamard
 from sklearn.base import clone
 
-from skdpot.mechanisms.base import chosen_mechanism
-from skdpot.mechanisms.fair import FAIR_MECHANISMS
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.preprocessing import CategoricalColumn, NumericColumn
 from skdpot.privacy.budget import PrivacyBudget
@@ -240,8 +238,7 @@ def _opposite(estimator: Any, slots: _Slots) -> CanaryPairs:
     n_pairs, y, rng = slots.n_pairs, slots.y, slots.rng
     if y is None or np.ndim(y) != 1:
         raise ValueError("y must have shape (n_samples,): classes, or a single target.")
-    clip = chosen_mechanism(estimator.mechanism, FAIR_MECHANISMS).clip_loss
-    rows = _LENGTH * clip * orthogonal_directions(n_pairs, slots.X.shape[1], rng)
+    rows = _LENGTH * estimator._clip_loss * orthogonal_directions(n_pairs, slots.X.shape[1], rng)
     facts = slots.facts()
     if getattr(estimator, "_classes_are_public", False) and facts:
         return replace(slots, y=np.unique(y)).filled(rows, -rows, fit_params=facts)

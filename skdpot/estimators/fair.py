@@ -186,6 +186,11 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
                 "set_fit_request(sensitive_features=True)."
             )
 
+    @property
+    def _clip_loss(self) -> float:
+        """The norm that each record's loss gradient is clipped to, which canaries exceed."""
+        return chosen_mechanism(self.mechanism, FAIR_MECHANISMS).clip_loss
+
     def _seen_by(self, release: recording.Release, X: Any, y: Any) -> recording.Records:
         """Return rows and targets as training has them."""
         records = Records.of(self.network_, X, self._targets(y), "cpu")

@@ -89,6 +89,7 @@ for words in (
     "budget l.db",
     "synth --model fit.safetensors -o more.csv",
     "distance data.csv data.csv --epsilon 1 --columns age",
+    "report fit.safetensors -o page.html",
 ):
     assert main(words.split()) == 0, words
 assert "torch" not in sys.modules
