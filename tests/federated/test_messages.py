@@ -60,40 +60,22 @@ EXAMPLES = {
     "reference with terms": ReferenceMeasure(POINTS, MASSES, 0.3, "exact"),
     "interpolating measure": InterpolatingMeasure(POINTS, MASSES),
     "geodesic measure": GeodesicMeasure(POINTS, MASSES, 0.9, "exact"),
-    "geodesic measure without t": GeodesicMeasure(POINTS),
     "fraction request": FractionRequest(POINTS, MASSES),
     "distances": DistancesAtFractions(FRACTIONS, [0.0, 1.5, 2.0]),
     "costs": CostMatrices(FRACTIONS, RNG.uniform(size=(3, 4, 5)), [0.1, 0.2, 0.3, 0.4]),
-    "costs of equal masses": CostMatrices([0.5], RNG.uniform(size=(1, 4, 5))),
     "distance": DistanceMessage(0.1),
     "request": REQUEST,
     "request with a norm": draw(2, 3, 2, norm_bound=0.7),
     "sketch": PLAIN,
     "sketch with names": SketchMessage(sketch(pd.DataFrame(ROWS, columns=["a", "ü", "c c"]))),
-    "sketch with text classes": SketchMessage(sketch(labels=LABELS)),
-    "sketch with object classes": SketchMessage(sketch(labels=LABELS.astype(object))),
-    "sketch with integer classes": SketchMessage(sketch(labels=(LABELS == "west") * 7)),
-    "sketch with boolean classes": SketchMessage(sketch(labels=LABELS == "west")),
-    "sketch of private bounds": SketchMessage(sketch(epsilon=8.0, bounds="private")),
+    "sketch with classes": SketchMessage(sketch(labels=LABELS)),
     "sketch without privacy": SketchMessage(sketch(epsilon=math.inf)),
-    "merged sketch": SketchMessage(sketch().merge(sketch(epsilon=0.2))),
 }
-
-
-def parts(message):
-    """Return what a message says, by name: its fields, or what a sketch was fitted to."""
-    if not isinstance(message, SketchMessage):
-        return {item.name: getattr(message, item.name) for item in fields(message)}
-    names = (
-        *("statistic_", "directions_", "half_widths_", "cdf_", "class_counts_", "classes_"),
-        *("privacy_spent_", "bounds_", "n_samples_", "noise_scale_", "feature_names_in_"),
-    )
-    sketch = message.sketch
-    return {name: getattr(sketch, name) for name in names if hasattr(sketch, name)}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_round_trip_is_exact(name):
+    """That of the record in a sketch is asked of `tests.release.test_sketch_file`."""
     message = EXAMPLES[name]
     data = message.to_bytes()
     assert message.n_bytes == len(data)
@@ -104,11 +86,11 @@ def test_round_trip_is_exact(name):
         assert hash(arrived) == hash(message)
         assert arrived.to_bytes() == data
         assert arrived.reveals == message.reveals
-    given, due = parts(arrived), parts(message)
-    assert given.keys() == due.keys()
-    for fact, value in due.items():
-        assert np.asarray(given[fact]).dtype == np.asarray(value).dtype
-        np.testing.assert_array_equal(given[fact], value)
+    for item in fields(message):
+        given, due = getattr(arrived, item.name), getattr(message, item.name)
+        if not isinstance(message, SketchMessage):
+            assert np.asarray(given).dtype == np.asarray(due).dtype
+            np.testing.assert_array_equal(given, due)
     assert pickle.loads(pickle.dumps(message)) == message
     assert message.reveals.endswith(".")
     assert ("differentially private" in message.reveals) == (
@@ -127,11 +109,12 @@ def test_what_is_revealed_is_said_in_full():
 
 
 def test_messages_are_frozen_and_own_their_arrays():
-    given = POINTS.copy()
-    message = InterpolatingMeasure(given)
-    before = message.to_bytes()
-    given[:] = 0
+    given, sent = POINTS.copy(), sketch()
+    message, of_sketch = InterpolatingMeasure(given), SketchMessage(sent)
+    before, released = message.to_bytes(), of_sketch.to_bytes()
+    given[:] = sent.statistic_[:] = 0
     assert message.to_bytes() == before
+    assert of_sketch.to_bytes() == released
     with pytest.raises(AttributeError, match="cannot assign"):
         message.points = given
     for each in (message, Message.from_bytes(before)):
@@ -139,10 +122,10 @@ def test_messages_are_frozen_and_own_their_arrays():
             each.points[0, 0] = 1.0
 
 
-def changed(message, facts=None, arrays=None, **header):
+def changed(message, facts=None, arrays=None):
     """Write a message with a right checksum and some entries replaced."""
     good = message.to_bytes()
-    return forged(good, facts_of(good) | (facts or {}), arrays, **header)
+    return forged(good, facts_of(good) | (facts or {}), arrays)
 
 
 RECORD = facts_of(PLAIN.to_bytes())["record"]
@@ -162,10 +145,6 @@ def stating(event):
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (changed(EXAMPLES["distance"], kind="other"), "holds 'other' version 1; expected"),
-        (changed(EXAMPLES["distance"], version=2), "holds 'distance' version 2; expected"),
-        (changed(EXAMPLES["reference"], arrays={"points": ...}), "lacks an entry"),
-        (changed(EXAMPLES["distance"], {"note": "hello"}), "unknown"),
         (changed(EXAMPLES["distance"], {"squared_distance": 0}), "only valid form"),
         (changed(REQUEST, arrays={"directions": 2 * REQUEST.directions}), "only valid form"),
         # How much noise there is, and who pays for it, is no part of a request.
@@ -248,13 +227,10 @@ def test_bounds_that_one_party_has_released_serve_all():
             lambda: SketchRequest(np.eye(3), 4, DataBounds(np.ones(3), np.ones(3), 1e300)),
             "must lie between",
         ),
-        (lambda: SketchRequest(np.zeros((3, 3)), 4, BOX), "not zero"),
         (lambda: SketchRequest(np.full((3, 3), np.nan), 4, BOX), "finite rows"),
         (lambda: SketchRequest(np.eye(2), 4, BOX), "one column per feature"),
-        (lambda: SketchRequest([["a"]], 4, BOX), "directions"),
         (lambda: SketchRequest(np.eye(3), 1, BOX), "must be >= 2"),
         (lambda: SketchRequest(np.eye(3), 513, BOX), "must be <= 512"),
-        (lambda: SketchRequest(np.eye(3), True, BOX), "n_bins must be"),
         (lambda: SketchRequest(np.ones((32_769, 3)), 512, BOX), "more than 16777216 entries"),
         (
             lambda: SketchRequest(np.ones((513, 2**16)), 2, DataBounds.from_box(-1, 1, 2**16)),
@@ -269,18 +245,6 @@ def test_unusable_requests_are_refused(make, text):
 
 
 # -- sketches
-
-
-def test_a_sketch_message_holds_no_row_and_does_not_follow_the_sketch():
-    sent = sketch()
-    message = SketchMessage(sent)
-    before = message.to_bytes()
-    sent.statistic_[:] = 0
-    assert sent.directions_.flags.writeable
-    assert message.to_bytes() == before
-    for row in ROWS[:50]:
-        assert row[:1].tobytes() not in before
-        assert row.astype(np.float32)[:1].tobytes() not in before
 
 
 def test_what_is_not_sent_as_a_sketch():
@@ -312,11 +276,9 @@ def test_an_answer_is_read_with_the_directions_that_were_asked_for():
     ("other", "text"),
     [
         ({"bounds": (-1, 1)}, "bounds"),
-        ({"bounds": "private", "epsilon": 8.0}, "bounds"),
         ({"n_bins": 9}, "shape of the table"),
         ({"labels": LABELS}, "shape of the table"),
         ({"projections": uniform_directions(4, 3, RNG)}, "directions"),
-        ({"projections": uniform_directions(5, 3, RNG)}, "directions"),
     ],
 )
 def test_answers_to_something_else_are_refused(other, text):
