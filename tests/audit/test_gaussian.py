@@ -34,7 +34,7 @@ def result_of(members, others, epsilon=1.0):
 
 @pytest.mark.parametrize(
     ("epsilon", "factor", "n_trials", "refuted", "refuted_by_counting"),
-    [(3.0, 1, 300, False, False), (6.0, 2, 600, True, False), (1.0, 10, 300, True, True)],
+    [(3.0, 1, 100, False, False), (6.0, 2, 200, True, False), (1.0, 10, 300, True, True)],
 )
 def test_too_little_noise_is_caught(
     with_noise_over, epsilon, factor, n_trials, refuted, refuted_by_counting
@@ -118,9 +118,7 @@ SEEDED = ClientContribution(private_distance(bounds=(-1, 1), random_state=0))
         (make(budget=PrivacyBudget(1.0)), {}, "budget=None"),
         (make(random_state=0), {}, "random_state=None"),
         (SEEDED, {}, "estimator__random_state=None"),
-        (make(), {"canaries": 1}, "CanaryPairs of one pair"),
         (make(), {"canaries": TWO}, "CanaryPairs of one pair"),
-        (make(), {"n_trials": "10"}, "n_trials must be an instance of int, not str"),
         (make(), {"n_trials": 3}, "n_trials == 3"),
         (make(), {"delta": 2}, "delta=2 must be"),
     ],

@@ -273,7 +273,6 @@ def shared(members=MEMBERS, **options):
     [
         (lambda: FEW.tpr_at(2), "fpr=2"),
         (lambda: FEW.tpr_at(0.1, 1), "confidence=1"),
-        (lambda: FEW.epsilon_lower_bound(1), "confidence=1"),
         (lambda: FEW.epsilon_lower_bound(), "(?i)two scores"),
         (lambda: FEW.auc_interval(), "(?i)two scores"),
         (shared(MEMBERS[:, :2]), "members has 2 features"),
@@ -295,7 +294,6 @@ def test_what_makes_no_sense_is_refused(call, message):
     "bad",
     [
         lambda rows: rows[:, 0],
-        lambda rows: rows[0, 0],
         lambda rows: rows[None],
         lambda rows: rows[:0],
         lambda rows: np.where(rows == rows[1], np.nan, rows),

@@ -46,7 +46,7 @@ def test_randomized_response(epsilon):
     assert 0.9 * (epsilon > 1) <= result.epsilon_lower <= epsilon
     assert not result.refuted
     assert result.verdict.startswith("Not refuted: ")
-    # The same mechanism with a claim of half of it, and enough guesses to see that.
+    # The same mechanism with more than is claimed, and enough guesses to see that.
     louder = randomized_response(epsilon + 2.5)
     false = one_run_audit(louder, X, epsilon=epsilon, n_guesses=M, **options)
     assert false.refuted
@@ -136,17 +136,13 @@ def test_few_features_do_not_blunt_the_attack():
         ({"confidence": "a"}, "confidence must be a number, not str"),
         ({"n_guesses": 0}, "n_guesses == 0, must be"),
         ({"n_guesses": M + 1}, f"must be <= {M}"),
-        ({"n_guesses": 20.5}, "must be an instance of int"),
         ({"y": np.zeros(50)}, "y must be given if and only if"),
         ({"y": np.zeros(3)}, "y must have one entry"),
         ({"delta": -1.0}, "delta=-1.0 must be"),
-        ({"delta": math.nan}, "delta=nan must be"),
         ({"epsilon": math.nan}, "epsilon=nan must be"),
         ({"epsilon": None}, "epsilon and delta"),
-        ({"canaries": -3}, "canaries == -3, must be"),
         ({"canaries": 10.5}, "must be an instance of int"),
         ({"canaries": 5}, "No attack on function is known"),
-        ({"score": "gues"}, "score must be a function or .auto."),
         ({"score": lambda audited: np.zeros(3)}, r"score must return .* shape \(3,\)"),
         ({"score": lambda audited: np.full(M, np.nan)}, "none of them NaN"),
     ],
@@ -162,7 +158,6 @@ def test_refusals(changes, message):
     [
         (SlicedSketch, X, "an object, not a class"),
         (SlicedSketch(), X[:, 0], "two dimensions, not 1"),
-        (SlicedSketch(), None, "two dimensions, not 0"),
         (SlicedSketch(), csr_array(X), "must be dense"),
         (SlicedSketch(), np.empty((0, 3)), "edge of the rows"),
         (make_pipeline(PrivateScaler(), SlicedSketch()), X, "private steps"),
@@ -182,7 +177,6 @@ def test_what_cannot_be_audited(fit, rows, message):
     ("changes", "message"),
     [
         ({"second": np.zeros((M, 2))}, "one shape"),
-        ({"first": np.zeros(3), "second": np.zeros(3)}, "one shape"),
         ({"first_labels": np.zeros(M)}, "both or neither"),
         ({"fit_params": {"groups": np.zeros(2)}}, "groups must have one entry"),
         ({"first": np.zeros((M, 2)), "second": np.zeros((M, 2))}, "2 features, and X has 3"),

@@ -6,7 +6,6 @@ from sklearn.datasets import load_digits
 
 from skdpot.audit.message_attacks import paired_differences, reconstruct
 from skdpot.federated.baselines import fedwad, pairwise_triangle, triangle, triangle_to_union
-from skdpot.federated.exchange import Transcript
 from skdpot.federated.messages import InterpolatingMeasure, SketchRequest
 from skdpot.federated.party import Party
 from skdpot.federated.sliced_protocol import sliced
@@ -37,7 +36,7 @@ def check(found, *victims):
 
 
 @pytest.mark.parametrize("interpolation", ["barycentric", "exact"])
-@pytest.mark.parametrize("pair", [("anna", "bert"), ("anna", "carl"), ("carl", "anna")])
+@pytest.mark.parametrize("pair", [("anna", "bert"), ("carl", "anna")])
 def test_the_server_of_triangle_reads_both(pair, interpolation):
     result = triangle(*parties(*pair), t=0.7, reference=wide(40), interpolation=interpolation)
     found = reconstruct(result.transcript, "server")
@@ -55,7 +54,6 @@ def test_a_server_without_the_reference_reads_differences():
     sent = [seen.messages(InterpolatingMeasure, sender=name)[0] for name in ("anna", "bert")]
     pairs = paired_differences(*sent, t=0.5)
     assert pairs.n_exact(ROWS["anna"], ROWS["bert"]) == 40
-    assert not result.transcript.seen_by("bert").messages(InterpolatingMeasure, sender="anna")
 
 
 def test_a_secret_fraction_is_no_secret():
@@ -101,9 +99,5 @@ def test_fedwad_shows_everybody_everything(t):
 def test_the_private_protocol_gives_nothing_to_these_attacks():
     request = SketchRequest.draw(64, n_projections=64, n_bins=16, bounds=(-1, 1), rng=rng())
     result = sliced(*parties("anna", "bert"), request)
-    for observer in ("server", "anna", "bert"):
+    for observer in ("server", "anna", "bert", "nobody"):
         assert reconstruct(result.transcript, observer) == {}
-
-
-def test_nobody_saw_anything():
-    assert reconstruct(Transcript(), "server") == {}
