@@ -66,18 +66,6 @@ def find_positive(pos_label: Any, **columns: np.ndarray) -> Any:
     return pos_label
 
 
-def selection_rates(
-    y_pred: Any, *, sensitive_features: Any, y_true: Any = None, pos_label: Any = None
-) -> pd.Series | pd.DataFrame:
-    """Share of each group that receives the favorable decision.
-
-    ``P(G = positive | A = a)`` for every group a or, when `y_true` is given,
-    ``P(G = positive | A = a, Y = y)`` for every group and true class. Rows are treated as public.
-    """
-    rates = _rates(y_pred, sensitive_features, pos_label, y_true)
-    return rates.iloc[:, 0].rename(None) if y_true is None else rates
-
-
 def _rates(
     y_pred: Any, sensitive_features: Any, pos_label: Any, y_true: Any = None
 ) -> pd.DataFrame:
@@ -220,7 +208,7 @@ def disparate_impact(
     Raises
     ------
     ValueError
-        If the labels are not usable (see `selection_rates`), `reference` does not occur, or it
+        If the labels are not usable, `reference` does not occur, or it
         is given for more than two groups.
 
     Warns
@@ -280,7 +268,7 @@ def demographic_parity_difference(
     Raises
     ------
     ValueError
-        If the labels are not usable (see `selection_rates`).
+        If the labels are not usable.
 
     Privacy
     -------
@@ -341,7 +329,7 @@ def equalized_odds_difference(
     Raises
     ------
     ValueError
-        If the labels are not usable (see `selection_rates`).
+        If the labels are not usable.
 
     Warns
     -----

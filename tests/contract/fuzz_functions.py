@@ -187,7 +187,7 @@ DISTANCES = (
     *("marginal_wasserstein_distances", "path_sliced_wasserstein_distance"),
 )
 FAIRNESS = (
-    *("disparate_impact", "demographic_parity_difference", "selection_rates"),
+    *("disparate_impact", "demographic_parity_difference"),
     *("equalized_odds_difference", "equalized_odds_ratios"),
     *("make_parity_scorer", "wasserstein_parity"),
 )

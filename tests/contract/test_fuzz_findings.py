@@ -270,7 +270,7 @@ REFUSED = {
     ),
     **{
         f"decisions {k}": (
-            partial(fairness.selection_rates, column, sensitive_features=[0, 1]),
+            partial(fairness.disparate_impact, column, sensitive_features=[0, 1]),
             "y_pred (has|holds|cannot)",
         )
         for k, column in enumerate(([0.0, np.inf], torch.tensor([0.0, 1.0], requires_grad=True)))

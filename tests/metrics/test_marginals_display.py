@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from skdpot import DPSlicedFlowSampler
-from skdpot.metrics import MarginalsDisplay
+from skdpot.metrics import MarginalsDisplay, marginal_total_variation
 
 RNG = np.random.default_rng(660)
 REAL = pd.DataFrame(
@@ -17,19 +17,9 @@ REAL = pd.DataFrame(
         "joined": pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 900, 400), "D"),
     }
 )
-FAKE = pd.DataFrame(
-    {
-        "height": RNG.normal(180, 10, 900),
-        "children": RNG.integers(0, 6, 900),
-        "town": RNG.choice(["Ulm", "Bonn", "Kiel", "Rom"], 900),
-        "member": RNG.random(900) < 0.5,
-        "joined": pd.Timestamp("2020-06-01") + pd.to_timedelta(RNG.integers(0, 900, 900), "D"),
-    }
-)
-
-
-def marginals(display):
-    return {marginal.name: marginal for marginal in display.marginals}
+FAKE = REAL.sample(900, replace=True, random_state=0).reset_index(drop=True)
+FAKE = FAKE.assign(height=FAKE["height"] + 10, children=RNG.integers(0, 6, 900))
+FAKE["town"] = FAKE["town"].where(RNG.random(900) < 0.7, "Rom")
 
 
 def shares_of(column, found):
@@ -68,28 +58,29 @@ def test_both_tables_are_counted_in_the_same_cells(name, missing):
     assert ("missing" in texts) == missing
 
 
+def cells(real, synthetic=None, **options):
+    """Where the values of the single column of two tables are counted."""
+    frames = [
+        pd.DataFrame({"x": part}) for part in (real, real if synthetic is None else synthetic)
+    ]
+    return MarginalsDisplay.from_frames(*frames, **options).marginals[0].values
+
+
 def test_where_the_cells_are():
-    found = marginals(MarginalsDisplay.from_frames(REAL, FAKE))
-    assert found["town"].values.tolist() == ["Ulm", "Bonn", "Kiel", "Rom"]  # the frequent first
-    mixed = pd.DataFrame({"mixed": [True, 1, "1", 1.0, None, "True", True]}, dtype=object)
-    (one,) = MarginalsDisplay.from_frames(mixed, mixed).marginals
-    assert one.values.tolist() == ["True", "1", "1.0"]
-    rising = pd.DataFrame({"size": pd.Categorical(["M", "S"], ["S", "M", "L"], ordered=True)})
-    other = pd.DataFrame({"size": ["L", "XL"]})
-    (one,) = MarginalsDisplay.from_frames(rising, other).marginals
-    assert one.values.tolist() == ["S", "M", "L", "XL"]
-    edges = found["height"].values
-    assert len(edges) == 21
-    np.testing.assert_allclose(edges[[0, -1]], np.quantile(REAL["height"], [0.005, 0.995]))
-    np.testing.assert_array_equal(found["children"].values, np.arange(7) - 0.5)
-    ages = pd.DataFrame({"age": np.arange(100)})
+    # Of categories, the frequent first, or in their order if they have one.
+    assert cells(REAL["town"], FAKE["town"]).tolist() == ["Ulm", "Bonn", "Kiel", "Rom"]
+    mixed = pd.Series([True, 1, "1", 1.0, None, "True", True], dtype=object)
+    assert cells(mixed).tolist() == ["True", "1", "1.0"]
+    rising = pd.Categorical(["M", "S"], ["S", "M", "L"], ordered=True)
+    assert cells(rising, ["L", "XL"]).tolist() == ["S", "M", "L", "XL"]
+    edges = cells(REAL["height"], FAKE["height"])
+    due = np.linspace(*np.quantile(REAL["height"], [0.005, 0.995]), 21)
+    np.testing.assert_allclose(edges, due)
+    np.testing.assert_array_equal(cells(REAL["children"], FAKE["children"]), np.arange(7) - 0.5)
     # Without the outer half per cent on each side: 0 to 99, five years a bin.
-    (found,) = MarginalsDisplay.from_frames(ages, ages, bins=20).marginals
-    np.testing.assert_array_equal(found.values, -0.5 + 5 * np.arange(21))
-    infinite = pd.DataFrame({"x": [-np.inf, 0.5, 1.5, 2.5, np.inf]})
-    (found,) = MarginalsDisplay.from_frames(infinite, infinite, bins=4).marginals
-    assert np.isfinite(found.values).all()
-    assert found.real.sum() == pytest.approx(1)
+    np.testing.assert_array_equal(cells(np.arange(100)), -0.5 + 5 * np.arange(21))
+    infinite = cells([-np.inf, 0.5, 1.5, 2.5, np.inf], bins=4)
+    assert np.isfinite(infinite).all()
     zoned = REAL[["joined"]].assign(joined=REAL["joined"].dt.tz_localize("Europe/Berlin"))
     assert MarginalsDisplay.from_frames(zoned, zoned).marginals[0].kind == "date"
 
@@ -101,33 +92,17 @@ def test_rare_categories_share_a_bar():
     np.testing.assert_allclose(widths, [5 / 15, 4 / 15, 6 / 15])
 
 
-def test_pairs_by_total_variation():
-    """Against the definition, by a table of counts."""
-    display = MarginalsDisplay.from_frames(
-        REAL, FAKE, ["town", "children"], pairs="total_variation"
-    )
-    cuts = np.unique(np.quantile(REAL["children"], np.linspace(0, 1, 17)[1:-1]))
-    tables = []
-    for frame in (REAL, FAKE):
-        cells = pd.Series(np.searchsorted(cuts, frame["children"]), name="cell")
-        tables.append(pd.concat([frame["town"], cells], axis=1).value_counts(normalize=True))
-    expected = tables[0].sub(tables[1], fill_value=0).abs().sum() / 2
-    assert display.pairs.loc["town", "children"] == pytest.approx(expected)
-    assert display.pairs.loc["children", "town"] == pytest.approx(expected)
-    assert display.pairs.loc["town", "town"] == pytest.approx(
-        marginals(display)["town"].total_variation
-    )
+def test_pairs_by_total_variation_or_correlation():
+    options = {"columns": ["town", "children"], "pairs": "total_variation"}
+    display = MarginalsDisplay.from_frames(REAL, FAKE, **options)
+    pairs = [marginal_total_variation(REAL[names], FAKE[names]) for names in [["town", "children"]]]
+    alone = display.marginals[0].total_variation
+    np.testing.assert_allclose(display.pairs.loc["town"], [alone, *pairs])
+    np.testing.assert_allclose(display.pairs, display.pairs.T)
     np.testing.assert_array_equal(display.image_.get_array(), display.pairs)
-
-
-def test_pairs_by_correlation():
-    display = MarginalsDisplay.from_frames(REAL, FAKE, pairs="correlation")
-    expected = (
-        FAKE[["height", "children"]].corr().iloc[0, 1]
-        - REAL[["height", "children"]].corr().iloc[0, 1]
-    )
-    assert list(display.pairs.columns) == ["height", "children"]
-    assert display.pairs.iloc[0, 1] == pytest.approx(expected)
+    found = MarginalsDisplay.from_frames(REAL, FAKE, pairs="correlation").pairs
+    numbers = ["height", "children"]
+    pd.testing.assert_frame_equal(found, FAKE[numbers].corr() - REAL[numbers].corr())
 
 
 def test_a_sampler_is_sampled():

@@ -56,20 +56,14 @@ def test_bars_and_lines_lead_from_epsilon_to_epsilon(epsilon):
     assert "nothing charged yet" in [text.get_text() for text in empty.ax_.texts]
 
 
-def test_many_charges_are_a_line():
-    budget, _ = charged([0.01] * 26)
-    display = BudgetDisplay.from_budget(budget)
-    assert display.bars_ is None
-    assert len(BudgetDisplay.from_budget(budget, kind="bars").bars_) == 26
-
-
-def test_a_ledger_is_read_and_stays_as_it_is(tmp_path):
+def test_many_charges_are_a_line_and_a_ledger_is_read_and_stays_as_it_is(tmp_path):
     path = tmp_path / "study.db"
-    _, spent = charged([0.2, 0.3], epsilon=2.5, ledger=path)
+    _, spent = charged([0.01] * 26, epsilon=2.5, ledger=path)
     before = path.read_bytes()
     display = BudgetDisplay.from_ledger(path)
     np.testing.assert_allclose(display.history["epsilon_spent"], spent)
-    assert (display.epsilon, display.delta) == (2.5, 1e-6)
+    assert (display.epsilon, display.delta, display.bars_) == (2.5, 1e-6, None)
+    assert len(display.plot(kind="bars").bars_) == 26
     assert path.read_bytes() == before
 
 
@@ -121,20 +115,14 @@ def sweep(estimator=None, **options):
 def test_points_are_means_and_deviations_and_infinite_epsilons_are_lines():
     options = {"epsilon": "eps", "score": "auc", "method": "who", "floor": 0.5}
     display = PrivacyUtilityDisplay.from_frame(RESULTS, **options)
-    expected = pd.DataFrame(
-        {
-            "method": ["b", "b", "a"],
-            "epsilon": [0.1, 1.0, 1.0],
-            "mean": [0.55, 0.85, 0.7],
-            "std": [0.1 / 2**0.5, 0.1 / 2**0.5, np.nan],
-            "n_runs": [2, 2, 1],
-        }
-    )
+    spread = 0.1 / 2**0.5
+    rows = [("b", 0.1, 0.55, spread, 2), ("b", 1.0, 0.85, spread, 2), ("a", 1.0, 0.7, np.nan, 1)]
+    expected = pd.DataFrame(rows, columns=["method", "epsilon", "mean", "std", "n_runs"])
     pd.testing.assert_frame_equal(display.points_, expected, check_dtype=False)
     line, _, (bars,) = display.errorbars_["b"]
     np.testing.assert_allclose(line.get_xydata(), [[0.1, 0.55], [1.0, 0.85]])
     ends = np.array(bars.get_segments())[:, :, 1]
-    np.testing.assert_allclose(ends[:, 1] - ends[:, 0], 2 * 0.1 / 2**0.5)
+    np.testing.assert_allclose(ends[:, 1] - ends[:, 0], 2 * spread)
     assert len(display.dots_["b"].get_offsets()) == 4
     assert display.references == {"b": 0.95, "a": 0.75}
     assert list(display.reference_lines_["b"].get_ydata()) == [0.95, 0.95]
@@ -177,9 +165,7 @@ def test_a_budget_pays_for_every_fit_or_refuses_before_the_first():
 
 def test_references_floors_and_scores_are_what_was_asked_for():
     assert sweep(reference=0.97, floor=0.1).references == {"Graded": 0.97}
-    display = sweep(reference=DummyClassifier(strategy="most_frequent"), floor=None)
-    assert (display.references, display.floor) == ({"Graded": 12 / 20}, None)
-    display = sweep(scoring="balanced_accuracy")
-    assert display.ax_.get_ylabel() == "balanced accuracy"
-    np.testing.assert_allclose(display.runs["score"], 0.5)
-    assert display.floor == 0.5
+    display = sweep(reference=DummyClassifier(strategy="most_frequent"), scoring="accuracy")
+    assert (display.references, display.floor) == ({"Graded": 12 / 20}, 12 / 20)
+    np.testing.assert_allclose(display.runs["score"], 12 / 20)
+    assert sweep(floor=None).floor is None
