@@ -319,7 +319,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     2: [
         (skipped("DataBounds._shorten", "mapped"), {
-            "rows to the ball": "release/test_row_release.py::test_rows_outside_the_ball_are_shortened"}),
+            "rows to the ball": "release/test_rows.py::test_rows_outside_the_ball_are_shortened"}),
         (rewritten("DataBounds.to_ball", ("np.clip(mapped, -side, side, out=mapped)", "mapped")), {
             "rows to the box": "release/test_bounds.py::test_rows_land_inside"}),
         (rewritten("AutoencoderLoss.clipped_sum", ("by_jacobians(self.clip)", "by_jacobians(1e300)")), {
@@ -421,9 +421,9 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("poisson_batches", "TrainingPlan.batches", rate=twice), {
             "Poisson batches drawn twice as large": "nets/test_private_training.py::test_batches_are_those_of_the_event"}),
         (given("SampledGaussianEvent.__init__", "plan_rows", batch_sizes=half), {
-            "batches of projected rows, without_replacement": "release/test_row_release.py::test_batches_are_as_large_as_is_charged[without_replacement]"}),
+            "batches of projected rows, without_replacement": "release/test_rows.py::test_batches_are_as_large_as_is_charged[without_replacement]"}),
         (given("SampledGaussianEvent.__init__", "plan_rows", sampling_rate=half), {
-            "batches of projected rows, poisson": "release/test_row_release.py::test_batches_are_as_large_as_is_charged[poisson]"}),
+            "batches of projected rows, poisson": "release/test_rows.py::test_batches_are_as_large_as_is_charged[poisson]"}),
         (given("SampledGaussianEvent.__init__", "plan_langevin", sampling_rate=half), {
             "event of mean-field Langevin": "estimators/test_trajectory_privacy.py::test_given_noise_is_stated_with_what_it_costs"}),
         (given("poisson_batches", "mean_field_langevin", rate=twice), {
@@ -478,11 +478,11 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "batches themselves": "privacy/test_subsampling.py::test_successive_pairs_of_batches_are_uniform",
             "cells of training": "nets/test_private_training.py::test_batches_of_cells_are_fresh_uniform_subsets_of_each",
             "fair sums by ranks": "nets/test_fair_training.py::test_batches_are_fresh_at_every_step[ranks-without_replacement]",
-            "projected rows": "release/test_row_release.py::test_without_noise_the_values_are_projections_of_a_batch"}),
+            "projected rows": "release/test_rows.py::test_without_noise_the_values_are_projections_of_a_batch"}),
     ],
     12: [
         (rewritten("noisy_batches", ("values.sort(axis=1)", "pass")), {
-            "projected rows": "release/test_row_release.py::test_shapes_types_and_order[orthogonal-discrete]"}),
+            "projected rows": "release/test_rows.py::test_shapes_types_and_order[orthogonal-discrete]"}),
         (all_of(rewritten("noisy_batches", ("values.sort(axis=1)", "pass")), returning("DataBounds.to_ball", with_sorted_columns, "noisy_batches")), {
             "sorted before the noise": "estimators/test_row_mechanisms.py::test_values_are_sorted_after_the_noise[orthogonal-resample]"}),
         (returning("_ordered_sample", np.sort), {
@@ -500,20 +500,20 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     14: [
         (rewritten("StepDirections.largest_norm", ("math.ceil(", "(")), {
-            "directions of a step": "release/test_exact_projection.py::test_largest_norm_is_one[31-8-orthogonal]",
-            "projected rows": "release/test_row_release.py::test_the_worst_record_moves_a_truncated_block_by_the_sensitivity"}),
+            "directions of a step": "release/test_rows.py::test_largest_norm_is_one[31-8-orthogonal]",
+            "projected rows": "release/test_rows.py::test_the_worst_record_moves_a_truncated_block_by_the_sensitivity"}),
     ],
     15: [
         (skipped("SlicedSketch._check_readable", within="SlicedSketch.__getstate__"), {
-            "state of the sketch": "release/test_stream.py::test_an_open_sketch_cannot_be_read_or_copied[state]"}),
+            "state of the sketch": "release/test_sketch_use.py::test_an_open_sketch_cannot_be_read_or_copied[state]"}),
         (all_of(skipped("SlicedSketch._check_readable", within="SlicedSketch.__getstate__"), as_any_object("NoisyAccumulator.__reduce_ex__"), as_any_object("NoisyAccumulator.__getstate__")), {
-            "pickles of the sketch": "release/test_stream.py::test_an_open_sketch_cannot_be_read_or_copied[pickle]"}),
+            "pickles of the sketch": "release/test_sketch_use.py::test_an_open_sketch_cannot_be_read_or_copied[pickle]"}),
         (skipped("NoisyAccumulator.__copy__", "self"), {
-            "copies of the accumulator": "release/test_stream.py::test_an_open_sketch_cannot_be_read_or_copied[copy of the accumulator]"}),
+            "copies of the accumulator": "release/test_sketch_use.py::test_an_open_sketch_cannot_be_read_or_copied[copy of the accumulator]"}),
         (rewritten("NoisyAccumulator._check_whole", ("os.getpid() != self._process", "False")), {
             "a fork": "release/test_neighbours.py::test_a_fork_cannot_use_the_noise_of_an_open_sketch"}),
         (rewritten("NoisyAccumulator.add", ("del self._table", "pass")), {
-            "a chunk that was half added": "release/test_stream.py::test_an_interrupted_chunk_ends_the_stream_for_good[KeyboardInterrupt]"}),
+            "a chunk that was half added": "release/test_sketch_use.py::test_an_interrupted_chunk_ends_the_stream_for_good[KeyboardInterrupt]"}),
     ],
     16: [
         (instead("LatticeNoise.mu", mu_off_the_lattice), {
@@ -531,7 +531,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (skipped("BoundsPlan.before", "event"), {
             "sketch": "release/test_noise.py::test_private_bounds_are_paid_for_by_more_noise",
             "sketches of trajectories": "estimators/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[private-1]",
-            "projected rows": "release/test_row_plan.py::test_private_bounds_take_a_tenth"}),
+            "projected rows": "release/test_rows.py::test_private_bounds_take_a_tenth"}),
         (returning("plan_training", charged_for_its_last_phase), {
             "targets of a regressor": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[regressor]",
             "training": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[autoencoder]"}),
@@ -569,7 +569,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     19: [
         (checked_late("check_arrivals", "SlicedSketch.partial_fit"), {
-            "too many rows in a stream": "release/test_stream.py::test_what_cannot_be_fitted_is_refused_before_any_charge[too many rows]"}),
+            "too many rows in a stream": "release/test_sketch_use.py::test_what_cannot_be_fitted_is_refused_before_any_charge[too many rows]"}),
         (skipped("check_steps", within="MeanFieldLangevin.release"), {
             "steps that diverge": "estimators/test_trajectory_privacy.py::test_a_refused_fit_charges_nothing_and_changes_nothing[mfld-too long]"}),
         (checked_late("check_per_record", "Gradient.release"), {
@@ -577,7 +577,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("Ledger.admit", ("admitted = self.terms.admit(after)", "admitted = True"), ("return admitted", "return self.terms.admit(after)")), {
             "a budget that is used up": "privacy/test_budget.py::test_a_refused_charge_changes_nothing"}),
         (checked_late("resolve_device", "SlicedSketch._open"), {
-            "a device that is not there": "release/test_stream.py::test_what_cannot_be_fitted_is_refused_before_any_charge[no device]"}),
+            "a device that is not there": "release/test_sketch_use.py::test_what_cannot_be_fitted_is_refused_before_any_charge[no device]"}),
         (skipped("_check_drawable"), {
             "noise of a table that cannot be drawn": "estimators/test_table_synthesizer_privacy.py::test_a_refused_fit_charges_nothing_and_changes_nothing[noise too small]"}),
         (instead("TableSchema.read", columns_as_they_are, "DPTableSynthesizer.fit"), {
@@ -586,7 +586,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     20: [
         (returning("SampledGaussianEvent._steps", nearly_normal_steps), {
             "below what is attained": "privacy/test_accounting.py::test_limit_for_poisson_samples_lies_below_what_is_attained",
-            "batches of projected rows": "release/test_row_plan.py::test_cost_of_given_noise_by_another_route[sampled]"}),
+            "batches of projected rows": "release/test_rows.py::test_cost_of_given_noise_by_another_route[sampled]"}),
         (returning("SampledGaussianEvent._steps", steps_on_poisson_samples), {
             "Poisson account for batches of a fixed size": "privacy/test_accounting.py::test_golden_values[5.0]"}),
     ],

@@ -1,7 +1,7 @@
 """No replaced record moves a release by more than it is charged for, and the worst one attains it.
 
 Everything but the record is equal: random choices, and what was released before. What a sketch
-moves is in `test_sensitivity`, projected rows in `test_row_release`, sums of gradients in
+moves is in `test_sensitivity`, projected rows in `test_rows`, sums of gradients in
 `tests/nets`.
 """
 
