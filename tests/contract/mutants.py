@@ -608,7 +608,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("select_categories", ("event.threshold * units", "(event.threshold - 2 * event.sigma) * units")), {
             "a threshold two sigma lower": "release/test_category_selection.py::test_counts_of_one_are_shown_as_often_as_the_event_says"}),
         (given("calibrate_lattice", "plan_category_selection", sensitivity=1.0), {
-            "a plan in which one count moves": "release/test_category_selection.py::test_a_plan_costs_what_it_was_given"}),
+            "a plan in which one count moves": "release/test_plans.py::test_a_plan_costs_what_it_was_given[categories]"}),
         (returning("ThresholdedCountsEvent.sensitivity", 1.0), {
             "an event in which one count moves": "privacy/test_thresholded_event.py::test_no_neighbours_exceed_what_is_charged[grid3]"}),
         (rewritten("ThresholdedCountsEvent._passes", ("Fraction(1, 2)", "Fraction(3, 2)")), {

@@ -19,7 +19,6 @@ from skdpot.release.langevin import (
     clipped_fit_gradient,
     mean_field_langevin,
     plan_langevin,
-    time_weights,
 )
 from skdpot.release.warm_start import plan_warm_start
 
@@ -85,14 +84,6 @@ def test_is_algorithm_one_with_the_expected_batch():
         expected -= step * moved
     found = run(rows, made, start=start, coupling=springs)
     np.testing.assert_allclose(found.particles, expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("spacings", "weights"),
-    [([], [1.0]), ([0.4], [0.4, 0.4]), ([0.2, 0.6], [0.2, 0.4, 0.6])],
-)
-def test_weights_are_the_means_of_the_spacings_beside(spacings, weights):
-    np.testing.assert_allclose(time_weights(spacings), weights)
 
 
 def test_steps_at_the_limit_are_stable_and_longer_ones_are_refused():

@@ -63,9 +63,6 @@ def test_without_noise_the_statistic_is_that_of_the_histograms(compared):
     np.testing.assert_allclose(found, by_hand(values, codes, 3, directions, halves, 16), atol=1e-9)
 
 
-# --- plans and noise -----------------------------------------------------------------------------
-
-
 # --- where the next release looks ---------------------------------------------------------------
 
 

@@ -20,16 +20,6 @@ from skdpot.release.release import (
 )
 
 
-class Uncopied(np.ndarray):
-    """Facts that nobody may copy while nobody listens."""
-
-    def copy(self, *args):
-        raise AssertionError("facts were copied though nobody listens")
-
-
-FORBIDDEN = {"fact": np.zeros(1).view(Uncopied)}
-
-
 def made(kind, value, facts=None, **options):
     """Make a release, without noise unless its event is given."""
     return Release(kind, value, facts=facts or {}, **({"event": NonPrivateEvent()} | options))
@@ -43,7 +33,6 @@ def test_records_in_order_and_stops():
             released(made("count", (2, torch.ones(2))))
         released(made("last", 1))
     value += 1
-    assert released(made("sum", value, FORBIDDEN)) is value
     assert [release.kind for release in releases] == ["sum", "count"]
     assert [release.kind for release in outer] == ["last"]  # the inner block listened alone
     assert releases[0].value == [1.0]  # a copy
@@ -118,14 +107,8 @@ def test_a_replay_refuses_other_releases(options, message):
         two_releases(1)
     with pytest.raises(ReplayError, match=message), replay_releases(releases):
         two_releases(1, **options)
-
-
-def test_a_replay_refuses_more_releases():
-    with (
-        pytest.raises(ReplayError, match="More is released than was recorded: 'names'"),
-        replay_releases([]),
-    ):
-        released(made("names", []))
+    with pytest.raises(ReplayError, match="More is released"), replay_releases([]):
+        two_releases(1)
 
 
 @dataclass

@@ -124,6 +124,11 @@ def test_a_missing_file_is_named(tmp_path):
         SlicedSketch.load(tmp_path / "nowhere.safetensors")
 
 
+@pytest.fixture(scope="module")
+def of_public_labels():
+    return SketchRecord.of(public(2, epsilon=1e4)).to_bytes()
+
+
 SIZES = "numbers of rows of the classes"
 
 
@@ -133,23 +138,18 @@ SIZES = "numbers of rows of the classes"
         ({"label_counts": [150, 150]}, SIZES),
         ({"label_counts": [150, 151, -1]}, SIZES),
         ({"label_counts": [150, 149, 0]}, SIZES),
-        ({"label_counts": [150.0, 150.0, 0.0]}, "wrong one"),
-        ({"label_counts": "300"}, "wrong one"),
         ({"label_counts": [0, 0, 300]}, "its rows and its noise cannot reach"),
         ({"label_counts": None}, "exactly if labels are public"),
         ({"public_labels": False}, "exactly if labels are public"),
-        ({"public_labels": 1}, "wrong one"),
         ({"group_size": 0}, "group_size of the sketch"),
         ({"group_size": 4}, "group_size of the sketch"),
-        ({"group_size": True}, "wrong one"),
         ({"group_size": 3}, "not the one that its statement"),
     ],
 )
-def test_a_record_cannot_lie_about_public_labels(facts, text):
-    good = SketchRecord.of(public(2, epsilon=1e4)).to_bytes()
-    record = SketchRecord.from_bytes(good)
+def test_a_record_cannot_lie_about_public_labels(facts, text, of_public_labels):
+    changed = facts_of(of_public_labels) | facts
     with pytest.raises(ValueError, match=text):
-        record.from_bytes(forged(good, facts_of(good) | facts)).restore()
+        SketchRecord.from_bytes(forged(of_public_labels, changed)).restore()
 
 
 def test_private_labels_cannot_pass_for_public_ones():
