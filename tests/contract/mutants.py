@@ -277,17 +277,17 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "projected rows, float": "release/test_noise.py::test_noise_has_the_law_that_is_charged[rows, float]",
             "projected rows, lattice, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[projected rows]"}),
         (half_noise("noisy_gradient_steps"), {
-            "gradients of a generator": "nets/test_private_generator.py::test_noise_has_its_sigma_and_comes_from_the_secret_stream"}),
+            "gradients of a generator": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[generator]"}),
         (half_noise("private_steps"), {
-            "sums of an autoencoder": "nets/test_private_training.py::test_the_noise_has_the_scale_of_the_event_and_is_fresh[poisson]",
+            "sums of an autoencoder": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[autoencoder]",
             "sums of an autoencoder, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[sums of an autoencoder]"}),
         (half_noise("ranked_steps"), {
-            "fair sums by ranks": "nets/test_fair_training.py::test_every_gradient_is_a_sum_with_noise_over_the_public_batch_size[ranks-without_replacement]"}),
+            "fair sums by ranks": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[ranks]"}),
         (half_noise("tabled_steps"), {
-            "fair sums by tables": "nets/test_fair_training.py::test_every_gradient_is_a_sum_with_noise_over_the_public_batch_size[tables-poisson]",
+            "fair sums by tables": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[tables]",
             "fair sums by tables, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[fair sums]"}),
         (half_noise("release_gradient"), {
-            "every sum of a network": "nets/test_private_training.py::test_the_noise_has_the_scale_of_the_event_and_is_fresh[poisson]"}),
+            "every sum of a network": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[autoencoder, prior]"}),
         (half_noise("noisy_counts"), {
             "fair tables": "release/test_noise.py::test_noise_has_the_law_that_is_charged[outputs]",
             "fair tables, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[fair table]"}),
@@ -323,24 +323,24 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("DataBounds.to_ball", ("np.clip(mapped, -side, side, out=mapped)", "mapped")), {
             "rows to the box": "release/test_bounds.py::test_rows_land_inside"}),
         (rewritten("AutoencoderLoss.clipped_sum", ("by_jacobians(self.clip)", "by_jacobians(1e300)")), {
-            "gradient of an autoencoder": "nets/test_private_training.py::test_no_neighbour_moves_a_sum_further_than_the_sensitivity"}),
+            "gradient of an autoencoder": "nets/test_steps.py::test_no_neighbour_moves_a_sum_further_than_the_sensitivity"}),
         (rewritten("OuterProducts.gram", ("gradients @ gradients.mT", "(gradients.float() @ gradients.float().mT).double()")), {
             "norms in single precision": "release/test_clipping_precision.py::test_no_record_contributes_more_than_the_clip"}),
         (rewritten("AutoencoderLoss.clipped_sum", ("by_jacobians(self.clip_jacobian, pulls)", "by_jacobians(1e300, pulls)")), {
-            "Jacobian of the codes of an autoencoder": "nets/test_private_training.py::test_no_neighbour_moves_a_sum_further_than_the_sensitivity"}),
+            "Jacobian of the codes of an autoencoder": "nets/test_steps.py::test_no_neighbour_moves_a_sum_further_than_the_sensitivity"}),
         (skipped("ClippedOutputs.values", "outputs", "PriorDistance.vectors"), {
             "codes that are compared with a prior": "nets/test_penalties.py::test_codes_that_are_not_finite_are_bounded_too[1e+300-sphere]"}),
         (skipped("ClippedOutputs.values", "outputs", "ParityDistance.vectors"), {
             "codes of groups": "nets/test_penalties.py::test_codes_that_are_not_finite_are_bounded_too[1e+300-codes of two groups]"}),
         (given("shares_of_vectors", clip=LARGE), {
-            "fair gradient": "nets/test_fair_sensitivity.py::test_twice_the_clip_is_attained"}),
+            "fair gradient": "nets/test_fair_sums.py::test_twice_the_clip_is_attained"}),
         (given("shares_of_jacobians", clip=LARGE), {
-            "Jacobian of a fair output": "nets/test_fair_sensitivity.py::test_the_sensitivity_of_ranked_sums_is_attained[0.99]",
-            "Jacobian of a generator": "nets/test_private_generator.py::test_the_jacobian_of_an_output_is_clipped"}),
+            "Jacobian of a fair output": "nets/test_fair_sums.py::test_the_sensitivity_of_ranked_sums_is_attained[0.99]",
+            "Jacobian of a generator": "nets/test_steps.py::test_no_neighbour_moves_a_generators_gradient_further_than_the_sensitivity[steep-1.0]"}),
         (given("fixed_side_sensitivity", clip_jacobian=1.0), {
             "Jacobian of a generator clipped to another norm than the charged one": "estimators/test_generator.py::test_the_sensitivity_is_that_of_the_clip_that_is_used[8.0]"}),
         (skipped("ClippedOutputs.values", "outputs", "clipped_gradient"), {
-            "outputs of a generator": "nets/test_private_generator.py::test_outputs_and_jacobians_are_clipped_apart"}),
+            "outputs of a generator": "nets/test_steps.py::test_outputs_and_jacobians_of_a_generator_are_clipped_apart"}),
         (given("clipped_fit_gradient", clip=LARGE), {
             "mean-field Langevin": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[mean-field Langevin]"}),
         (given("_shortened", "_noisy_sums", radius=LARGE), {
@@ -419,7 +419,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("SampledGaussianEvent.__init__", "plan_training", sampling_rate=half), {
             "Poisson batches of training": "estimators/test_autoencoder_privacy.py::test_the_stated_epsilon_is_that_of_dp_accounting"}),
         (given("poisson_batches", "TrainingPlan.batches", rate=twice), {
-            "Poisson batches drawn twice as large": "nets/test_private_training.py::test_batches_are_those_of_the_event"}),
+            "Poisson batches drawn twice as large": "nets/test_steps.py::test_batches_are_fresh_and_as_large_as_is_charged[autoencoder]"}),
         (given("SampledGaussianEvent.__init__", "plan_rows", batch_sizes=half), {
             "batches of projected rows, without_replacement": "release/test_rows.py::test_batches_are_as_large_as_is_charged[without_replacement]"}),
         (given("SampledGaussianEvent.__init__", "plan_rows", sampling_rate=half), {
@@ -459,7 +459,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (instead("ranked_projections", sorted_as_numpy_does), {
             "Wasserstein gradient": "nets/test_penalties.py::test_ties_keep_their_order_when_a_record_is_replaced[outputs]",
             "codes of groups": "nets/test_penalties.py::test_ties_keep_their_order_when_a_record_is_replaced[codes of groups]",
-            "fair sums": "nets/test_fair_sensitivity.py::test_ties_of_a_thousand_clipped_outputs_keep_their_order[0.1]"}),
+            "fair sums": "nets/test_fair_sums.py::test_ties_of_a_thousand_clipped_outputs_keep_their_order[0.1]"}),
         (rewritten("PriorDistance.vectors", ("projections.argsort(dim=1, stable=True)", "torch.from_numpy(projections.numpy().argsort(axis=1))")), {
             "codes that are compared with a prior": "nets/test_penalties.py::test_ties_keep_their_order_when_a_record_is_replaced[prior]"}),
     ],
@@ -467,7 +467,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("RankedOutputs._plan", ("sum(sizes), penalty,", "sum(sizes), ParityPenalty(cells.strata, cells.sizes),")), {
             "sensitivity of fair sums by ranks": "estimators/test_fair_privacy.py::test_ranked_sums_have_the_sensitivity_of_their_batches_and_directions[ranks, equalized_odds]"}),
         (all_of(rewritten("noisy_gradient_steps", ("plan.batch_size *", "plan.n_samples *")), given("release_gradient", "noisy_gradient_steps", plan=with_a_batch_of_all)), {
-            "noise of a generator's mean gradient": "nets/test_private_generator.py::test_noise_has_its_sigma_and_comes_from_the_secret_stream"}),
+            "noise of a generator's mean gradient": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[generator]"}),
         (given("DPSGD._plan", loss=compared_in_one_batch), {
             "sensitivity of the codes of groups": "estimators/test_autoencoder_privacy.py::test_the_event_and_the_sensitivity_are_those_of_the_batches_of_groups[a small group]"}),
         (rewritten("ParityPenalty.sensitivity", ("min(compared)", "sum(compared)")), {
@@ -476,8 +476,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     11: [
         (instead("fixed_size_batches", cut_from_one_permutation), {
             "batches themselves": "privacy/test_subsampling.py::test_successive_pairs_of_batches_are_uniform",
-            "cells of training": "nets/test_private_training.py::test_batches_of_cells_are_fresh_uniform_subsets_of_each",
-            "fair sums by ranks": "nets/test_fair_training.py::test_batches_are_fresh_at_every_step[ranks-without_replacement]",
+            "cells of training": "nets/test_steps.py::test_batches_are_fresh_and_as_large_as_is_charged[autoencoder, parity]",
+            "fair sums by ranks": "nets/test_steps.py::test_batches_are_fresh_and_as_large_as_is_charged[ranks]",
             "projected rows": "release/test_rows.py::test_without_noise_the_values_are_projections_of_a_batch"}),
     ],
     12: [

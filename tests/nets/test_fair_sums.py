@@ -1,4 +1,7 @@
-"""How far one record moves the sums of fair training, whatever it holds."""
+"""Sums of fair training: the gradients that they are, and how far one record moves them."""
+
+import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from skdpot._utils.validation import SecretStream
+from skdpot.mechanisms import fair
 from skdpot.mechanisms.fair import LocalPenalty, Records, network_outputs
 from skdpot.release.output_tables import ParityPenalty, plan_tables, release_tables
 from tests.nets.fair_tasks import (
@@ -15,17 +19,85 @@ from tests.nets.fair_tasks import (
     NETWORKS,
     STRATA,
     TASKS,
+    Residual,
     cell_sizes,
     clipped,
     fair_loss,
     flat,
     joint_sum,
     make_cells,
+    mlp,
     ranked_sum,
 )
 
 RNG = np.random.default_rng(3517)
 EXTREMES = (0.0, 1.0, -1.0, 60.0, 1e6, -1e15, 1e30, -1e30)
+
+
+def released(task, network, batch, cells, directions, mu):
+    """The values of outputs, and tables of them with the noise of one release."""
+    values = task.compared.values(network_outputs(network, batch.rows)).numpy()
+    limits = task.compared.half_widths(directions)
+    if math.isinf(mu):
+        limits = np.abs(directions @ values.T).max(axis=1) * 1.01
+    noise = plan_tables(mu, 1, len(directions), min(cells.sizes))
+    secret = SecretStream(int(RNG.integers(2**32)))
+    return values, release_tables(
+        values, cells.codes, cells.sizes, directions, limits, noise, secret
+    )
+
+
+def local_penalty(task, outputs, values, tables, cells, directions):
+    """What the penalty is replaced by: its linear part, and a share of its curvature."""
+    share = fair._STIFFNESS / 4
+    projected, total = task.compared.values(outputs) @ torch.from_numpy(directions).T, 0.0
+    for own in range(len(cells.sizes)):
+        here, others = np.flatnonzero(cells.codes == own), cells.others(own)
+        weight = 2 / len(others) / (len(others) + 1) / len(cells.strata) / len(directions)
+        for other, (k, theta) in product(others, enumerate(directions)):
+            u = values[here] @ theta
+            levels = np.interp(u, tables.tables[own].edges[k], tables.tables[own].cdf[k])
+            gap = torch.from_numpy(u - tables.tables[other].quantiles_along(k, levels))
+            moved = projected[here, k] - torch.from_numpy(u)
+            total = total + weight * (2 * gap * moved + 2 * share * moved**2).mean()
+    return total
+
+
+@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.parametrize("strata", STRATA)
+@pytest.mark.parametrize("make", [mlp, Residual])
+def test_without_clipping_sums_are_the_gradient_of_the_objective(kind, strata, make):
+    """By ranks; by tables before a release, right after it, and after the network has moved."""
+    task, strata = TASKS[kind], STRATA[strata]
+    cells, network = make_cells(cell_sizes(strata, RNG), strata), make(task.compared.n_outputs)
+    n, loss, network = sum(cells.sizes), fair_loss(task), network.double()
+    batch = Records(torch.from_numpy(RNG.normal(size=(n, N_FEATURES))), task.targets(n, RNG))
+    directions = task.compared.directions(5, RNG)
+
+    def assert_gradient(total, apart):
+        objective = 0.4 * task.loss(network(batch.rows), batch.targets).sum() + 0.6 * apart
+        parts = torch.autograd.grad(objective, list(network.parameters()))
+        expected = torch.cat([part.flatten() for part in parts])
+        torch.testing.assert_close(flat(total), expected, rtol=1e-9, atol=1e-9)
+
+    penalty, compared = ParityPenalty(strata, cells.sizes), task.compared.values
+    given = np.split(compared(network(batch.rows).detach()).numpy(), np.cumsum(cells.sizes)[:-1])
+    vectors = torch.from_numpy(np.concatenate(penalty.vectors(given, directions)))
+    ranked = ranked_sum(loss, network, batch, penalty, directions)
+    assert_gradient(ranked, n * (vectors * compared(network(batch.rows))).sum())
+
+    values, tables = released(task, network, batch, cells, directions, math.inf)
+    assert_gradient(joint_sum(loss, network, batch, None), 0.0)
+    for moved in (0.0, 0.2):
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter += moved * torch.from_numpy(RNG.normal(size=parameter.shape))
+        apart = local_penalty(task, network(batch.rows), values, tables, cells, directions)
+        local = LocalPenalty.of_release(tables, values, cells)
+        assert_gradient(joint_sum(loss, network, batch, local), n * apart)
+
+
+# --- what one record moves: sums by ranks -------------------------------------------------------
 
 
 def neighbours(task, n, position, rng, wild=True):
@@ -60,7 +132,7 @@ cases = given(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @cases
 def test_no_record_moves_a_ranked_sum_by_more_than_the_sensitivity(
     name, kind, strata, seed, exponent
@@ -144,24 +216,7 @@ def test_ties_of_a_thousand_clipped_outputs_keep_their_order(value):
 # --- loss and penalty clipped together -----------------------------------------------------------
 
 
-def released(task, network, batch, cells, rng):
-    """The penalty after a release with noise, of these and of other records."""
-    directions = task.compared.directions(4, rng)
-    values = task.compared.values(network_outputs(network, batch.rows)).numpy()
-    noise = plan_tables(1.0, 1, len(directions), min(cells.sizes))
-    tables = release_tables(
-        values,
-        cells.codes,
-        cells.sizes,
-        directions,
-        task.compared.half_widths(directions),
-        noise,
-        SecretStream(int(rng.integers(2**32))),
-    )
-    return LocalPenalty.of_release(tables, values, cells), tables
-
-
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @cases
 def test_no_record_adds_more_than_its_share_of_an_joint_sum(name, kind, strata, seed, exponent):
     """Whatever it holds, and wherever the network was at the release. Cells of very unequal sizes
@@ -174,9 +229,10 @@ def test_no_record_adds_more_than_its_share_of_an_joint_sum(name, kind, strata, 
     before, network = (scaled_network(name, q, exponent) for _ in range(2))
     position = int(rng.integers(n))
     batches = neighbours(task, n, position, rng)
-    local, tables = released(task, before, batches[0], cells, rng)
-    values = task.compared.values(network_outputs(before, batches[1].rows)).numpy()
-    both = local, LocalPenalty.of_release(tables, values, cells)
+    directions = task.compared.directions(4, rng)
+    values, tables = released(task, before, batches[0], cells, directions, 1.0)
+    other = task.compared.values(network_outputs(before, batches[1].rows)).numpy()
+    both = [LocalPenalty.of_release(tables, x, cells) for x in (values, other)]
     one, two = (
         flat(joint_sum(loss, network, batch, of_batch))
         for batch, of_batch in zip(batches, both, strict=True)
@@ -199,7 +255,9 @@ def test_what_a_record_adds_does_not_depend_on_its_companions(name, kind):
     cells, n = make_cells(sizes, strata), sum(sizes)
     network, loss = NETWORKS[name](task.compared.n_outputs), fair_loss(task, 0.5, 0.3)
     batch = neighbours(task, n, 2, rng)[1]
-    local, _ = released(clipped(task, 5.0), network, batch, cells, rng)
+    directions = task.compared.directions(4, rng)
+    values, tables = released(clipped(task, 5.0), network, batch, cells, directions, 1.0)
+    local = LocalPenalty.of_release(tables, values, cells)
     alone = [
         flat(joint_sum(loss, network, batch.take(i), local.take(i))) for i in np.arange(n)[:, None]
     ]
