@@ -240,7 +240,7 @@ def _opposite(estimator: Any, slots: _Slots) -> CanaryPairs:
         raise ValueError("y must have shape (n_samples,): classes, or a single target.")
     rows = _LENGTH * estimator._clip_loss * orthogonal_directions(n_pairs, slots.X.shape[1], rng)
     facts = slots.facts()
-    if getattr(estimator, "_classes_are_public", False) and facts:
+    if facts and getattr(estimator, "_classes_are_public", bool)():
         return replace(slots, y=np.unique(y)).filled(rows, -rows, fit_params=facts)
     bounds = getattr(estimator, "target_bounds", None)
     least, most = (y, y) if bounds is None or isinstance(bounds, str) else bounds

@@ -370,9 +370,8 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         )
         return task, codes, public
 
-    @property
     def _classes_are_public(self) -> bool:
-        """Whether a record keeps its class in all neighbours."""
+        """Whether a record keeps its class in all neighbours; no property, which `dir` reads."""
         return self.alpha > 0 and _DIVISIONS[self.fairness] is not None
 
     def _targets(self, y: Any) -> np.ndarray:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from hypothesis import strategies as st
 
 from skdpot import PrivacyBudget, datasets
@@ -216,22 +217,38 @@ FUNCTIONS: dict[str, Function] = {
 }
 
 
+@st.composite
+def arguments(
+    draw: st.DrawFn, call: Callable[..., Any], known: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Draw arguments by the names of parameters, those with a default half of the time."""
+    args: tuple[Any, ...] = ()
+    options: dict[str, Any] = {}
+    for name, parameter in inspect.signature(call).parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            args = (draw(known[name]),)
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            options |= draw(known.get(name, st.just({})))
+        elif parameter.default is parameter.empty or draw(st.booleans()):
+            options[name] = draw(known[name])
+    return args, options
+
+
 def check_function(draw: st.DrawFn, name: str, call: Function) -> None:
     """Call a function with whatever is drawn; what it is given is public."""
-    options: dict[str, Any] = {}
-    for key, parameter in inspect.signature(call.call).parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            options |= draw(ARGUMENTS.get(key, st.just({})))
-        elif parameter.default is parameter.empty or draw(st.booleans()):
-            options[key] = draw(ARGUMENTS[key])
+    _, options = draw(arguments(call.call, ARGUMENTS))
     outcome = attempt(name, lambda: call.call(**options), private=False, allowed=call.allowed)
     if outcome.error is None and not call.undefined:
         assert is_number(outcome.value), f"{name} {options!r}: {outcome.value!r}"
 
 
-def is_number(value: Any) -> bool:
-    """Whether no part of a result is NaN or infinite."""
+def is_number(value: Any, *, missing: bool = False) -> bool:
+    """Whether no part of a result is infinite, or, where nothing may be missing, NaN."""
     if isinstance(value, tuple | list):
-        return all(is_number(one) for one in value)
+        return all(is_number(one, missing=missing) for one in value)
+    if isinstance(value, pd.DataFrame):
+        return is_number(value.select_dtypes("number").to_numpy(), missing=missing)
     found = np.asarray(value)
-    return found.dtype.kind not in "fc" or bool(np.isfinite(found).all())
+    if found.dtype.kind not in "fc":
+        return True
+    return not np.isinf(found).any() and (missing or not np.isnan(found).any())

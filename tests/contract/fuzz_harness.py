@@ -179,17 +179,3 @@ def fingerprint(value: Any, depth: int = 4) -> Any:
 def is_finite(value: Any) -> bool:
     """Whether everything in an array or a table is a finite number."""
     return bool(np.isfinite(np.asarray(value, dtype=np.float64)).all())
-
-
-class Purse:
-    """A budget without a cap, replaced before its history grows long or it has spent 113."""
-
-    def __init__(self) -> None:
-        self._budget: PrivacyBudget | None = None
-
-    def budget(self) -> PrivacyBudget:
-        """Return a budget with few charges."""
-        budget = self._budget
-        if budget is None or len(budget.history()) > 30 or budget.epsilon_spent() > 60:
-            budget = self._budget = PrivacyBudget(float("inf"))
-        return budget

@@ -43,15 +43,18 @@ class Leaky:
 
 
 class Hostile:
-    """An array-like that fails with a private value in its text."""
+    """An array of another library that fails with a private value in its text."""
 
-    shape = (5, 2)
+    def __init__(
+        self, shape: tuple[int, ...] = (5, 2), error: type[Exception] = ValueError
+    ) -> None:
+        self.shape, self.error = shape, error
 
     def __len__(self) -> int:
-        return 5
+        return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        raise ValueError(f"row 3 holds {NUMBER} and {TEXT}")
+        raise self.error(f"row 3 holds {NUMBER} and {TEXT}")
 
 
 @dataclass(frozen=True)

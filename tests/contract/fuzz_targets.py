@@ -1,7 +1,7 @@
 """What is fuzzed: each estimator with each mechanism, small enough to be fitted in milliseconds."""
 
+import inspect
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from numbers import Integral
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone, is_regressor
 
 from skdpot import (
     ClientContribution,
@@ -18,6 +18,7 @@ from skdpot import (
     DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
+    PrivacyBudget,
     PrivateScaler,
     PrivateSWAutoencoder,
     PrivateTrajectorySampler,
@@ -40,175 +41,13 @@ from skdpot.mechanisms import (
     Triangle,
 )
 from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableEncoder, TableSchema
-from tests.contract.fuzz_harness import Purse, is_finite
-from tests.flat_options import private_distance
+from tests.contract.fuzz_harness import is_finite
 
-PURSE = Purse()
-
-
-def finite(*values: Any) -> None:
-    """Check that everything is a number."""
-    for value in values:
-        assert is_finite(value)
-
-
-def check_sketch(sketch: Any, n_rows: int) -> None:
-    assert sketch.n_samples_ == n_rows
-    finite(sketch.cdf_, sketch.class_counts_, sketch.quantiles([0.1, 0.9]), sketch.cdf([0.0]))
-    assert sketch.cdf_.min() >= 0
-    assert sketch.cdf_.max() <= 1
-
-
-def check_rows_source(source: Any, n_rows: int) -> None:
-    assert source.n_samples_ == n_rows
-    drawn = source.sample(3, random_state=0)
-    assert np.shape(drawn) == (3, source.n_features_in_)
-    finite(drawn)
-    if hasattr(source, "classes_"):
-        assert np.isin(source.sample_labeled(3, random_state=0)[1], source.classes_).all()
-
-
-def check_autoencoder(autoencoder: Any, n_rows: int) -> None:
-    width = autoencoder.n_features_in_
-    assert np.shape(autoencoder.sample(3)) == (3, width)
-    codes = autoencoder.transform(public_rows(autoencoder))
-    assert codes.shape == (4, autoencoder._n_features_out)
-    finite(codes, autoencoder.sample(3), autoencoder.inverse_transform(np.asarray(codes)))
-
-
-def check_predictor(predictor: Any, n_rows: int) -> None:
-    predicted = predictor.predict(public_rows(predictor))
-    assert len(predicted) == 4
-    if hasattr(predictor, "classes_"):
-        assert np.isin(predicted, predictor.classes_).all()
-        shares = predictor.predict_proba(public_rows(predictor))
-        finite(shares)
-        assert np.allclose(shares.sum(axis=1), 1)
-    else:
-        finite(predicted)
-
-
-def check_distance(distance: Any, n_rows: int) -> None:
-    assert distance.n_samples_ == n_rows
-    if distance.protocol_.is_private:
-        assert 0 <= distance.distance(public_rows(distance)) < np.inf
-
-
-def check_trajectories(sampler: Any, n_rows: int) -> None:
-    paths = sampler.sample(3)
-    assert paths.shape == (3, len(sampler.times_), sampler.n_features_in_)
-    finite(paths, sampler.particles_, sampler.sample_marginal(sampler.times_[-1], 2))
-
-
-def check_scaler(scaler: Any, n_rows: int) -> None:
-    for found in (scaler.center_, scaler.scale_):
-        finite([0.0] if found is None else found)
-    assert scaler.scale_ is None or (scaler.scale_ > 0).all()
-
-
-def check_synthesizer(synthesizer: Any, n_rows: int) -> None:
-    assert synthesizer.n_samples_ == n_rows
-    drawn = synthesizer.sample(3, random_state=0)
-    assert drawn.shape == (3, len(synthesizer.schema_))
-    assert synthesizer.schema_.is_resolved
-    finite(*(noisy.counts for noisy in synthesizer.marginals_))
-
-
-def check_encoder(encoder: Any, n_rows: int) -> None:
-    assert encoder.schema_.is_resolved
-    assert len(encoder.get_feature_names_out()) == encoder.transform(encoder_rows(encoder)).shape[1]
-
-
-def encoder_rows(encoder: Any) -> Any:
-    """Decode some points of the ball, to have rows that the encoder can read."""
-    return encoder.inverse_transform(np.zeros((4, len(encoder.get_feature_names_out()))))
-
-
-def public_rows(estimator: Any) -> Any:
-    """Return four rows with the columns that the estimator was fitted on."""
-    rows = np.linspace(-1, 1, 4 * estimator.n_features_in_).reshape(4, -1)
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is None:
-        return rows
-    return pd.DataFrame(rows, columns=names)
-
-
-@dataclass
-class Target:
-    """An estimator, how it is made small, and what holds of it once it is fitted.
-
-    Attributes
-    ----------
-    make : type
-        The estimator.
-    small : dict
-        Parameters that make fits short.
-    fixed : tuple of str
-        Parameters that stay as they are in `small`.
-    second : {"labels", "times", "targets"}
-        What the second argument of `fit` holds.
-    options : tuple of str
-        Further columns that `fit` takes: "sensitive_features", "masses", "groups", "t".
-    check : callable
-        Takes a fitted estimator and the number of rows.
-    private : bool
-        Whether what it is fitted on is protected.
-    """
-
-    make: Callable[..., Any]
-    small: dict[str, Any]
-    check: Callable[[Any, int], None]
-    second: str = "labels"
-    options: tuple[str, ...] = ()
-    private: bool = True
-    fixed: tuple[str, ...] = ()
-
-    @cached_property
-    def variants(self) -> dict[str, tuple[Any, ...]]:
-        """Usable values of parameters, as their constraints have it."""
-        made = self.make(**self._inner()).get_params()
-        found = {}
-        for name in made.keys() - set(OBJECTS) - set(self.fixed):
-            holder, _, own = name.rpartition("__")
-            declared = (type(made[holder]) if holder else self.make)._parameter_constraints[own]
-            values = (value for one in declared for value in usable(own, one))
-            found[name] = (*values, *MORE.get(own, ()))
-        return {name: values for name, values in found.items() if values}
-
-    @property
-    def parameters(self) -> list[str]:
-        """Names of the parameters that may be spoilt, those of the mechanism too."""
-        return sorted(self.make(**self._inner()).get_params())
-
-    def fresh(self) -> dict[str, Any]:
-        """Return the parameters that make fits short, with a mechanism of its own."""
-        inner = {name: clone(value, safe=False) for name, value in self._inner().items()}
-        return self.small | inner
-
-    def made(self, **parameters: Any) -> Any:
-        """Make the estimator; ``mechanism__`` leads to the parameters of its mechanism."""
-        inner = {name: value for name, value in parameters.items() if "__" in name}
-        own = {name: value for name, value in parameters.items() if name not in inner}
-        return self.make(**own).set_params(**inner)
-
-    def _inner(self) -> dict[str, Any]:
-        """Return the mechanism, protocol or penalty, where one is chosen."""
-        return {name: self.small[name] for name in OBJECTS if name in self.small}
-
-
-OBJECTS = ("mechanism", "protocol", "penalty")
-BOX = {"bounds": (-1, 1)}
-SIZES = {"n_projections": 3, "n_bins": 8}
+# Usable values that a constraint does not tell, by the name of the parameter.
 TWO_NUMBERS = TableSchema(
     [NumericColumn("x0", lower=-1, upper=1), NumericColumn("x1", missing=True)]
 )
 SHAPES = ((1, 1), (2, 2), (1, 2, 2), (3, 1), [2, 1])
-NETWORKS = ("mlp", "conv", "dcgan")
-REALS = (
-    *(0.0, 5e-324, 1e-300, 1e-20, 1e-9, 1e-6, 0.01, 0.1, 0.1, 0.5, 0.5, 0.999, 1 - 1e-9),
-    *(1.0, 1.0, np.float64(1), 2, 2.0, 10.0, 50.0, 1e6, 1e20, 1e300, float("inf"), -5.0),
-)
-# Usable values that a constraint does not tell, by the name of the parameter.
 MORE = {
     "bounds": ((-1, 1), (0, 20_000), [-1e9, 1e9], (-1e-9, 1e-9), (-1e300, 1e300)),
     "target_bounds": ("private", (-1, 1), (0, 20_000), (-1e300, 1e300), (0, 5e-324)),
@@ -218,7 +57,7 @@ MORE = {
     "noise_multiplier": ([1.0], [1.0, 2.0]),
     "module": (LatentNetwork(latent_dim=1), LatentNetwork(latent_dim=3)),
     "architecture": (
-        *(Architecture(name, image_shape=shape) for name in NETWORKS for shape in SHAPES),
+        *(Architecture(a, image_shape=b) for a in ("mlp", "conv", "dcgan") for b in SHAPES),
         Architecture(normalize_codes=False),
     ),
     "schema": (
@@ -227,6 +66,10 @@ MORE = {
     ),
     "target": ("x0", "x1", "a", ""),
 }
+REALS = (
+    *(0.0, 5e-324, 1e-300, 1e-20, 1e-9, 1e-6, 0.01, 0.1, 0.1, 0.5, 0.5, 0.999, 1 - 1e-9),
+    *(1.0, 1.0, np.float64(1), 2, 2.0, 10.0, 50.0, 1e6, 1e20, 1e300, float("inf"), -5.0),
+)
 NEVER_NONE = ("n_steps", "n_particles")  # that would be many
 NAMED = {
     "boolean": (False, True, np.bool_(True)),
@@ -234,6 +77,7 @@ NAMED = {
     "verbose": (0, 1, True),
     None: (None,),
 }
+OBJECTS = ("mechanism", "protocol", "penalty")
 
 
 def usable(name: str, constraint: Any) -> tuple[Any, ...]:
@@ -250,98 +94,108 @@ def usable(name: str, constraint: Any) -> tuple[Any, ...]:
     return NAMED.get(constraint, ()) if isinstance(constraint, str | None) else ()
 
 
-TARGETS: dict[str, Target] = {
-    "SlicedSketch": Target(SlicedSketch, BOX | SIZES, check_sketch),
+@dataclass(frozen=True)
+class Target:
+    """An estimator that is made small, and parameters that stay as they are."""
+
+    small: BaseEstimator
+    fixed: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> type[Any]:
+        """Class of the estimator."""
+        return type(self.small)
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, with those of the mechanism, protocol or penalty."""
+        return dict(sorted(self.small.get_params().items()))
+
+    @cached_property
+    def variants(self) -> dict[str, tuple[Any, ...]]:
+        """Usable values of parameters, as their constraints have it."""
+        found = {}
+        for name in self.parameters.keys() - set(OBJECTS) - set(self.fixed):
+            holder, _, own = name.rpartition("__")
+            owner = self.parameters[holder] if holder else self.small
+            declared = owner._parameter_constraints[own]
+            values = (value for one in declared for value in usable(own, one))
+            found[name] = (*values, *MORE.get(own, ()))
+        return {name: values for name, values in found.items() if values}
+
+    @property
+    def options(self) -> list[str]:
+        """Further columns that `fit` takes."""
+        given = inspect.signature(self.kind.fit).parameters
+        return ["sample_weight" if p.kind is p.VAR_KEYWORD else n for n, p in given.items()][3:]
+
+    @property
+    def second(self) -> str:
+        """What the second argument of `fit` holds."""
+        if "t" in self.options:
+            return "times"
+        return "targets" if is_regressor(self.small) else "labels"
+
+
+_budget: list[PrivacyBudget] = []
+
+
+def purse() -> PrivacyBudget:
+    """Return a budget without a cap, another one before it has many charges or has spent 113."""
+    if not _budget or len(_budget[0].history()) > 30 or _budget[0].epsilon_spent() > 60:
+        _budget[:] = [PrivacyBudget(float("inf"))]
+    return _budget[0]
+
+
+BOX = {"bounds": (-1, 1)}
+SKETCH = BOX | {"n_projections": 3, "n_bins": 8}
+QUICK = BOX | {"n_steps": 2}
+CODES = BOX | {"latent_dim": 2, "mechanism": DPSGD(2)}
+PATHS = BOX | {"n_particles": 5}
+OF_CLASSES = ("conditional", "classes", "public_labels", "group_size")
+FAIR = {"n_projections": 2, "batch_fraction": 1.0}
+TARGETS = {
+    "SlicedSketch": Target(SlicedSketch(**SKETCH)),
     "SlicedSketch conditional": Target(
-        SlicedSketch,
-        BOX | SIZES | {"conditional": True, "classes": ["a", "b"]},
-        check_sketch,
-        fixed=("conditional", "classes", "public_labels", "group_size"),
+        SlicedSketch(**SKETCH, conditional=True, classes=["a", "b"]), OF_CLASSES
     ),
-    **{
-        f"DPSlicedFlowSampler {mechanism}": Target(
-            DPSlicedFlowSampler,
-            {
-                "mechanism": DPSlicedFlowSampler._mechanisms[mechanism](n_projections=3),
-                "n_steps": 2,
-                "n_particles": 20,
-                **BOX,
-            },
-            check_rows_source,
-        )
-        for mechanism in ("sketch", "resample", "presample")
-    },
-    **{
-        f"DPSlicedGenerator {mechanism}": Target(
-            DPSlicedGenerator,
-            {
-                "mechanism": DPSlicedGenerator._mechanisms[mechanism](n_projections=3),
-                "n_steps": 2,
-                **BOX,
-            },
-            check_rows_source,
-        )
-        for mechanism in ("sketch", "smoothing", "gradient")
-    },
-    **{
-        f"PrivateSWAutoencoder {name}": Target(
-            PrivateSWAutoencoder,
-            {"latent_dim": 2, "mechanism": DPSGD(2), **BOX, **mode},
-            check_autoencoder,
-            options=("sensitive_features",),
-            private=mode.get("private", True),
-        )
-        for name, mode in {
-            "plain": {},
-            "prior": {"penalty": PriorPenalty(n_projections=2)},
-            "parity": {"penalty": CodeParity(n_projections=2)},
-            "public": {"private": False},
-        }.items()
-    },
-    **{
-        f"{kind.__name__} {name}": Target(
-            kind,
-            # Without noise by default: an account of sampled steps takes a second.
-            {"mechanism": mechanism, "epsilon": float("inf")},
-            check_predictor,
-            second=second,
-            options=("sensitive_features", "sample_weight"),
-        )
-        for kind, second in ((FairPrivateClassifier, "labels"), (FairPrivateRegressor, "targets"))
-        for name, mechanism in {
-            "sketch": SketchedOutputs(2, n_projections=2, batch_fraction=1.0, n_releases=1),
-            "ranks": RankedOutputs(2, n_projections=2, batch_fraction=1.0),
-        }.items()
-    },
-    **{
-        f"PrivateWassersteinDistance {name}": Target(
-            PrivateWassersteinDistance,
-            BOX | {"protocol": protocol},
-            check_distance,
-            options=("masses",),
-        )
-        for name, protocol in {
-            "sliced": Sliced(**SIZES),
-            "triangle": Triangle(),
-            "fedwad": FedWad(n_rounds=2),
-        }.items()
-    },
-    **{
-        f"PrivateTrajectorySampler {name}": Target(
-            PrivateTrajectorySampler,
-            {"mechanism": mechanism, "n_particles": 5, **BOX},
-            check_trajectories,
-            second="times",
-            options=("groups", "t"),
-        )
-        for name, mechanism in {
-            "sketch": TrajectorySketch(schedule=[(0.5, None, 2)], **SIZES),
-            "mfld": MeanFieldLangevin(schedule=[(0.0005, None, 2)]),
-        }.items()
-    },
-    "PrivateScaler": Target(PrivateScaler, {}, check_scaler),
-    "DPTableSynthesizer": Target(DPTableSynthesizer, {"n_particles": 100}, check_synthesizer),
-    "TableEncoder": Target(TableEncoder, {}, check_encoder),
+} | {
+    f"{type(small).__name__} {name}".strip(): Target(small)
+    for name, small in (
+        *(
+            (name, kind(of(n_projections=3), **QUICK | more))
+            for kind, more in ((DPSlicedFlowSampler, {"n_particles": 20}), (DPSlicedGenerator, {}))
+            for name, of in kind._mechanisms.items()
+        ),
+        ("plain", PrivateSWAutoencoder(**CODES)),
+        ("prior", PrivateSWAutoencoder(**CODES, penalty=PriorPenalty(n_projections=2))),
+        ("parity", PrivateSWAutoencoder(**CODES, penalty=CodeParity(n_projections=2))),
+        ("public", PrivateSWAutoencoder(**CODES, private=False)),
+        *(  # without noise by default: an account of sampled steps takes a second
+            (name, kind(mechanism=mechanism, epsilon=float("inf")))
+            for kind in (FairPrivateClassifier, FairPrivateRegressor)
+            for name, mechanism in (
+                ("sketch", SketchedOutputs(2, **FAIR, n_releases=1)),
+                ("ranks", RankedOutputs(2, **FAIR)),
+            )
+        ),
+        ("sliced", PrivateWassersteinDistance(Sliced(n_projections=3, n_bins=8), **BOX)),
+        ("triangle", PrivateWassersteinDistance(Triangle(), **BOX)),
+        ("fedwad", PrivateWassersteinDistance(FedWad(n_rounds=2), **BOX)),
+        (
+            "sketch",
+            PrivateTrajectorySampler(
+                TrajectorySketch(schedule=[(0.5, None, 2)], n_projections=3, n_bins=8), **PATHS
+            ),
+        ),
+        (
+            "mfld",
+            PrivateTrajectorySampler(MeanFieldLangevin(schedule=[(0.0005, None, 2)]), **PATHS),
+        ),
+        ("", PrivateScaler()),
+        ("", DPTableSynthesizer(n_particles=100)),
+        ("", TableEncoder()),
+    )
 }
 
 
@@ -353,74 +207,86 @@ def fitted(name: str) -> Any:
 
 def good_fit(name: str) -> Any:
     """Fit an estimator on two plain columns; with classes where it knows some."""
-    target = TARGETS[name]
     n = 24
     X = np.random.default_rng(1).uniform(-1, 1, (n, 2))
-    options: dict[str, Any] = {}
-    if "sensitive_features" in target.options:
-        options["sensitive_features"] = np.arange(n) % 2
-    y: Any = {"labels": np.arange(n) % 2, "times": np.arange(n) % 3 * 0.5, "targets": X[:, 0]}[
-        target.second
-    ]
-    if "classes" in target.small:
-        y = np.array(target.small["classes"])[y]
-    rows_only = hasattr(target.small.get("mechanism"), "sigma")
-    more = {"conditional": True} if "conditional" in target.variants and not rows_only else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        estimator = target.made(**target.fresh(), **more, **purse(target))
-        return estimator.fit(X, y, **options)
+        if name == "ClientContribution":
+            private = TARGETS["PrivateWassersteinDistance sliced"].small
+            return ClientContribution(private).fit(X)
+        target = TARGETS[name]
+        options = {"sensitive_features": np.arange(n) % 2}
+        options = options if "sensitive_features" in target.options else {}
+        y = {"labels": np.arange(n) % 2, "times": np.arange(n) % 3 * 0.5, "targets": X[:, 0]}
+        labels = y[target.second]
+        if getattr(target.small, "classes", None):
+            labels = np.array(target.small.classes)[labels]
+        rows_only = hasattr(getattr(target.small, "mechanism", None), "sigma")
+        more = {"conditional": True} if "conditional" in target.variants and not rows_only else {}
+        more |= {"budget": purse()} if "budget" in target.parameters else {}
+        return clone(target.small).set_params(**more).fit(X, labels, **options)
 
 
-def purse(target: Target) -> dict[str, Any]:
-    """Return a budget for estimators that take one."""
-    return {"budget": PURSE.budget()} if "budget" in target.make._parameter_constraints else {}
+def rows_for(fitted: Any) -> Any:
+    """Return four public rows with the columns that the estimator was fitted on."""
+    if isinstance(fitted, TableEncoder):  # points of the ball, decoded
+        return fitted.inverse_transform(np.zeros((4, len(fitted.get_feature_names_out()))))
+    rows = np.linspace(-1, 1, 4 * fitted.n_features_in_).reshape(4, -1)
+    names = getattr(fitted, "feature_names_in_", None)
+    return rows if names is None else pd.DataFrame(rows, columns=names)
 
 
-@cache
-def contribution() -> Any:
-    """Return a fitted `ClientContribution`."""
-    rows = np.random.default_rng(2).uniform(-1, 1, (24, 2))
-    private = private_distance(n_projections=2, n_bins=4, epsilon=50.0, bounds=(-1, 1))
-    return ClientContribution(private).fit(rows)
+def check_answers(fitted: Any, n_rows: int) -> None:
+    """What was learned, and what is answered, is made of finite numbers of the promised shape."""
+    assert getattr(fitted, "n_samples_", n_rows) == n_rows
+    rows, width = rows_for(fitted), fitted.n_features_in_
+    learned = [v for k, v in vars(fitted).items() if k.endswith("_") and type(v) is np.ndarray]
+    finite(*(array for array in learned if array.dtype.kind == "f"))
+    classes = getattr(fitted, "classes_", None)
+    if isinstance(fitted, DPTableSynthesizer):
+        assert fitted.schema_.is_resolved
+        assert fitted.sample(3, random_state=0).shape == (3, width)
+        finite(*(noisy.counts for noisy in fitted.marginals_))
+    elif hasattr(fitted, "sample"):
+        drawn = fitted.sample(3, random_state=0)
+        times = [len(fitted.times_)] if hasattr(fitted, "times_") else []
+        assert np.shape(drawn) == (3, *times, width)
+        finite(drawn)
+        if classes is not None:
+            assert np.isin(fitted.sample_labeled(3, random_state=0)[1], classes).all()
+    if hasattr(fitted, "predict"):
+        check_predictions(fitted, rows, classes)
+    if isinstance(fitted, SlicedSketch):
+        finite(fitted.quantiles([0.1, 0.9]), fitted.cdf([0.0]))
+        assert 0 <= fitted.cdf_.min() <= fitted.cdf_.max() <= 1
+    check_maps(fitted, rows)
 
 
-# Methods that take rows, by the target that they are tried on: (name, charges on success).
-READINGS: dict[str, tuple[tuple[str, int], ...]] = {
-    "SlicedSketch": (("distance", 0),),
-    "DPSlicedFlowSampler sketch": (("score", 0),),
-    "DPSlicedFlowSampler resample": (("score", 0),),
-    "DPSlicedFlowSampler presample": (("score", 0),),
-    "DPSlicedGenerator sketch": (("score", 0),),
-    "DPSlicedGenerator gradient": (("score", 0),),
-    "PrivateSWAutoencoder plain": (("transform", 0), ("inverse_transform", 0), ("score", 0)),
-    "FairPrivateClassifier sketch": (
-        *(("predict", 0), ("predict_proba", 0), ("decision_function", 0)),
-        *(("score", 0),),
-    ),
-    "FairPrivateRegressor sketch": (("predict", 0), ("score", 0)),
-    "PrivateWassersteinDistance sliced": (
-        *(("distance", 0), ("compare", 0), ("score", 0), ("score_samples", 0)),
-        *(("transform", 1), ("publish", 1)),
-    ),
-    "PrivateWassersteinDistance triangle": (
-        *(("distance", 0), ("compare", 0), ("score", 0), ("score_samples", 0)),
-        *(("transform", 0), ("publish", 0)),
-    ),
-    "PrivateWassersteinDistance fedwad": (("distance", 0), ("score", 0), ("score_samples", 0)),
-    "PrivateTrajectorySampler sketch": (("score", 0),),
-    "PrivateTrajectorySampler mfld": (("score", 0),),
-    "PrivateScaler": (("transform", 0), ("inverse_transform", 0)),
-    "DPTableSynthesizer": (("score", 0),),
-    "TableEncoder": (("transform", 0), ("inverse_transform", 0)),
-}
+def check_maps(fitted: Any, rows: Any) -> None:
+    """There and back, and how far."""
+    if hasattr(fitted, "inverse_transform"):
+        codes = np.asarray(fitted.transform(rows))
+        assert codes.shape == (4, len(fitted.get_feature_names_out()))
+        if not isinstance(fitted, TableEncoder):  # values may be missing in tables
+            finite(codes, fitted.inverse_transform(codes))
+    if getattr(getattr(fitted, "protocol_", None), "is_private", False):
+        assert 0 <= fitted.distance(rows) < np.inf
+    if getattr(fitted, "scale_", None) is not None:
+        assert (fitted.scale_ > 0).all()
 
-# Methods that draw rows.
-DRAWINGS: dict[str, tuple[str, ...]] = {
-    "DPSlicedFlowSampler sketch": ("sample", "sample_labeled"),
-    "DPSlicedFlowSampler presample": ("sample", "sample_labeled"),
-    "DPSlicedGenerator sketch": ("sample", "sample_labeled"),
-    "PrivateSWAutoencoder plain": ("sample",),
-    "PrivateTrajectorySampler sketch": ("sample", "sample_frame", "sample_marginal"),
-    "DPTableSynthesizer": ("sample",),
-}
+
+def check_predictions(fitted: Any, rows: Any, classes: Any) -> None:
+    """One for each row, a number or one of the classes."""
+    predicted = fitted.predict(rows)
+    assert len(predicted) == 4
+    if classes is None:
+        finite(predicted)
+    else:
+        assert np.isin(predicted, classes).all()
+        assert np.allclose(fitted.predict_proba(rows).sum(axis=1), 1)
+
+
+def finite(*values: Any) -> None:
+    """Check that everything is a number."""
+    for value in values:
+        assert is_finite(value)
