@@ -366,11 +366,11 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     4: [
         (charged_late("SlicedSketch._release"), {
-            "SlicedSketch.fit": "estimators/test_budget_use.py::test_the_charge_is_on_the_disk_before_noise_and_data[sketch-box]"}),
+            "SlicedSketch.fit": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[sketch]"}),
         (charged_late("SlicedSketch.partial_fit"), {
-            "SlicedSketch.partial_fit": "estimators/test_budget_use.py::test_the_charge_is_on_the_disk_before_noise_and_data[stream-private]"}),
+            "SlicedSketch.partial_fit": "estimators/test_charges.py::test_whoever_publishes_charges_first[stream]"}),
         (charged_late("DPSlicedFlowSampler.fit"), {
-            "DPSlicedFlowSampler, sketch": "estimators/test_budget_use.py::test_the_charge_is_on_the_disk_before_noise_and_data[flow-box]",
+            "DPSlicedFlowSampler, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow]",
             "DPSlicedFlowSampler, resample": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow, resample]",
             "DPSlicedFlowSampler, presample": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow, presample]"}),
         (charged_late("DPSlicedGenerator.fit"), {
@@ -387,14 +387,14 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "FairPrivateRegressor, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[regressor]",
             "FairPrivateRegressor, ranks": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[regressor, ranks]"}),
         (charged_late("PrivateTrajectorySampler.fit"), {
-            "PrivateTrajectorySampler, sketch": "estimators/test_budget_use.py::test_the_charge_is_on_the_disk_before_noise_and_data[paths-box]",
-            "PrivateTrajectorySampler, mfld": "estimators/test_budget_use.py::test_the_charge_is_on_the_disk_before_noise_and_data[mfld, kmeans-private]"}),
+            "PrivateTrajectorySampler, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[paths]",
+            "PrivateTrajectorySampler, mfld": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[paths, mfld, kmeans]"}),
         (charged_late("PrivateWassersteinDistance.fit"), {
-            "PrivateWassersteinDistance, fit": "estimators/test_wasserstein_distance.py::test_the_charge_is_on_the_disk_before_noise_and_rows[fit]"}),
+            "PrivateWassersteinDistance, fit": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[distance]"}),
         (charged_late("PrivateWassersteinDistance.transform"), {
-            "PrivateWassersteinDistance, transform": "estimators/test_wasserstein_distance.py::test_the_charge_is_on_the_disk_before_noise_and_rows[transform]"}),
+            "PrivateWassersteinDistance, transform": "estimators/test_charges.py::test_whoever_publishes_charges_first[transform]"}),
         (charged_late("Party.publish_sketch"), {
-            "a party's sketch": "estimators/test_wasserstein_distance.py::test_the_charge_is_on_the_disk_before_noise_and_rows[party]"}),
+            "a party's sketch": "estimators/test_charges.py::test_whoever_publishes_charges_first[party]"}),
         (charged_late("DPTableSynthesizer.fit"), {
             "DPTableSynthesizer": "estimators/test_table_synthesizer_privacy.py::test_the_charge_is_on_the_disk_before_noise_and_rows[known]",
             "DPTableSynthesizer, private schema": "estimators/test_table_synthesizer_privacy.py::test_the_charge_is_on_the_disk_before_noise_and_rows[open]"}),

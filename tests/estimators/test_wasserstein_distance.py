@@ -120,32 +120,8 @@ def test_fit_and_publishing_charge_and_comparing_is_free():
     assert fitted.distance(again) == fitted.distance(message)
 
 
-PUBLISHING = {
-    "fit": lambda budget, fitted: sliced(budget=budget).fit(THERE),
-    "transform": lambda budget, fitted: fitted.set_params(budget=budget).transform(THERE),
-    "party": lambda budget, fitted: fitted.distance(Party("there", THERE, budget=budget)),
-}
 
 
-@pytest.mark.parametrize("way", PUBLISHING)
-def test_the_charge_is_on_the_disk_before_noise_and_rows(way, tmp_path, monkeypatch):
-    """Whoever publishes, and whose budget it is."""
-    budget = PrivacyBudget(5.0, ledger=tmp_path / "ledger.sqlite")
-    fitted, seen = sliced().fit(HERE), {"noise": [], "rows": []}
-
-    def watched(name, method):
-        def spy(self, *args):
-            seen[name].append(len(budget.history()))
-            return method(self, *args)
-
-        return spy
-
-    monkeypatch.setattr(SecretStream, "random_bytes", watched("noise", SecretStream.random_bytes))
-    monkeypatch.setattr(DataBounds, "to_ball", watched("rows", DataBounds.to_ball))
-    PUBLISHING[way](budget, fitted)
-    for calls in seen.values():
-        assert calls
-        assert set(calls) == {1}
 
 
 def test_a_refused_fit_changes_nothing_and_a_fitted_estimator_holds_no_row():
