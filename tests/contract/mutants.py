@@ -348,10 +348,10 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     3: [
         (_ONE_STEP, {
-            "a batch a step": "estimators/test_row_mechanisms.py::test_as_much_noise_is_drawn_as_is_charged[resample]",
+            "a batch a step": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[flow, resample]",
             "a batch a step, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[projected rows of four steps]"}),
         (all_of(given("Presample._noisy_rows", n_steps=3), _ONE_STEP), {
-            "all rows at every step": "estimators/test_row_mechanisms.py::test_as_much_noise_is_drawn_as_is_charged[presample]"}),
+            "all rows at every step": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[flow, presample]"}),
         (given("SampledGaussianEvent.__init__", "plan_training", n_steps=1), {
             "sums of Poisson batches": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[classifier, threshold]",
             "sums of batches of a fixed size": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[classifier, ranks, odds]"}),
@@ -571,7 +571,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (checked_late("check_arrivals", "SlicedSketch.partial_fit"), {
             "too many rows in a stream": "release/test_sketch_use.py::test_what_cannot_be_fitted_is_refused_before_any_charge[too many rows]"}),
         (skipped("check_steps", within="MeanFieldLangevin.release"), {
-            "steps that diverge": "estimators/test_trajectory_privacy.py::test_a_refused_fit_charges_nothing_and_changes_nothing[mfld-too long]"}),
+            "steps that diverge": "estimators/test_refusals.py::test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value[mfld, a long step]"}),
         (checked_late("check_per_record", "Gradient.release"), {
             "a network that mixes records": "estimators/test_refusals.py::test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value[generator, BatchNorm]"}),
         (rewritten("Ledger.admit", ("admitted = self.terms.admit(after)", "admitted = True"), ("return admitted", "return self.terms.admit(after)")), {

@@ -1,8 +1,10 @@
 """The scikit-learn contract, without a single expected failure."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpot import (
@@ -17,22 +19,7 @@ from skdpot import (
     PrivateTrajectorySampler,
     PrivateWassersteinDistance,
     SlicedSketch,
-)
-from skdpot.mechanisms import (
-    DPSGD,
-    CodeParity,
-    FedWad,
-    Gradient,
-    MeanFieldLangevin,
-    Presample,
-    PriorPenalty,
-    RankedOutputs,
-    Resample,
-    Sketch,
-    SketchedOutputs,
-    Sliced,
-    TrajectorySketch,
-    Triangle,
+    mechanisms,
 )
 from tests.flat_options import flow_sampler, made
 
@@ -72,44 +59,39 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize(
-    ("kinds", "names"),
-    [
-        (
-            (DPSlicedFlowSampler, DPSlicedGenerator, SlicedSketch, PrivateTrajectorySampler),
-            ("epsilon", "delta", "budget", "bounds", "norm_bound"),
-        ),
-        ((Sketch, TrajectorySketch, SlicedSketch), ("n_projections", "n_bins", "projections")),
-        ((Sketch, PrivateTrajectorySampler, SlicedSketch), ("group_size",)),
-        ((Resample, Presample), ("projections", "sigma", "noise")),
-        ((Resample, Gradient), ("batch_size", "projections", "sigma")),
-        ((Resample, Gradient, DPSGD), ("batch_size", "sigma")),
-        ((TrajectorySketch, MeanFieldLangevin), ("smooth", "schedule")),
-        (
-            (SketchedOutputs, RankedOutputs),
-            (
-                "n_steps",
-                "learning_rate",
-                "batch_fraction",
-                "clip_loss",
-                "clip_output",
-                "n_projections",
-            ),
-        ),
-        ((PriorPenalty, CodeParity), ("alpha", "n_projections", "clip_jacobian")),
-        (
-            (Triangle, FedWad),
-            ("t", "gamma_scale", "gamma_mean", "n_support", "interpolation", "labeled"),
-        ),
-        ((Triangle, FedWad, Sliced), ("shared_seed",)),
-        ((DPSGD, SketchedOutputs), ("n_steps", "learning_rate")),
-    ],
-    ids=repr,
-)
-def test_parameters_that_mean_the_same_have_the_same_defaults(kinds, names):
-    first, *others = (kind().get_params() for kind in kinds)
-    for name in names:
-        assert all(other[name] == first[name] for other in others), name
+# Defaults that differ from those of most others with a parameter of the name.
+SLICES, AXES = {"n_projections": 50}, {"projections": "axes+orthogonal"}
+OWN = {
+    "DPSlicedFlowSampler": {"n_steps": 200},
+    "DPSlicedGenerator": {"learning_rate": 0.005, "module": None},
+    "PrivateSWAutoencoder": {"mechanism": "dpsgd"},
+    "SlicedSketch": AXES,
+    "CodeParity": {"alpha": 0.1, "clip_output": 2.0} | SLICES,
+    "LatentNetwork": {"latent_dim": None},
+    "MeanFieldLangevin": {"clip": None},
+    "PriorPenalty": {"alpha": 0.1} | SLICES,
+    "RankedOutputs": {"clip_jacobian": 0.25} | SLICES,
+    "Resample": {"n_projections": 70, "sampling": "without_replacement"},
+    "Sketch": AXES,
+    "SketchedOutputs": SLICES,
+    "Sliced": {"n_bins": 64, "target": "population"},
+    "TrajectorySketch": {"regularization": 1e-4} | AXES,
+}
+
+
+def test_parameters_that_mean_the_same_have_the_same_defaults():
+    kinds = [*map(type, ESTIMATORS), *(getattr(mechanisms, name) for name in mechanisms.__all__)]
+    kinds = {
+        k: k().get_params() for k in kinds if isinstance(k, type) and issubclass(k, BaseEstimator)
+    }
+    for name in {name for parameters in kinds.values() for name in parameters}:
+        found = {kind: given[name] for kind, given in kinds.items() if name in given}
+        usual = Counter(map(repr, found.values())).most_common(1)[0][0]
+        for kind, value in found.items():
+            if name in (own := OWN.get(kind.__name__, {})):
+                assert value == own[name] != usual, (kind, name)
+            else:
+                assert repr(value) == usual, (kind, name)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)

@@ -79,25 +79,29 @@ def phases(event):
     return event.events if isinstance(event, ComposedEvent) else (event,)
 
 
+def spied(patch, owner, name, note):
+    """Let `note` see what a function is given."""
+    original = getattr(owner, name)
+
+    def spy(*args, **options):
+        note(*args, **options)
+        return original(*args, **options)
+
+    patch.setattr(owner, name, spy)
+
+
 @functools.cache
 def watched(case):
     """A fit, the arguments of its sums and of its threshold, and its tables."""
     seen = {"sums": [], "tuning": [], "tables": []}
     with pytest.MonkeyPatch.context() as patch:
-
-        def spy(owner, name, note):
-            method = getattr(owner, name)
-
-            def spied(*args, **options):
-                note(*args)
-                return method(*args, **options)
-
-            patch.setattr(owner, name, spied)
-
-        spy(mechanisms, "tuned_threshold", lambda *args: seen["tuning"].append(args[2]))
-        spy(FairLoss, "ranked_vectors", lambda _, __, *args: seen["sums"].append(args))
-        spy(FairLoss, "joint_vectors", lambda _, *args: seen["sums"].append(args))
-        spy(mechanisms, "plan_tables", lambda *args: seen["tables"].append(args))
+        for owner, name, note in (
+            (mechanisms, "tuned_threshold", lambda *args: seen["tuning"].append(args[2])),
+            (FairLoss, "ranked_vectors", lambda _, __, *args: seen["sums"].append(args)),
+            (FairLoss, "joint_vectors", lambda _, *args: seen["sums"].append(args)),
+            (mechanisms, "plan_tables", lambda *args: seen["tables"].append(args)),
+        ):
+            spied(patch, owner, name, note)
         return fitted(case), seen
 
 
@@ -159,14 +163,7 @@ def test_ranked_sums_have_the_sensitivity_of_their_batches_and_directions(case):
         else:
             widths.append({"logits, ranks": 0.6, "regression, ranks": 2.0}.get(case, 1.0))
     assert widths[0] < max(widths) or case != "three classes, ranks"
-    moved = (
-        2
-        / (2 * (1 + odds))
-        * 4
-        * max(widths)
-        * fit.mechanism_.clip_jacobian
-        / min(training.batch_sizes)
-    )
+    moved = 4 * max(widths) * fit.mechanism_.clip_jacobian / min(training.batch_sizes) / (1 + odds)
     expected = 2 * 0.4 * fit.mechanism_.clip_loss + 0.6 * sum(training.batch_sizes) * moved
     assert expected < training.sensitivity <= expected * (1 + 1 / 511)
 
@@ -193,26 +190,13 @@ def test_an_error_of_a_network_quotes_nothing_and_carries_nothing(case):
 
 
 def test_masks_of_dropout_and_the_threshold_are_of_the_secret_stream(monkeypatch):
-    seen = {}
-
-    def keep(owner, name, note):
-        original = getattr(owner, name)
-
-        def spied(*args, **options):
-            found = original(*args, **options)
-            note(found, args, options)
-            return found
-
-        monkeypatch.setattr(owner, name, spied)
-
-    keep(fair_estimators, "spawn_streams", lambda found, *_: seen.update(streams=found))
-    keep(training, "train_network", lambda _, __, options: seen.update(rng=options["rng"]))
-    keep(mechanisms, "tuned_threshold", lambda _, args, __: seen.update(secret=args[3]))
+    seen, streams = {}, fair_estimators.spawn_streams(None, "test")
+    monkeypatch.setattr(fair_estimators, "spawn_streams", lambda *_: streams)
+    spied(monkeypatch, training, "train_network", lambda *_, rng, **__: seen.update(rng=rng))
+    spied(monkeypatch, mechanisms, "tuned_threshold", lambda *args: seen.update(secret=args[3]))
     module = nn.Sequential(nn.Linear(3, 8), nn.Dropout(), nn.Linear(8, 1))
     fitted("sketch, demographic_parity, tuned", module=module, **QUICK)
-    streams = seen["streams"]
-    assert seen["rng"] is not streams.solver
-    assert seen["rng"] is not streams.public
+    assert seen["rng"] not in (streams.solver, streams.public)
     assert seen["secret"] is streams.secret
     assert not streams.secret.reproducible
 

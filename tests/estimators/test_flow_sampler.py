@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.datasets import load_breast_cancer, load_digits
 
-from skdpot import PrivacyBudget, SlicedSketch
+from skdpot import PrivacyBudget
 from skdpot.estimators.flow_sampler import apportion
 from skdpot.exceptions import PrivacyWarning
 from skdpot.ot.slices import orthogonal_directions
@@ -115,21 +115,11 @@ def test_without_classes_there_are_no_labels(plain):
     assert ignored.sketch_.statistic_.shape[0] == 1
 
 
-def test_particles_are_not_rows():
-    particles = sampler(n_particles=60).fit(X).particles_
-    assert np.min(np.abs(particles[:, None] - X[None]).max(axis=2)) > 0
-
-
 @pytest.mark.parametrize(
     ("n_rows", "given", "made"), [(1500, None, 1500), (50, None, 1000), (50, 37, 37)]
 )
 def test_number_of_particles(n_rows, given, made):
     assert len(sampler(epsilon=np.inf, n_particles=given).fit(X[:n_rows]).particles_) == made
-
-
-def test_one_feature_and_two_rows():
-    fitted = sampler(epsilon=1.0).fit(np.array([[0.1], [0.2]]))
-    assert fitted.sample(3).shape == (3, 1)
 
 
 def test_verbose_shows_progress_and_nothing_private(capsys):
@@ -140,15 +130,6 @@ def test_verbose_shows_progress_and_nothing_private(capsys):
     sampler().fit(X)
     output = capsys.readouterr()
     assert output.err == output.out == ""
-
-
-def test_sketch_is_that_of_a_sketch():
-    """The sampler adds nothing to the release."""
-    options = {"epsilon": np.inf, "bounds": (-1, 1), "n_bins": 16, "projections": np.eye(3)}
-    fitted = flow_sampler(**options, n_steps=1).fit(X)
-    sketch = SlicedSketch(**options).fit(X)
-    np.testing.assert_array_equal(fitted.sketch_.statistic_, sketch.statistic_)
-    assert fitted.sketch_.privacy_spent_ == fitted.privacy_spent_
 
 
 def test_cuda_is_refused_where_there_is_none(monkeypatch):

@@ -1,5 +1,6 @@
 """The states of a flow: where they begin and end, what they cost, and that flows stay the same."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -42,9 +43,6 @@ def test_recording_does_not_change_the_flow(sampler, device):
     # A state is that of its step: the first one is a single displacement away.
     moved = np.sqrt(np.mean(np.sum((states[1] - states[0]) ** 2, axis=1)))
     assert moved == pytest.approx(recorded.displacements[0], rel=1e-5)
-    short = sliced_flow(problem, 300, FlowSchedule(20), np.random.default_rng(3), record_at=[7])
-    if device is None:
-        np.testing.assert_array_equal(short.recorded[7], states[7])
 
 
 def test_the_end_of_a_trace_is_a_sample(sampler):
@@ -69,11 +67,6 @@ def test_classes_have_flows_of_their_own():
     means = [trace.particles[-1, trace.labels == label, 0].mean() for label in (0, 1)]
     assert means[0] < means[1] - 0.5
     assert (trace.distances[:, -1] < trace.distances[:, 0]).all()
-    # The distance is that of the quantiles of the sketch.
-    problem = SlicedFlowProblem(fitted.sketch_.table(0))
-    levels = (np.arange(1024) + 0.5) / 1024
-    expected = np.sqrt(np.mean(problem.table.quantiles(levels) ** 2))  # all particles at zero
-    assert problem.distance(np.zeros((5, 3))) == pytest.approx(expected, rel=1e-5)
 
 
 def test_steps_are_sorted_and_by_default_some_from_start_to_end(sampler):
@@ -88,12 +81,10 @@ def test_steps_are_sorted_and_by_default_some_from_start_to_end(sampler):
 def test_a_trace_is_free_and_leaves_the_sampler_alone():
     budget = PrivacyBudget(epsilon=3.0)
     fitted = flow_sampler(epsilon=2.0, budget=budget, **OPTIONS).fit(X)
-    before, particles = budget.epsilon_spent(), fitted.particles_.copy()
-    keys = set(vars(fitted))
+    before = pickle.dumps(vars(fitted))
     fitted.trace()
-    assert budget.epsilon_spent() == before
-    np.testing.assert_array_equal(fitted.particles_, particles)
-    assert set(vars(fitted)) == keys
+    assert len(budget.history()) == 1
+    assert pickle.dumps(vars(fitted)) == before
 
 
 @pytest.mark.parametrize("mechanism", ["resample", "presample"])

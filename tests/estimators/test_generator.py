@@ -80,22 +80,6 @@ def test_classes_have_their_own_rows_and_frequencies():
     assert distance(fitted.sample(1500), X) < 0.2
 
 
-def test_without_classes_there_are_no_labels():
-    refitted = generator(conditional=True).fit(X, LABELS).set_params(conditional=False).fit(X)
-    assert not hasattr(refitted, "classes_")
-    with pytest.raises(ValueError, match="fitted with conditional=True"):
-        refitted.sample_labeled(3)
-
-
-@pytest.mark.filterwarnings("ignore:.*reproducible:skdpot.exceptions.PrivacyWarning")
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_random_state_of_a_fit(mechanism):
-    first, second, other = (generator(mechanism, random_state=s).fit(SMALL) for s in (5, 5, 6))
-    rows = [fitted.sample(20, random_state=0) for fitted in (first, second, other)]
-    np.testing.assert_array_equal(rows[0], rows[1])
-    assert not np.array_equal(rows[0], rows[2])
-
-
 def test_score_is_the_negative_distance():
     plain = generator(epsilon=np.inf, **ACCURATE).fit(X)
     assert plain.score(X) == pytest.approx(-distance(plain.sample(4000), X), abs=0.04)

@@ -20,7 +20,8 @@ from skdpot import (
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import Presample, Resample, Sketch
 from tests.contract.fuzz_harness import chain
-from tests.flat_options import made, sliced_generator
+from tests.estimators.trajectory_examples import MFLD, SKETCH
+from tests.flat_options import made, sliced_generator, trajectory_sampler
 
 SECRET, NUMBER, N = "SECRET-8841", 123456.789, 60
 HIDDEN = (SECRET, "123456", "1.23456", "1988")
@@ -30,6 +31,7 @@ X[4, 1] = NUMBER
 Y = np.array(["a", SECRET, "b", "b"] * 15)
 TARGETS = RNG.normal(size=(N, 2))
 GROUPS = np.arange(N) % 2
+T = np.repeat(np.arange(4.0), N // 4)
 FEW = {"n_projections": 3, "n_steps": 2}
 BOX, PARITY, ODDS = {"bounds": (-1, 1)}, {"penalty": "parity"}, {"fairness": "equalized_odds"}
 WHOLE = {"n_steps": 2, "batch_fraction": 1.0}
@@ -46,6 +48,8 @@ MAKE = {
     "autoencoder": lambda **o: made(PrivateSWAutoencoder, **{"latent_dim": 3, **BOX, **o}),
     "classifier": lambda **o: made(FairPrivateClassifier, **{**WHOLE, **o}),
     "regressor": lambda **o: made(FairPrivateRegressor, **{**WHOLE, "target_bounds": (-3, 3), **o}),
+    "paths": lambda **o: trajectory_sampler(**{**SKETCH, **o}),
+    "mfld": lambda **o: trajectory_sampler(**{**MFLD, **o}),
 }
 GOOD = {
     "sketch": {"X": X},
@@ -54,6 +58,8 @@ GOOD = {
     "autoencoder": {"X": X, "sensitive_features": GROUPS},
     "classifier": {"X": X, "y": Y == "b", "sensitive_features": GROUPS},
     "regressor": {"X": X, "y": TARGETS, "sensitive_features": GROUPS},
+    "paths": {"X": X, "y": T},
+    "mfld": {"X": X, "y": T},
 }
 
 
@@ -129,6 +135,12 @@ DATA = [
     *[("classifier", f"BatchNorm, {mechanism}", {},
        {"module": nn.Sequential(BATCH_NORM, nn.Linear(3, 1)), "mechanism": mechanism},
        "normalises each record by the others") for mechanism in ("sketch", "ranks")],
+    ("paths mfld", "no times", {"y": None}, {}, "target y is None"),
+    ("paths mfld", "times given twice", {"t": T}, {}, "given twice"),
+    ("paths mfld", "too few times", {"y": T[1:]}, {}, "inconsistent numbers of samples"),
+    ("paths mfld", "too few groups", {"groups": T[1:]}, {}, "groups must hold the person"),
+    ("paths mfld", "a long step", {}, {"schedule": [(1.5, None, 2)]}, "too long|at most 1"),
+    ("paths mfld", "missing person", {"groups": changed(np.nan, T)}, {}, "missing values"),
 ]  # fmt: skip
 NO_GROUPS = {
     "NaN": ([NUMBER, np.nan, *[1.0] * (N - 2)], "NaN"),
@@ -183,6 +195,23 @@ PARAMETERS = [
     ("classifier", {"module": nn.Linear}, "function without arguments"),
     ("classifier", {"module": Logarithm(3, 1)}, "not a finite number"),
     ("classifier", {"module": nn.Sequential(nn.Softmax(dim=0), nn.Linear(3, 1))}, "other records"),
+    ("paths mfld", {"group_size": 2, "n_times": 2}, "more than one row in a bin"),
+    ("paths mfld", {"diffusivity": np.inf}, "diffusivity"),
+    *[("paths mfld", {"schedule": schedule}, "schedule must be") for schedule in (
+        [], [1, 2, 3], [(0.01, None, np.inf)], [(0.01, 0.0, 2)], [(0.01, None, 2.5)],
+        [(0.0, None, 2)])],
+    *[("mfld", options, text) for options, text in (
+        ({"regularization": 0.0}, "regularization=0"),
+        ({"clip": 1e12, "noise_multiplier": None, "delta": 1e-4}, "clip"),
+        ({"clip": 1e100}, "clip"),
+        ({"noise_multiplier": 1e100}, "noise_multiplier"),
+        ({"epsilon": np.inf}, "noise_multiplier"),
+        ({"noise_multiplier": [1.0]}, "one per phase"),
+        ({"diffusivity": 1e-30}, "schedule"),
+        ({"schedule": [(0.01, 1e308, 2)]}, "schedule"),
+        ({"noise_multiplier": None, "warm_start": "mean", "warm_start_share": 0.99,
+          "bounds": "private"}, "already costs"),
+    )],
     *[(who, {name: value}, f"'{name}' parameter") for who, limits in {
         "sketch flow": {"epsilon": (0.0, np.nan), "delta": (0.0, np.nan), "n_bins": (1,),
                         "n_projections": (0,), "bounds": ("public",), "norm_bound": (-1.0,),

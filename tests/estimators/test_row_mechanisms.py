@@ -1,19 +1,15 @@
 """The flow paper's mechanisms in the sampler: what they release, cost, keep and refuse."""
 
 import math
-import pickle
 
 import numpy as np
 import pytest
 
 from skdpot import DPSlicedFlowSampler
-from skdpot._utils.validation import SecretStream
 from skdpot.mechanisms import Presample, Resample
-from skdpot.ot.flow import FlowSchedule, NumpyDrift
 from skdpot.ot.slices import uniform_directions
 from skdpot.ot.transport import sliced_wasserstein_distance
 from skdpot.privacy.events import NonPrivateEvent
-from skdpot.release import rows as noisy_rows
 from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8841)
@@ -76,22 +72,6 @@ def test_the_cost_of_presampling_does_not_depend_on_the_number_of_steps():
 
 
 @BOTH
-def test_as_much_noise_is_drawn_as_is_charged(mechanism, monkeypatch):
-    """A number for each row and direction of as many releases as the event counts."""
-    drawn, draw = [], noisy_rows.lattice_noise
-
-    def spy(sigma, shape, *args, **options):
-        drawn.append((sigma, math.prod(shape)))
-        return draw(sigma, shape, *args, **options)
-
-    monkeypatch.setattr(noisy_rows, "lattice_noise", spy)
-    event = sampler(mechanism, n_steps=5).fit(X).privacy_spent_.event
-    n_rows = 60 if mechanism == "resample" else len(X)
-    assert {sigma for sigma, _ in drawn} == {event.sigma}
-    assert sum(count for _, count in drawn) == event.n_steps * 6 * n_rows
-
-
-@BOTH
 @pytest.mark.parametrize("projections", ["orthogonal", "uniform"])
 def test_values_are_sorted_after_the_noise(mechanism, projections):
     for batch in sampler(mechanism, projections=projections).fit(X).releases_.batches:
@@ -115,57 +95,3 @@ def test_the_papers_numbers_of_slices_are_the_defaults(
     fitted = DPSlicedFlowSampler(mechanism, **options).fit(rows)
     assert len(fitted.releases_.batches[0].directions) == n_projections
     assert mechanism.problem(fitted.releases_, 1.0, None).largest_batch == n_used
-
-
-@BOTH
-@pytest.mark.parametrize(("step_size", "share"), [("auto", 0.375), (0.9, 0.9)])
-def test_steps_are_those_of_the_paper(mechanism, step_size, share):
-    """Euler-Maruyama with equal steps, whatever the parameter n_steps has become."""
-    fitted = sampler(mechanism, step_size=step_size, diffusion=0.01).fit(X)
-    schedule = fitted._schedule()
-    assert schedule == FlowSchedule(4, share, 0.01, momentum=0.0, decay=False)
-    longer = fitted.set_params(n_steps=9)._schedule()
-    assert longer.n_steps == {"resample": 4, "presample": 9}[mechanism]
-
-
-def test_steps_towards_a_sketch_are_as_before():
-    fitted = sampler("sketch", n_bins=8).fit(X)
-    assert fitted._schedule() == FlowSchedule(4)
-    diffusing = fitted.set_params(diffusion=0.1, step_size=0.5)._schedule()
-    assert diffusing == FlowSchedule(4, 0.5, 0.1, momentum=0.0)
-
-
-@BOTH
-def test_the_noise_of_a_release_is_drawn_once(mechanism, monkeypatch):
-    """Flows of any number see the values of the release and no secret randomness."""
-    fitted = sampler(mechanism).fit(X)
-    released = {row.tobytes() for batch in fitted.releases_.batches for row in batch.values}
-    seen, residual = set(), NumpyDrift.residual
-
-    def watched(self, particles, batch, noise):
-        seen.update(row.tobytes() for row in batch.quantiles)
-        assert np.std(noise) == pytest.approx(fitted.releases_.sigma, rel=0.2)
-        return residual(self, particles, batch, noise)
-
-    def forbidden(self, n_bytes):
-        raise AssertionError
-
-    monkeypatch.setattr(NumpyDrift, "residual", watched)
-    monkeypatch.setattr(SecretStream, "random_bytes", forbidden)
-    before = pickle.dumps(fitted.releases_)
-    for n_samples in (81, 500):
-        fitted.sample(n_samples)
-    assert seen
-    assert seen <= released
-    assert pickle.dumps(fitted.releases_) == before
-
-
-def test_a_refit_with_another_mechanism_forgets_the_first():
-    fitted = sampler("sketch", n_bins=8, conditional=True).fit(X, LABELS)
-    fitted.set_params(mechanism="presample", conditional=False).fit(X)
-    for name in ("sketch_", "classes_", "particle_labels_"):
-        assert not hasattr(fitted, name)
-    assert fitted.sample(100).shape == (100, 3)
-    fitted.set_params(mechanism="sketch").fit(X)
-    assert not hasattr(fitted, "releases_")
-    assert fitted.sample(100).shape == (100, 3)

@@ -11,7 +11,7 @@ from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import trajectory_sketch
 from skdpot.ot.flow import NumpyDrift
 from tests.estimators.trajectory_examples import MFLD, SKETCH, quiet_fit
-from tests.flat_options import flow_sampler, trajectory_sampler
+from tests.flat_options import flow_sampler, sliced_generator, trajectory_sampler
 
 RNG = np.random.default_rng(8841)
 T = np.arange(800) % 5  # times, or classes
@@ -22,6 +22,7 @@ LARGER = {"n_projections": 8, "n_bins": 32, "n_particles": 60, "schedule": [(1.0
 KINDS = {
     "flow": lambda **options: flow_sampler(**FLOW | options),
     "classes": lambda **options: flow_sampler(**FLOW | {"conditional": True} | options),
+    "generator": lambda **options: sliced_generator(**FLOW | {"conditional": True} | options),
     "paths": lambda **options: trajectory_sampler(**SKETCH | LARGER | options),
     "mfld": lambda **options: trajectory_sampler(**MFLD | options),
 }
@@ -66,10 +67,13 @@ def test_a_method_needs_a_fit_and_a_number_and_follows_its_seed(kind, name, fitt
 
 @EVERY
 def test_a_seeded_fit_repeats_itself_and_warns_once(kind):
-    one, same, other = (quiet_fit(KINDS[kind](random_state=k), X, T) for k in (5, 5, 6))
-    np.testing.assert_array_equal(one.particles_, same.particles_)
-    assert not np.array_equal(one.particles_, other.particles_)
-    with pytest.warns(PrivacyWarning, match="Sampler: `random_state`") as shown:
+    one, *others = (quiet_fit(KINDS[kind](random_state=k), X, T) for k in (5, 5, 6))
+    same, other = (
+        np.array_equal(one.sample(9, random_state=0), k.sample(9, random_state=0)) for k in others
+    )
+    assert same
+    assert not other
+    with pytest.warns(PrivacyWarning, match="(Sampler|Generator): `random_state`") as shown:
         one.fit(X, T)
     assert len(shown) == 1
 
@@ -77,7 +81,7 @@ def test_a_seeded_fit_repeats_itself_and_warns_once(kind):
 @EVERY
 def test_frames_in_frames_out(kind):
     named = KINDS[kind]().fit(FRAME, pd.Series(T))
-    draw = named.sample if kind in ("flow", "classes") else named.sample_marginal
+    draw = getattr(named, "sample_marginal", named.sample)
     arguments = () if draw == named.sample else (1.3,)
     rows = draw(*arguments, n_samples=4)
     assert isinstance(rows, pd.DataFrame)
@@ -163,3 +167,25 @@ def test_an_interrupted_refit_has_the_new_release_and_nothing_old(kind, monkeypa
     assert refitted.score(-X[later], T[later]) > -0.3
     if kind == "paths":
         assert refitted.sample(3).shape == (3, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "gone"),
+    [
+        ("classes", {"mechanism": "presample", "conditional": False}, "sketch_ particle_labels_"),
+        ("classes", {"conditional": False}, "classes_ particle_labels_"),
+        ("generator", {"conditional": False}, "classes_"),
+        ("flow", {"mechanism": "presample"}, "sketch_"),
+        ("paths", {"mechanism": "mfld"}, "sketch_"),
+        ("mfld", {"mechanism": "sketch"}, "noise_multiplier_"),
+    ],
+)
+def test_a_refit_keeps_nothing_of_another_mechanism_or_of_classes(kind, changes, gone):
+    refitted = KINDS[kind]().fit(X, T)
+    assert all(hasattr(refitted, name) for name in gone.split())
+    refitted.set_params(**changes).fit(X, T)
+    assert not any(hasattr(refitted, name) for name in gone.split())
+    assert len(refitted.sample(9)) == 9
+    if hasattr(refitted, "sample_labeled"):
+        with pytest.raises(ValueError, match="fitted with conditional=True"):
+            refitted.sample_labeled(3)

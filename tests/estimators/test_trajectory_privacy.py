@@ -12,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skdpot import PrivacyBudget
-from skdpot._utils.validation import SecretStream
 from skdpot.mechanisms import mean_field_langevin as mechanisms
 from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.sampling import SampledGaussianEvent
@@ -139,66 +137,6 @@ def test_the_number_of_times_and_of_rows_costs_nothing():
         for t in (np.zeros(N_ROWS), np.arange(N_ROWS) % 20)
     )
     assert one == many
-
-
-# What is refused ----------------------------------------------------------------------------
-
-REFUSED = {
-    "no times": ({}, {"y": None}, "target y is None"),
-    "times given twice": ({}, {"t": T}, "given twice"),
-    "too few times": ({}, {"y": T[1:]}, "inconsistent numbers of samples"),
-    "too few groups": ({}, {"groups": T[1:]}, "groups must hold the person"),
-    "missing person": ({}, {"groups": np.where(T > 2, np.nan, T)}, "missing values"),
-    "persons in bins": ({"group_size": 2, "n_times": 2}, {}, "more than one row in a bin"),
-    "empty schedule": ({"schedule": []}, {}, "schedule must be"),
-    "no phases": ({"schedule": [1, 2, 3]}, {}, "schedule must be"),
-    "endless": ({"schedule": [(0.01, None, np.inf)]}, {}, "schedule must be"),
-    "no diffusivity": ({"schedule": [(0.01, 0.0, 2)]}, {}, "schedule must be"),
-    "half a step": ({"schedule": [(0.01, None, 2.5)]}, {}, "schedule must be"),
-    "no step": ({"schedule": [(0.0, None, 2)]}, {}, "schedule must be"),
-    "too long": ({"schedule": [(1.5, None, 2)]}, {}, "too long|at most 1"),
-    "a parameter": ({"diffusivity": math.inf}, {}, "diffusivity"),
-}
-REFUSED_BY = {
-    "sketch": {},
-    "mfld": {
-        "no regularization": ({"regularization": 0.0}, {}, "regularization=0"),
-        "far away": ({"clip": 1e12, "noise_multiplier": None, "delta": 1e-4}, {}, "clip"),
-        "noise": ({"noise_multiplier": 1e100}, {}, "noise_multiplier"),
-        "clipped far away": ({"clip": 1e100}, {}, "clip"),
-        "standing still": ({"diffusivity": 1e-30}, {}, "schedule"),
-        "flying apart": ({"schedule": [(0.01, 1e308, 2)]}, {}, "schedule"),
-        "noise and none": ({"epsilon": math.inf}, {}, "noise_multiplier"),
-        "other phases": ({"noise_multiplier": [1.0]}, {}, "one per phase"),
-        "hopeless": (
-            {
-                "noise_multiplier": None,
-                "warm_start": "mean",
-                "warm_start_share": 0.99,
-                "bounds": "private",
-            },
-            {},
-            "already costs",
-        ),
-    },
-}
-ALL_REFUSED = [
-    (mechanism, name) for mechanism in QUICK for name in (*REFUSED, *REFUSED_BY[mechanism])
-]
-
-
-@pytest.mark.parametrize(("mechanism", "name"), ALL_REFUSED)
-def test_a_refused_fit_charges_nothing_and_changes_nothing(mechanism, name, monkeypatch):
-    options, given, message = (REFUSED | REFUSED_BY[mechanism])[name]
-    budget = PrivacyBudget(50.0)
-    monkeypatch.setattr(SecretStream, "random_bytes", lambda *_: pytest.fail("noise was drawn"))
-    refused = sampler(mechanism, budget=budget, **options)
-    refused.times_ = "of an earlier fit"
-    before = dict(vars(refused))
-    with pytest.raises((ValueError, TypeError), match=message):
-        refused.fit(X, **({"y": T} | given))
-    assert vars(refused) == before
-    assert len(budget.history()) == 0
 
 
 # What a row touches -------------------------------------------------------------------------

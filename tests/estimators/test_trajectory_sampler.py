@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from skdpot.datasets import make_ornstein_uhlenbeck_trajectories
-from skdpot.mechanisms import mean_field_langevin
 from skdpot.metrics import wasserstein_distance
 from tests.estimators.trajectory_examples import MFLD, SKETCH, quiet_fit
 from tests.flat_options import trajectory_sampler
@@ -175,18 +174,6 @@ def test_warm_starts_are_where_the_rows_are(warm_start):
         assert not hasattr(cold, name)
 
 
-def test_mechanisms_leave_nothing_of_each_other_behind():
-    changed = sampler("mfld").fit(X, T)
-    assert changed.noise_multiplier_ == (3.0,)
-    assert changed.displacements_.shape == (5,)
-    changed.set_params(mechanism="sketch").fit(X, T)
-    assert not hasattr(changed, "noise_multiplier_")
-    assert changed._moved is None
-    assert hasattr(changed, "sketch_")
-    changed.set_params(mechanism=sampler("mfld").mechanism).fit(X, T)
-    assert not hasattr(changed, "sketch_")
-
-
 # Known truth --------------------------------------------------------------------------------
 
 
@@ -241,15 +228,3 @@ def test_mfld_moves_from_the_center_towards_the_rows():
     means = quiet_fit(trajectory_sampler("mfld", **options), rows, T).particles_.mean(axis=1)
     assert means[-1, 0] - means[0, 0] > 0.15
     assert means[:, 1].mean() > 0.05
-
-
-def test_an_interrupted_release_changes_nothing(monkeypatch):
-    def stop(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    refitted = sampler("mfld").fit(X, t=T)
-    before = dict(vars(refitted))
-    monkeypatch.setattr(mean_field_langevin, "mean_field_langevin", stop)
-    with pytest.raises(KeyboardInterrupt):
-        refitted.fit(-X, T)
-    assert vars(refitted) == before
