@@ -1,11 +1,13 @@
 """skorch's callbacks: they work as its users expect, and nothing without noise reaches them."""
 
 import gc
+import math
 import types
 
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 from skorch.callbacks import (
     Callback,
     Checkpoint,
@@ -27,26 +29,26 @@ Y = (X[:, 0] > 0).astype(int)
 GROUPS = np.arange(300) % 2
 
 
-def autoencoder(**options):
-    given = {"bounds": (-1, 1), "mechanism": DPSGD(4)}
-    return PrivateSWAutoencoder(2, **given | options)
-
-
-def classifier(mechanism=None, **options):
-    return FairPrivateClassifier(mechanism=mechanism or SketchedOutputs(4), **options)
-
-
+BOX = {"bounds": (-1, 1)}
+LABELS = {"X": X, "y": Y, "sensitive_features": GROUPS}
 FITS = {
-    "autoencoder": lambda **more: autoencoder(**more).fit(X),
-    "prior": lambda **more: autoencoder(penalty="prior", **more).fit(X),
-    "generator": lambda **more: DPSlicedGenerator(
-        Gradient(), bounds=(-1, 1), n_steps=4, **more
-    ).fit(X),
-    "sketch": lambda **more: classifier(**more).fit(X, Y, sensitive_features=GROUPS),
-    "ranks": lambda **more: classifier(RankedOutputs(4), **more).fit(
-        X, Y, sensitive_features=GROUPS
+    "autoencoder": (PrivateSWAutoencoder(2, bounds=(-1, 1), mechanism=DPSGD(4)), {"X": X}),
+    "prior": (
+        PrivateSWAutoencoder(2, bounds=(-1, 1), mechanism=DPSGD(4), penalty="prior"),
+        {"X": X},
     ),
+    "generator": (DPSlicedGenerator(Gradient(), bounds=(-1, 1), n_steps=4), {"X": X}),
+    "sketch": (FairPrivateClassifier(mechanism=SketchedOutputs(4)), LABELS),
+    "ranks": (FairPrivateClassifier(mechanism=RankedOutputs(4)), LABELS),
 }
+every_fit = pytest.mark.parametrize("name", FITS)
+
+
+def made(name, **options):
+    """An estimator of four steps, and its fit."""
+    estimator, data = FITS[name]
+    estimator = clone(estimator).set_params(**options)
+    return estimator, lambda: estimator.fit(**data)
 
 
 def reachable(roots):
@@ -79,45 +81,33 @@ class Spy(Callback):
     def __init__(self):
         self.calls, self.found, self.sizes = 0, [], set()
 
-    def look(self, net, given):
+    def look(self, net, **given):
         self.calls += 1
+        assert math.isnan(given.get("loss", math.nan))
+        assert given.get("y_pred") is None
         for array in reachable([vars(net), *given.values()]):
             # Single entries of large noisy arrays can coincide with a row's.
             if array.dtype.kind == "f" and np.isin(array.ravel(), VALUES).sum() > array.size / 4:
                 self.found.append(array.shape)
         self.sizes |= {len(array) for array in reachable([given.get("batch")])}
 
-    def on_train_begin(self, net, **given):
-        self.look(net, given)
-
-    def on_batch_begin(self, net, **given):
-        self.look(net, given)
-
-    def on_grad_computed(self, net, named_parameters, **given):
-        self.look(net, given | {"gradients": [p for _, p in named_parameters]})
-
-    def on_batch_end(self, net, **given):
-        assert torch.isnan(given["loss"])
-        assert given["y_pred"] is None
-        self.look(net, given)
-
-    def on_epoch_end(self, net, **given):
-        self.look(net, given)
+    on_train_begin = on_batch_begin = on_grad_computed = on_batch_end = on_epoch_end = look
 
 
-@pytest.mark.parametrize("name", FITS)
+@every_fit
 def test_a_callback_that_looks_at_everything_finds_no_row_and_no_batch(name):
     """Rows are nowhere that attributes and arguments lead to."""
     spy = Spy()
     assert reachable([[X], {"a": (X,)}, lambda X=X: X])  # it would be found
-    FITS[name](callbacks=[spy])
+    made(name, callbacks=[spy])[1]()
     assert spy.calls == 1 + 4 * 4
     assert spy.found == []
     assert spy.sizes == {1}
 
 
-@pytest.mark.parametrize("name", FITS)
-def test_schedules_and_checkpoints_work(name, tmp_path):
+@every_fit
+def test_schedules_checkpoints_and_the_bar_work(name, tmp_path, capsys):
+    """The bar shows steps without losses and speed."""
     rates = []
 
     class Rates(Callback):
@@ -126,7 +116,8 @@ def test_schedules_and_checkpoints_work(name, tmp_path):
 
     schedule = LRScheduler(torch.optim.lr_scheduler.StepLR, step_size=1, gamma=0.5)
     every = Checkpoint(monitor=None, dirname=tmp_path, f_params="{last_epoch[epoch]}.pt")
-    fitted = FITS[name](callbacks=[schedule, ("saved", every), Rates()])
+    fitted, fit = made(name, callbacks=[schedule, ("saved", every), Rates()], verbose=1)
+    fit()
     assert np.allclose(np.array(rates) / rates[0], [1, 0.5, 0.25, 0.125])
     assert {p.name for p in tmp_path.glob("?.pt")} == {"1.pt", "2.pt", "3.pt", "4.pt"}
     saved = torch.load(tmp_path / "4.pt")
@@ -136,9 +127,13 @@ def test_schedules_and_checkpoints_work(name, tmp_path):
         network = fitted.network_ if hasattr(fitted, "network_") else fitted.module_
     for key, value in network.state_dict().items():
         torch.testing.assert_close(saved[key].to(value.dtype), value)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "4/4" in shown.err
+    assert not any(word in shown.err for word in ("loss", "it/s", "s/it", "."))
 
 
-@pytest.mark.parametrize("name", FITS)
+@every_fit
 @pytest.mark.parametrize(
     ("callback", "text"),
     [
@@ -153,56 +148,42 @@ def test_schedules_and_checkpoints_work(name, tmp_path):
 def test_what_needs_losses_or_times_is_refused_before_any_charge(name, callback, text):
     budget = PrivacyBudget(5.0)
     with pytest.raises((ValueError, TypeError), match=text):
-        FITS[name](callbacks=[callback], budget=budget)
+        made(name, callbacks=[callback], budget=budget)[1]()
     assert len(budget.history()) == 0
 
 
-@pytest.mark.parametrize("name", FITS)
-def test_a_callback_that_stops_leaves_nothing_that_passes_for_fitted(name, monkeypatch):
-    class Stop(Callback):
-        def on_epoch_end(self, net, **kwargs):
-            if len(net.history) == 2:
-                raise KeyboardInterrupt
+class AfterTwo(Callback):
+    """Do something after the second step."""
 
-    budget, fits = PrivacyBudget(5.0), []
+    def __init__(self, do):
+        self.do = do
 
-    def watched(self, *args, **options):
-        fits.append(self)
-        return fit(self, *args, **options)
+    def on_epoch_end(self, net, **kwargs):
+        if len(net.history) == 2:
+            self.do(net)
 
-    kind = {"generator": DPSlicedGenerator, "sketch": FairPrivateClassifier}.get(
-        name.replace("ranks", "sketch"), PrivateSWAutoencoder
-    )
-    fit = kind.fit
-    monkeypatch.setattr(kind, "fit", watched)
+
+@every_fit
+def test_a_callback_that_stops_leaves_nothing_that_passes_for_fitted(name):
+    def stop(net):
+        raise KeyboardInterrupt
+
+    budget = PrivacyBudget(5.0)
+    estimator, fit = made(name, callbacks=[AfterTwo(stop)], budget=budget)
     with pytest.raises(KeyboardInterrupt):
-        FITS[name](callbacks=[Stop()], budget=budget)
-    if kind is PrivateSWAutoencoder:
-        assert fits[0].n_steps_ < 4  # the finished steps stay, and say how many they are
+        fit()
+    if isinstance(estimator, PrivateSWAutoencoder):
+        assert estimator.n_steps_ < 4  # the finished steps stay, and say how many they are
     else:
-        assert not any(key.endswith("_") for key in vars(fits[0]))
+        assert not any(key.endswith("_") for key in vars(estimator))
     assert len(budget.history()) == 1
 
 
-@pytest.mark.parametrize("name", FITS)
+@every_fit
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_callback_cannot_have_a_step_that_was_not_charged(name, number):
     """Not even one before which outputs are released: each would be another release."""
-
-    class Again(Callback):
-        def on_epoch_end(self, net, **kwargs):
-            if len(net.history) == 2:
-                net.train_step(np.array([number]))
-
+    again = AfterTwo(lambda net: net.train_step(np.array([number])))
     with record_releases() as releases, pytest.raises(RuntimeError, match="training failed"):
-        FITS[name](callbacks=[Again()])
+        made(name, callbacks=[again])[1]()
     assert sum(release.kind == "gradient" for release in releases) <= 3
-
-
-@pytest.mark.parametrize("name", FITS)
-def test_the_progress_bar_shows_steps_without_losses_and_speed(name, capsys):
-    FITS[name](verbose=1)
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert "4/4" in shown.err
-    assert not any(word in shown.err for word in ("loss", "it/s", "s/it", "."))
