@@ -27,11 +27,11 @@ def table_of(rows, directions, n_bins=256, width=2.0):
 
 
 def problem(
-    clouds, *, regularization=0.0, n_particles=150, n_projections=32, variances=None, **kwargs
+    clouds, *, regularization=0.0, n_particles=150, n_projections=32, times=None, variances=None
 ):
     rng = np.random.default_rng(0)
     directions = make_directions("axes+orthogonal", n_projections, clouds[0].shape[1], rng)
-    times = kwargs.get("times", np.linspace(0, 1, len(clouds)) if len(clouds) > 1 else np.zeros(1))
+    times = np.linspace(0, len(clouds) > 1, len(clouds)) if times is None else times
     tables = [table_of(rows, directions) for rows in clouds]
     return CoupledFlowProblem(tables, times, n_particles, regularization, variances)
 
@@ -147,16 +147,14 @@ def test_quantiles_stay_within_the_bins():
 @pytest.mark.parametrize("kind", ["one jump", "back and forth", "breathing"])
 def test_smoothing_in_time_spares_what_does_not_change_smoothly(kind):
     """Only as much is averaged as the errors of the tables can explain."""
-    rng = np.random.default_rng(0)
     knot = np.repeat(np.arange(10), 1000)
-    place, spread = np.zeros(len(knot)), np.full(len(knot), 0.2)
-    if kind == "one jump":
-        place = np.where(knot >= 5, 0.5, -0.5)
-    elif kind == "back and forth":
-        place = np.where(knot % 2, 0.3, -0.3)
-    else:
-        spread = np.where(knot % 3, 0.07, 0.3)
-    X = place[:, None] + spread[:, None] * rng.normal(size=(len(knot), 2))
+    place, spread = {
+        "one jump": (np.where(knot >= 5, 0.5, -0.5), 0.2),
+        "back and forth": (np.where(knot % 2, 0.3, -0.3), 0.2),
+        "breathing": (0.0, np.where(knot % 3, 0.07, 0.3)),
+    }[kind]
+    noise = np.random.default_rng(0).normal(size=(2, len(knot)))
+    X = (place + spread * noise).T
     sampler = trajectory_sampler(
         epsilon=0.5, delta=1e-5, bounds=(-1, 1), n_particles=200, regularization=0, random_state=0
     )

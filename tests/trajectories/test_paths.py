@@ -6,12 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
-from scipy.stats import chisquare
 
 from skdpot.ot.sinkhorn import schrodinger_potentials
 from skdpot.trajectories.paths import (
     PathMeasure,
-    brownian_bridge,
     coupling_of,
     entropic_plans,
     exact_plans,
@@ -55,24 +53,6 @@ def test_entropic_plans_are_those_of_the_potentials():
         assert np.abs(plan.toarray() - matrix).sum() < 1e-5
 
 
-@pytest.mark.parametrize("wide", [True, False])
-def test_partners_follow_the_conditional_law(wide):
-    rng = np.random.default_rng(5)
-    matrix = rng.random((4, 6)) * (rng.random((4, 6)) < 0.7)
-    matrix[:, 0] += 0.1
-    matrix[0] += 0.05
-    conditionals = matrix if wide else matrix.T
-    plan = coupling_of(conditionals)
-    n = 20_000
-    index = rng.permutation(np.repeat(np.arange(len(conditionals)), n))
-    drawn = sample_next(plan, index, rng)
-    for given_index, masses in enumerate(conditionals):
-        counts = np.bincount(drawn[index == given_index], minlength=len(masses))
-        assert np.all(counts[masses == 0] == 0)
-        expected = n * masses[masses > 0] / masses.sum()
-        assert chisquare(counts[masses > 0], expected).pvalue > 1e-4  # seeded
-
-
 class _Extreme:
     """Stands for a generator that draws the largest number below one, or zero."""
 
@@ -91,54 +71,6 @@ def test_the_ends_of_the_unit_interval_stay_inside_the_row(level):
     lower, upper = coupling_of(matrix), coupling_of(matrix.T)
     assert np.all(sample_next(lower, index, _Extreme(level)) <= index)
     assert np.all(sample_next(upper, index, _Extreme(level)) >= index)
-
-
-def test_means_and_covariances_are_those_of_the_bridge():
-    n, spacing, diffusivity = 100_000, 0.5, 0.3
-    at = np.array([0.4, 0.1, 0.25])
-    start, end = np.tile([1.0, -2.0], (n, 1)), np.tile([3.0, 0.5], (n, 1))
-    points = brownian_bridge(start, end, at, spacing, diffusivity, np.random.default_rng(0))
-    share = (at / spacing)[:, None]
-    means = (1 - share) * start[0] + share * end[0]
-    early, late = np.minimum.outer(at, at), np.maximum.outer(at, at)
-    covariance = diffusivity * early * (spacing - late) / spacing
-    # Seeded; six standard errors of a mean, and of a covariance of normal numbers.
-    slack = 6 * np.sqrt(covariance.max() / n)
-    np.testing.assert_allclose(points.mean(axis=0), means, atol=slack)
-    expected = np.kron(covariance, np.eye(2))  # features are independent
-    measured = np.cov(points.reshape(n, -1).T)
-    np.testing.assert_allclose(measured, expected, atol=6 * np.sqrt(2 / n) * covariance.max())
-
-
-@given(
-    seed=st.integers(0, 2**32),
-    spacing=st.floats(1e-3, 1e3),
-    shares=st.lists(st.floats(0, 1), max_size=6),
-    diffusivity=st.floats(0, 10),
-)
-@settings(max_examples=60, deadline=None)
-def test_ends_are_exact_and_equal_times_give_equal_points(seed, spacing, shares, diffusivity):
-    rng = np.random.default_rng(seed)
-    start, end = rng.normal(size=(2, 5, 3))
-    inside = np.minimum(spacing * np.array(shares, dtype=float), spacing)
-    at = np.concatenate([[spacing], inside, [0.0], inside, [spacing]])
-    points = brownian_bridge(start, end, at, spacing, diffusivity, rng)
-    assert points.shape == (5, len(at), 3)
-    assert np.isfinite(points).all()
-    np.testing.assert_array_equal(points[:, 0], end)
-    np.testing.assert_array_equal(points[:, -1], end)
-    np.testing.assert_array_equal(points[:, 1 + len(inside)], start)
-    first, second = points[:, 1 : 1 + len(inside)], points[:, 2 + len(inside) : -1]
-    np.testing.assert_array_equal(first, second)
-
-
-def test_no_diffusivity_gives_straight_lines_and_draws_nothing():
-    rng = np.random.default_rng(2)
-    before = rng.bit_generator.state
-    start, end = np.zeros((3, 2)), np.array([[1.0, 2.0]] * 3)
-    points = brownian_bridge(start, end, np.array([0.3]), 1.2, 0.0, rng)
-    np.testing.assert_allclose(points[:, 0], end / 4)
-    assert rng.bit_generator.state == before
 
 
 def measure(seed=0, m=6, d=2, diffusivity=0.5, times=TIMES, exact=False):
@@ -216,18 +148,27 @@ def test_at_a_knot_the_marginal_repeats_particles_as_little_as_it_can(n, knot, s
 
 @given(
     seed=st.integers(0, 2**32),
-    order=st.lists(st.floats(0, 1), min_size=1, max_size=8),
+    order=st.lists(st.floats(0, 1) | st.sampled_from(TIMES), min_size=1, max_size=8),
     n=st.integers(1, 9),
+    diffusivity=st.floats(0, 10),
 )
-@settings(max_examples=40, deadline=None)
-def test_times_come_in_any_order_and_equal_times_give_equal_points(seed, order, n):
-    law = measure()
-    times = np.array(order + order[::-1])
+@settings(max_examples=60, deadline=None)
+def test_times_come_in_any_order_and_knots_are_met_exactly(seed, order, n, diffusivity):
+    """Equal times give equal points; without diffusivity paths are straight between knots."""
+    law, times = measure(diffusivity=diffusivity), np.array([*order, *TIMES, *order[::-1]])
     paths = law.sample(n, times, np.random.default_rng(seed))
     assert paths.shape == (n, len(times), 2)
-    np.testing.assert_array_equal(paths, paths[:, ::-1])
+    assert np.isfinite(paths).all()
+    first, knots, again = np.split(paths, [len(order), len(order) + 4], axis=1)
+    np.testing.assert_array_equal(first, again[:, ::-1])
+    for knot in range(4):
+        particle_indices(law, knot, knots[:, knot])
     sorted_paths = law.sample(n, np.sort(times), np.random.default_rng(seed))
     np.testing.assert_array_equal(sorted_paths, paths[:, np.argsort(times, kind="stable")])
+    straight = PathMeasure(TIMES, law.particles, law.plans, 0.0).sample(
+        n, np.array([0.2, 0.3, 0.7]), np.random.default_rng(seed)
+    )
+    np.testing.assert_allclose(straight[:, 1], 0.8 * straight[:, 0] + 0.2 * straight[:, 2])
 
 
 def test_a_single_time_is_its_particles():
