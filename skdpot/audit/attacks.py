@@ -1,15 +1,14 @@
 r"""What an attacker reads in the releases of a fit.
 
-Each estimator's noisy releases are public, so the attacker reads them rather than the model.
-Releases that are sums over records say themselves what a record adds, and each estimator says what
-its mechanism sees of a row (`_seen_by`). Two attacks are not linear: on noisy rows in random order,
-and on exact medians.
+The noisy releases are public, so the attacker reads them rather than the model. Releases that are
+sums over records say themselves what a record adds, and each estimator says what its mechanism sees
+of a row (`_seen_by`). Two attacks are not linear: on noisy rows in random order, and on exact
+medians.
 
-A step of the row mechanisms projects a batch of k of the n rows on directions θ_j, adds noise to
-every number and sorts the numbers of each direction, so that their correspondence is lost. The
-attacker asks whether one of the k numbers of each direction comes from the candidate a, while the
-others come from the mixture :math:`f_j` of all other candidates (known rows, and each member of a
-pair by half):
+A step of the row mechanisms projects a batch of k of the n rows on directions θ_j, adds noise and
+sorts the numbers of each direction. The attacker asks whether one of the k numbers of each
+direction comes from the candidate a, and the others from the mixture :math:`f_j` of all other
+candidates (known rows, and each member of a pair by half):
 
 .. math:: R(a) = \sum_j \log \frac1k \sum_{l=1}^k
           \frac{φ_σ(v_{jl} - ⟨a, θ_j⟩)}{f_j(v_{jl})},
@@ -24,10 +23,8 @@ Sorting does not change a batch of one row: its numbers are one point in as many
 are directions. Without noise the numbers are exact, and the row in the batch is found.
 
 Sorted among n noisy numbers, a record is only as visible as in their sum: :math:`\sqrt n` times
-weaker than what is charged. The guesses of one run with a thousand canaries therefore only show
-that "presample", or "resample" with batches of hundreds, has no noise at all; batches of one row
-(``batch_size=1``) show ten times too little. The sum of squares of the numbers, which sorting does
-not change, shows the noise itself.
+weaker than what is charged (`skdpot.audit.canaries`). The sum of squares of the numbers, which
+sorting does not change, shows the noise itself.
 """
 
 from collections.abc import Iterator

@@ -2,9 +2,9 @@
 
 What makes them strong, and what does not:
 
-*Sketches, projections, trajectories.* Opposite corners of the box. Sorted among n noisy numbers, a
-row is only as visible as in their sum: of "presample", and of "resample" with batches of hundreds,
-guesses tell only that there is no noise at all; batches of one row (``batch_size=1``) show more.
+*Sketches, projections, trajectories.* Opposite corners of the box. Of "presample", and of
+"resample" with batches of hundreds, guesses show only that there is no noise at all; batches of one
+row (``batch_size=1``) show noise that is ten times too small.
 With ``n_particles=1`` two opposite rows pull the same particle in opposite directions, and clipped
 gradients have to differ in direction: in two dimensions there is room for a few canaries a time.
 

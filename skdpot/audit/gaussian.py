@@ -42,9 +42,8 @@ def gaussian_audit(
 ) -> "GaussianAuditResult":
     """Audit a fit by running it many times on two neighbouring data sets.
 
-    With one record at stake and hundreds of runs, the scores show the noise of a mechanism
-    precisely: a standard deviation that is wrong by a tenth is found, where `one_run_audit` finds
-    a factor. The audit costs ``2 * n_trials`` fits.
+    Hundreds of runs show the noise of a mechanism precisely: a standard deviation that is wrong by
+    a tenth is found, where `one_run_audit` finds a factor. The audit costs ``2 * n_trials`` fits.
 
     Parameters
     ----------
@@ -64,7 +63,7 @@ def gaussian_audit(
     epsilon, delta : float, optional
         The claim, if `fit` returns something without a ``privacy_spent_``.
     fit_params : mapping of str to array-like of shape (n_samples,), optional
-        Further arguments of `fit`, one value per row.
+        As for `one_run_audit`.
     random_state : int, RandomState or None, default=None
         Seed for making the pair.
     verbose : int, default=0
@@ -89,8 +88,8 @@ def gaussian_audit(
 
     Privacy
     -------
-    For public or made-up rows. The releases of `n_trials` fits to real rows would cost `n_trials`
-    times the epsilon or more, and the scores are computed from the rows without noise.
+    For public or made-up rows: `n_trials` releases cost `n_trials` times the epsilon or more, and
+    the scores are computed from the rows without noise.
 
     Examples
     --------

@@ -3,18 +3,18 @@ r"""The matched filter: coins and noise, from all releases that are sums over re
 Every release says what a record adds to it (`skdpot.release.release.Release.parts`). All coins of
 an audit are estimated at once from all releases.
 
-After the guesses the coins are opened. The auditor knows all rows, and computes what each release
-would be without noise from the public facts (parameters, bins) that it was made with. What is left
-is the noise, and for n numbers with normal noise of the stated σ
+Once the coins are open, the auditor computes each release without noise from the rows and the
+public facts (parameters, bins). The rest is the noise: with normal noise of the stated σ, n numbers
+have
 
 .. math:: \sum_k r_k^2 / σ^2 \sim χ^2_n.
 
 If the exact value is not known (secret batches, numbers whose order is lost, rounding), r is the
-noise plus something independent of it, and the sum has a noncentral :math:`χ^2_n` distribution,
-which is stochastically larger. The lower tail of :math:`χ^2_n` therefore bounds the p-value in
-every case: what the auditor does not know costs power and never causes a false alarm.
-Discrete Gaussian noise on a lattice of at least one σ has the same tail for sixteen or more
-numbers, up to a factor of 1.5 at a p-value of 10⁻⁴; smaller releases are tested together.
+noise plus something independent of it, and the sum is noncentral :math:`χ^2_n`, stochastically
+larger. The lower tail of :math:`χ^2_n` therefore always bounds the p-value: what the auditor does
+not know costs power and never causes a false alarm. Discrete Gaussian noise on a lattice of at
+least one σ has the same tail for sixteen or more numbers, up to a factor of 1.5 at a p-value of
+10⁻⁴; smaller releases are tested together.
 """
 
 import math
@@ -299,8 +299,7 @@ class EvidenceSum:
     def add_part(self, part: Part, shares: np.ndarray, name: str) -> None:
         """Add a part of a release, and check its noise if what a record adds is known exactly.
 
-        `shares` are those of all records: 1 for known ones, which come first, and 1/2 for the
-        first and then the second of all pairs.
+        `shares` are 1 for known records, which come first, then 1/2 for the two of all pairs.
         """
         if part.rows is None:
             return

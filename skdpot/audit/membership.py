@@ -164,14 +164,7 @@ class MembershipResult:
         ax.fill_between(grid, grid, self.tpr_bound(grid), **region)
         style = {"color": COLORS[0], "drawstyle": "steps-post", "label": "attack"} | kwargs
         ax.plot(fpr, tpr, **style)
-        ax.plot(
-            [least, 1],
-            [least, 1],
-            color="black",
-            linestyle=":",
-            linewidth=1,
-            label="random guessing",
-        )
+        ax.plot([least, 1], [least, 1], "k:", linewidth=1, label="random guessing")
         scale = "log" if log else "linear"
         ax.set(xscale=scale, yscale=scale, xlim=(least, 1), ylim=(least, 1), aspect="equal")
         ax.set(xlabel="false positive rate", ylabel="true positive rate")
@@ -181,8 +174,8 @@ class MembershipResult:
 
     def __repr__(self) -> str:
         return (
-            f"MembershipResult({len(self.member_scores)} + {len(self.other_scores)} releases, "
-            f"epsilon={self.epsilon:.4g}, delta={self.delta:.2g}, "
+            f"{type(self).__name__}({len(self.member_scores)} + {len(self.other_scores)} scores, "
+            f"auc={self.auc:.3f}, epsilon={self.epsilon:.4g}, delta={self.delta:.2g}, "
             f"advantage={self.advantage:.3f} of at most {self.advantage_bound:.3f})"
         )
 

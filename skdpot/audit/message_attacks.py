@@ -43,14 +43,11 @@ class PairedDifferences:
         """Number of pairs."""
         return len(self.differences)
 
-    def errors(self, first: ArrayLike, second: ArrayLike) -> np.ndarray:
-        """Return how wrong each difference is."""
-        truth = np.asarray(first)[self.first_rows] - np.asarray(second)[self.second_rows]
-        return np.sqrt(np.mean((self.differences - truth) ** 2, axis=1))
-
     def n_exact(self, first: ArrayLike, second: ArrayLike, tol: float = 1e-9) -> int:
         """Count the differences that are right."""
-        return int(np.count_nonzero(self.errors(first, second) <= tol))
+        truth = np.asarray(first)[self.first_rows] - np.asarray(second)[self.second_rows]
+        errors = np.sqrt(np.mean((self.differences - truth) ** 2, axis=1))
+        return int(np.count_nonzero(errors <= tol))
 
     def __repr__(self) -> str:
         return f"PairedDifferences({self.n_pairs} pairs, {self.differences.shape[1]} features)"
@@ -59,11 +56,10 @@ class PairedDifferences:
 def paired_differences(first: Seen, second: Seen, t: float | None = None) -> PairedDifferences:
     """Read differences between rows of two parties from their messages alone.
 
-    A server that sees ``η = (1 − t) x + t γ_σ`` and ``η' = (1 − t) y + t γ_τ`` computes the plan
-    between them, for that is its part of TriangleWad. Where it pairs two rows that were moved
-    towards the same reference point, γ cancels: ``η_i − η'_j = (1 − t) (x_i − y_j)``, exactly.
-    Who knows the rows of one party then knows those of the other; neither γ nor the plans
-    are needed.
+    In TriangleWad a server computes the plan between ``η = (1 − t) x + t γ_σ`` and
+    ``η' = (1 − t) y + t γ_τ``. Where it pairs two rows that were moved towards the same reference
+    point, γ cancels: ``η_i − η'_j = (1 − t) (x_i − y_j)``, exactly. Anyone who knows the rows of
+    one party then knows those of the other, without γ or the plans.
 
     **All pairs are exact as soon as the reference hides anything**: if the rows of each party
     lie in a ball of radius R, it suffices that ``t / (1 − t) · min_k≠l ‖γ_k − γ_l‖ ≥ 2 R``.
@@ -73,8 +69,8 @@ def paired_differences(first: Seen, second: Seen, t: float | None = None) -> Pai
     ``(1 − t)² sum ⟨x_k − c, y_s(k) − y_k⟩`` for any centre c, which for each row that moves is
     at most ``(1 − t)² · R · 2 R``. ∎
 
-    With a smaller reference fewer pairs are exact, and the others are wrong only by
-    ``t (γ_σ(i) − γ_τ(j)) / (1 − t)``: little, since then the reference is small or t is.
+    With a smaller reference or t fewer pairs are exact, and the others are wrong only by
+    ``t (γ_σ(i) − γ_τ(j)) / (1 − t)``, which is then small.
     """
     fraction = 0.0 if t is None else t
     if not 0 <= fraction < 1:
@@ -89,14 +85,13 @@ def paired_differences(first: Seen, second: Seen, t: float | None = None) -> Pai
 def positions_from_distances(
     squared_distances: ArrayLike, anchors: ArrayLike
 ) -> tuple[np.ndarray, int]:
-    """Locate points by their squared distances to known ones.
+    """Locate points by their squared distances to known ones (trilateration).
 
-    ``‖y − p_j‖² − ‖y − p_0‖²`` is linear in y, so that distances to d + 1 points in general
-    position determine y (trilateration).
+    ``‖y − p_j‖² − ‖y − p_0‖²`` is linear in y: d + 1 points in general position determine y.
     """
     distances, points = np.asarray(squared_distances, float), np.asarray(anchors, float)
     if distances.ndim != 2 or points.ndim != 2 or distances.shape[1] != len(points):
-        shapes = f"{distances.shape}; it must be (n_rows, {len(points)}), one column an anchor"
+        shapes = f"{distances.shape}; it must be (n_rows, {len(points)}), one column per anchor"
         raise ValueError(f"squared_distances has shape {shapes}.")
     centre = points.mean(axis=0)
     arms = points - centre
@@ -118,7 +113,7 @@ def rows_from_cost_matrices(
     """
     s = np.asarray(fractions, dtype=np.float64)
     if len(np.unique(s)) < 2 or len(s) != len(np.asarray(costs)):
-        raise ValueError("fractions must hold two different values at least, one a cost matrix.")
+        raise ValueError("fractions must hold at least two different values, one per cost matrix.")
     located = [positions_from_distances(matrix, points) for matrix in np.asarray(costs)]
     positions = np.stack([place for place, _ in located])
     # The value at 0 of the line through positions at s, by least squares.
@@ -251,10 +246,7 @@ def _from_rounds(seen: Transcript, observer: str, is_first: bool) -> Found:
 
 
 def statistic_of(sketch: SlicedSketch, X: ArrayLike, y: ArrayLike | None = None) -> np.ndarray:
-    """Compute what the table of a sketch would be for given rows, without noise.
-
-    Everything that it needs is public: directions, bins, the strategy matrix and the bounds.
-    """
+    """Compute the noiseless table of a sketch for given rows, from its public facts."""
     check_is_fitted(sketch, "release_")
     rows = np.atleast_2d(np.asarray(X, dtype=np.float64))
     if rows.ndim != 2 or rows.shape[1] != sketch.directions_.shape[1]:
@@ -301,10 +293,9 @@ def rows_from_sketch(
     label: object = None,
     n_steps: int = 200,
 ) -> Reconstruction:
-    """Look for rows whose distribution functions are those of a sketch, as a flow sampler does.
+    """Fit rows to the distribution functions of a sketch, as a flow sampler does.
 
-    The rows look like the data, but are none of them: people in the data and other people of the
-    same population are equally far from them, up to ε.
+    People in the data and other people of the same population are equally far from them, up to ε.
     """
     check_is_fitted(sketch, "release_")
     problem = SlicedFlowProblem(sketch.table(label), None)

@@ -201,8 +201,8 @@ class AuditResult:
     def refuted(self) -> bool:
         """Whether guesses, missing noise or outputs beside the releases refute the claim.
 
-        A correct claim is refuted by the guesses with a probability of at most
-        ``1 - confidence``, by the noise with a hundredth of that, and by the outputs never.
+        The guesses refute a correct claim with a probability of at most ``1 - confidence``, the
+        noise with a hundredth of that, and the outputs never.
         """
         found = max(self.epsilon_lower, self.gaussian_epsilon_lower or 0.0)
         too_little = self.noise is not None and bool(self.noise.refuting)
@@ -343,10 +343,9 @@ def one_run_audit(
     """Audit a fit by running it once, and bound its epsilon from below.
 
     Each canary slot holds one of two records, chosen by a fair coin. The estimator is fitted once
-    to the rows and the slots. An attacker who knows everything but the coins scores the slots, and
-    guesses those with the largest scores. More correct guesses than the claimed epsilon allows
-    refute the claim. So does noise that is missing from a release, or an output that depends on
-    the rows beside the releases.
+    to the rows and the slots. An attacker who knows everything but the coins guesses those with the
+    largest scores. More correct guesses than the claimed epsilon allows refute the claim, as does
+    noise that is missing from a release, or an output that depends on the rows beside the releases.
 
     Parameters
     ----------
@@ -362,8 +361,8 @@ def one_run_audit(
         Pairs of records (`skdpot.audit.canaries.CanaryPairs`), or the number of pairs to make.
     score : callable or "auto", default="auto"
         ``score(audited) -> ndarray of shape (n_pairs,)`` for an
-        `skdpot.audit.canaries.AuditedFit`: positive where the release speaks for the first record
-        of the pair, and larger where it is surer. "auto" reads all releases of the fit.
+        `skdpot.audit.canaries.AuditedFit`: positive if the release speaks for the first record of
+        the pair, and larger if surer. "auto" reads all releases of the fit.
     n_guesses : int, optional
         Number of coins to guess; half of them by default. Choose it before the run.
     confidence : float, default=0.95
@@ -400,19 +399,14 @@ def one_run_audit(
 
     Privacy
     -------
-    For public or made-up rows. The release is as private as it claims, but the scores are computed
-    from the rows without noise, so the result reveals information about them.
-
-    Notes
-    -----
-    A low bound does not prove privacy: canaries and scores may be weak. If the claim is Gaussian
-    noise on quantities that all records enter, the stronger of two theorems applies; otherwise the
-    first one.
+    For public or made-up rows: the scores are computed from the rows without noise. A low bound
+    does not prove privacy, since canaries and scores may be weak.
 
     References
     ----------
     T. Steinke, M. Nasr, M. Jagielski, "Privacy auditing with one (1) training run", NeurIPS 2023.
     S. Mahloujifar, L. Melis, K. Chaudhuri, "Auditing f-differential privacy in one run", 2024.
+    The second one is used for Gaussian noise on quantities that all records enter.
 
     Examples
     --------

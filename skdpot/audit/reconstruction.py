@@ -57,12 +57,9 @@ class Reconstruction:
 
     def __repr__(self) -> str:
         n_rows, n_features = self.rows.shape
-        facts = [f"{n_rows} rows", f"{n_features} features"]
-        for name, form in (("victim", "!r"), ("t", ":.4g"), ("error_bound", ":.2g")):
-            if (value := getattr(self, name)) is not None:
-                facts.append(f"{name}={{{form}}}".format(value))
-        facts += [self.method] * bool(self.method)
-        return f"Reconstruction({', '.join(facts)})"
+        facts = {name: getattr(self, name) for name in ("victim", "t", "error_bound", "method")}
+        known = "".join(f", {name}={value!r}" for name, value in facts.items() if value)
+        return f"Reconstruction({n_rows} rows, {n_features} features{known})"
 
 
 def as_measure(seen: Seen) -> DiscreteMeasure:
@@ -75,8 +72,7 @@ def find_barycenters(
 ) -> tuple[np.ndarray, float, int]:
     """Return the barycenters of an interpolating measure, a bound of their error, and plans taken.
 
-    The bound is that of the squared distance of ``t · barycenters`` from the truth, weighed by the
-    masses.
+    The bound is on the squared distance of ``t · barycenters`` from the truth, in the norm below.
 
     A party with rows x_i of masses a_i sends ``η = (1 − t) x + t B(P*)``, where
     ``B(Q) = diag(1/a) Q γ`` are the barycenters of a coupling Q of the masses and P* is an
@@ -96,20 +92,16 @@ def find_barycenters(
     ``‖e‖ / (1 − t)``, because ``η ↦ η − projection`` does not increase distances: hiding rows
     takes as much noise in the message as there shall be in the rows.
 
-    The projection is computed by the method of Frank and Wolfe. The linear problem of each step
-    is an optimal transport between what is left of the message and the reference, and the step
-    along it is the best one. It begins with the plan between η and γ, which is P* already
-    when every row moved towards one reference point (`rows_from_interpolation`). Elsewhere the
-    search ends after finitely many plans at P* itself if P* is the only optimal plan: close to
-    the solution the linear problem answers P*, and the best step along it arrives. Where
-    several plans are optimal, as between divided rows that are equal, it may converge like one
-    over the number of plans only.
+    The projection is computed by the method of Frank and Wolfe. Each step solves an optimal
+    transport between the rest of the message and the reference. The first plan, between η and γ, is
+    P* if every row moved towards one reference point (`rows_from_interpolation`). Otherwise the
+    search reaches P* after finitely many plans if P* is the only optimal plan, since close to the
+    solution the linear problem answers P*. Where several plans are optimal, as between divided rows
+    that are equal, the error may fall only as one over the number of plans.
 
     With the gap ``g = ⟨η − z, s − z⟩`` at the last point z, s being the solution of the linear
-    problem, ``‖z − t B(P*)‖² ≤ g``, since ``⟨η − z, z* − z⟩ ≤ g`` and ``⟨η − z*, z − z*⟩ ≤ 0`` add
-    up to it.
-
-    Jaggi, "Revisiting Frank-Wolfe", ICML 2013, has the gap as a certificate.
+    problem, ``‖z − t B(P*)‖² ≤ g``, the sum of ``⟨η − z, z* − z⟩ ≤ g`` and ``⟨η − z*, z − z*⟩ ≤ 0``
+    (Jaggi, "Revisiting Frank-Wolfe", ICML 2013).
     """
     weights = message.weights[:, None]
     scale = float(np.sum(weights * message.points**2)) or 1.0
@@ -139,15 +131,12 @@ def fraction_from_ties(
 ) -> float:
     """Find t from values that occur more than once in a column of the secret rows.
 
-    The message η and the reference γ alone do not tell t: for every smaller t' there is a data
-    set with that message, on the segments between the rows and their reference points. But the
-    plan is the same for all of them (`rows_from_interpolation`), and where two rows have the
-    same value of a feature, known to the attacker or not, the message tells t:
-
-        ``x_ij = x_lj  ⟹  (η_ij − η_lj) / (γ_σ(i)j − γ_σ(l)j) = t``.
-
-    So t is the quotient that comes up again and again: in images with a background, in
-    counts, codes and rounded measurements. Columns of pairwise different real numbers keep it.
+    The message η and the reference γ alone do not determine t: for every smaller t' there is a data
+    set with that message, on the segments between the rows and their reference points. But the plan
+    is the same for all of them (`rows_from_interpolation`), and two rows with the same value of a
+    feature, known or not, give ``(η_ij − η_lj) / (γ_σ(i)j − γ_σ(l)j) = t``. So t is the most
+    frequent quotient in images with a background, counts, codes and rounded measurements. Columns
+    of pairwise different real numbers do not reveal it.
     """
     rng = np.random.default_rng(0) if rng is None else rng
     targets = optimal_plan(as_measure(message), as_measure(reference)).barycenters()
@@ -182,9 +171,9 @@ def rows_from_interpolation(
 ) -> Reconstruction:
     """Recover every row from an interpolating measure, exactly.
 
-    A party with rows x_i sends ``η_i = (1 − t) x_i + t (m P* γ)_i`` and keeps the plan P*
-    between its rows and the shared reference γ to itself. It is no secret: anyone who sees η
-    and knows γ and t recovers every row exactly, whatever the scale of γ and t < 1.
+    A party with rows x_i sends ``η_i = (1 − t) x_i + t (m P* γ)_i`` and keeps the plan P* between
+    its rows and the shared reference γ secret. Anyone who sees η and knows γ and t nevertheless
+    recovers every row exactly, whatever the scale of γ and t < 1.
 
     **As many rows as reference points, equal masses** (and wherever every row moved towards
     one reference point, ``η_i = (1 − t) x_i + t γ_σ(i)``). The optimal plan between η and γ
@@ -236,21 +225,6 @@ def _joined(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return joined, masses[in_order]
 
 
-def rows_along_geodesic(
-    own: Seen, between: Seen, fraction: float, *, max_plans: int = 1
-) -> Reconstruction:
-    """Recover the other party's rows from one's own and a measure on the way to them.
-
-    FedWad moves ξ onto a geodesic between μ and ν and shows it to both. Seen from ν, ξ is an
-    interpolating measure with μ as reference: it lies ``1 − fraction`` of the way from ν
-    to μ. So `rows_from_interpolation` with one's own rows in place of γ gives ν,
-    ``y = (ξ − (1 − fraction) x) / fraction``.
-    """
-    if not 0 < fraction <= 1:
-        raise ValueError(f"fraction={fraction!r} must be in (0, 1].")
-    return rows_from_interpolation(between, own, 1 - fraction, max_plans=max_plans)
-
-
 def rows_from_one_round(
     reference: Seen,
     own_message: Seen,
@@ -262,8 +236,8 @@ def rows_from_one_round(
 ) -> Reconstruction:
     """Recover the other party's rows from one round of FedWad, as one of the two parties.
 
-    A party gets ξ, sends its η and gets the next ξ', which lies between its own η and the
-    other's η'. It is an interpolating measure of η' with η as reference, so
+    A party gets ξ, sends its η and gets the next ξ', which lies on a geodesic between its own η
+    and the other's η': it is an interpolating measure of η' with η as reference. So
     `rows_from_interpolation` gives η', and once more, with ξ as reference, the rows.
 
     ξ' has a point for each point of the first party's η, t of the way to the second's. So the
@@ -272,8 +246,8 @@ def rows_from_one_round(
     """
     if not 0 < t < 1:
         raise ValueError(f"t={t!r} must be in (0, 1).")
-    place = t if is_first else 1 - t
-    other = rows_along_geodesic(own_message, next_reference, place, max_plans=max_plans)
+    way = 1 - t if is_first else t
+    other = rows_from_interpolation(next_reference, own_message, way, max_plans=max_plans)
     return rows_from_interpolation(
         DiscreteMeasure(other.rows, other.masses), reference, t, max_plans=max_plans
     )

@@ -81,8 +81,8 @@ def privacy_report(
     estimator : estimator
         A fitted private estimator of this package, or a fitted pipeline that contains some.
     X_holdout : array-like of shape (n_holdout, n_features), optional
-        **Public** rows of the same population that the estimator was not fitted on. They are used
-        to measure utility and, for samplers, to attack a copy that is fitted to one half of them.
+        **Public** rows of the same population that the estimator was not fitted on, to measure
+        utility and, for samplers, to attack a copy that is fitted to one half of them.
     y_holdout : array-like of shape (n_holdout,), optional
         Their labels, targets or time stamps.
     X_members : array-like of shape (n_members, n_features), optional
@@ -91,7 +91,7 @@ def privacy_report(
     budget : PrivacyBudget, optional
         Budget whose history is shown. By default, the budgets of the estimator.
     audit : bool, default=True
-        Whether to audit a copy of the estimator, see Notes. This costs a fit.
+        Whether to audit a copy of the estimator. This costs a fit.
     n_canaries : int, optional
         Number of canaries in the audit. By default half of the numbers in a sketch, from 100 to
         1,000, and 100 if there is no sketch.
@@ -121,23 +121,18 @@ def privacy_report(
     sklearn.exceptions.NotFittedError
         If the estimator is not fitted.
     TypeError
-        If the estimator is not private, or is a search whose fits are not all kept, or if a
-        parameter has the wrong type. The message contains no value of the rows.
+        If the estimator is not private, is a search whose fits are not all kept, or a parameter has
+        the wrong type. The message contains no value of the rows.
     ValueError
         If a parameter is out of range, `X_members` or `y_holdout` is given without `X_holdout`, or
-        the rows and labels do not match each other or the estimator.
+        the rows and labels do not match.
 
     Privacy
     -------
     The report uses public facts and post-processing of the release: no private row is read, unless
-    `X_members` contains some. The audit and the attacks fit copies without a budget, to made-up
-    and to public rows.
-
-    Notes
-    -----
-    The audit (`one_run_audit`) fits a copy of the estimator to rows that are sampled from the
-    release, with canaries among them. Its lower bound of epsilon can refute a claim but never
-    prove one.
+    `X_members` contains some. The attacks fit copies without a budget to public rows, and the audit
+    (`one_run_audit`) to rows that are sampled from the release, with canaries among them. Its lower
+    bound of epsilon can refute a claim but never prove one.
 
     Examples
     --------
@@ -206,11 +201,9 @@ class Caution:
 class Meaning:
     """What ε and δ say about an attacker.
 
-    No outcome is more probable with one record than `odds_factor` = e^ε times its probability with
-    another record, plus δ. A guess of which of two equally likely records was used is correct with
-    a probability of at most `right_at_most` by ε and δ, and `right_by_noise` by the noise.
-    `advantage_bound` is the largest difference between true and false positive rates, and
-    `tpr_bound` the largest true positive rate at a false positive rate of 0.01.
+    `odds_factor` is e^ε. The other fields bound the probability of guessing which of two records
+    was used, by ε and δ and by the noise (`right_at_most`, `right_by_noise`), the difference of
+    true and false positive rates, and the true positive rate at a false positive rate of 0.01.
     """
 
     odds_factor: float
@@ -270,17 +263,40 @@ class PrivacyReport(HtmlReport):
 
     def to_frame(self) -> pd.DataFrame:
         """Return the facts as a table of text and numbers."""
-        rows: list[tuple[str, str, Any]] = []
-        for section, content in _facts(self).items():
-            if isinstance(content, dict | list):
-                rows += [(section, name, value) for name, value in _flat("", content)]
-            else:
-                rows.append(("report", section, content))
+        rows = [
+            (section, name, value) if name else ("report", section, value)
+            for section, content in _facts(self).items()
+            for name, value in _flat("", content)
+        ]
         return pd.DataFrame(rows, columns=["section", "fact", "value"])
 
     def _repr_html_(self) -> str:
         """Return the report for notebooks."""
-        return report_fragment(self)
+        results = [part.result for part in self.audits if part.result]
+        words = (
+            beside_claim, epsilon_text, lower_text, one_in, percent_at_most, rounded_down,
+            rounded_up,
+        )  # fmt: skip
+        return render(
+            "privacy_report.html",
+            title="Privacy report",
+            report=self,
+            spent=self.spent,
+            stops=[caution.text for caution in self.cautions if caution.level == "stop"],
+            members=_MEMBERS,
+            protected=protected_in_words(self.spent),
+            mechanism=mechanism_in_words(self.spent),
+            # What calibration leaves of ε is no other fit.
+            other_fits=[b for b in self.budgets if (b.spent or 0.0) > self.spent.epsilon * 1.0001],
+            share_spent=_share_spent,
+            audited=[part for part in self.audits if part.result],
+            best=max(results, key=lambda result: result.epsilon_lower, default=None),
+            attack_rows=_attack_rows,
+            claim_picture=_claim_picture,
+            membership_picture=_membership_picture,
+            infinity=math.inf,
+            **{word.__name__: word for word in words},
+        )
 
     def __repr__(self) -> str:
         bounds = [part.result.epsilon_lower for part in self.audits if part.result is not None]
@@ -529,34 +545,6 @@ def mechanism_in_words(spent: PrivacySpent) -> str:
     return plain if "without" in plain else f"{plain}, without noise"
 
 
-def report_fragment(report: Any) -> str:
-    """Return a report as a part of a page, for notebooks."""
-    found = [part for part in report.audits if part.result is not None]
-    words = (
-        beside_claim, epsilon_text, lower_text, one_in, percent_at_most, rounded_down, rounded_up,
-    )  # fmt: skip
-    return render(
-        "privacy_report.html",
-        title="Privacy report",
-        report=report,
-        spent=report.spent,
-        stops=[caution.text for caution in report.cautions if caution.level == "stop"],
-        members=_MEMBERS,
-        protected=protected_in_words(report.spent),
-        mechanism=mechanism_in_words(report.spent),
-        # What calibration leaves of ε is no other fit.
-        other_fits=[b for b in report.budgets if (b.spent or 0.0) > report.spent.epsilon * 1.0001],
-        share_spent=_share_spent,
-        audited=found,
-        best=max((part.result for part in found), key=lambda r: r.epsilon_lower, default=None),
-        attack_rows=_attack_rows,
-        claim_picture=_claim_picture,
-        membership_picture=_membership_picture,
-        infinity=math.inf,
-        **{word.__name__: word for word in words},
-    )
-
-
 def _share_spent(budget: Any) -> float:
     """Return the spent share of a ledger, by squares of μ, which add up."""
     if not 0.0 < budget.spent < math.inf > budget.epsilon:
@@ -599,7 +587,7 @@ def _claim_picture(spent: PrivacySpent) -> str:
     if not loss.is_sampled and math.isfinite(loss.mu_without_sampling):
         best = loss.leak + (1.0 - loss.leak) * norm.cdf(norm.ppf(fpr) + loss.mu_without_sampling)
         ax.plot(fpr, best, color=COLORS[1], linestyle="--", label="most that the noise allows")
-    ax.plot([0, 1], [0, 1], color="black", linestyle=":", linewidth=1, label="blind guessing")
+    ax.plot([0, 1], [0, 1], "k:", linewidth=1, label="blind guessing")
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", **_ATTACK_AXES)
     ax.legend(loc="lower right", fontsize="small")
     return data_address(figure, "svg", "image/svg+xml")

@@ -98,11 +98,7 @@ def audit_copies(
     rng: np.random.Generator,
     verbose: int = 0,
 ) -> tuple[PartAudit, ...]:
-    """Audit a copy of each estimator, without its budget, on made-up rows.
-
-    All lower bounds hold together with `confidence`: the chance of an error is divided by the
-    number of audits.
-    """
+    """Audit a copy of each estimator on made-up rows; `confidence` is that of all bounds."""
     tried = sum(not _is_public(part) for _, part in parts)
     each = 1.0 - (1.0 - confidence) / max(tried, 1)
     bar = tqdm(parts, desc="audits", disable=verbose <= 0)
@@ -157,7 +153,7 @@ def simulated_rows(
 
     Post-processing of the release: synthetic rows of a sampler, else random points in the released
     bounds; labels and groups from their public sets. Rows of a table are numbered by the cells that
-    it counts in, since rows of an audit are numbers; the parameters hold the schema of these.
+    it counts in, whose schema is among the parameters.
     """
     seed = int(rng.integers(2**31))
     if hasattr(estimator, "sample_marginal"):

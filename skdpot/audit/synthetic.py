@@ -1,9 +1,8 @@
 """Membership inference on synthetic rows, by an attacker who holds nothing else.
 
 These attacks find a generator that repeats its rows. They cannot show that another one is private:
-an outlier may be exposed while nobody else is, and an attacker may know more, such as the
-generator, its noise or the other members. `skdpot.audit.one_run_audit` knows all of that and sees
-far more; what guarantees privacy is the epsilon of the release.
+an outlier may be exposed while nobody else is, and an attacker may know the generator, its noise or
+the other members, as that of `skdpot.audit.one_run_audit` does. Only epsilon guarantees privacy.
 """
 
 import math
@@ -48,13 +47,6 @@ class SyntheticMembershipResult(MembershipResult):
             figures |= zip(names, self.tpr_at(fpr, confidence), strict=True)
         return figures
 
-    def __repr__(self) -> str:
-        return (
-            f"SyntheticMembershipResult({self.attack!r}, {len(self.member_scores)} members, "
-            f"{len(self.other_scores)} others, auc={self.auc:.3f}, "
-            f"tpr_at(0.01)={self.tpr_at(0.01).value:.3f})"
-        )
-
 
 class ClosestRecordShare(NamedTuple):
     """The outcome of `closest_record_share`, which explains the attributes."""
@@ -73,70 +65,30 @@ class ClosestRecordShare(NamedTuple):
 
 
 def closest_record_share(
-    synthetic: ArrayLike,
-    members: ArrayLike,
-    others: ArrayLike,
-    *,
-    scale: ArrayLike | str | None = "synthetic",
-    metric: str = "euclidean",
-    confidence: float = 0.95,
+    synthetic: ArrayLike, members: ArrayLike, others: ArrayLike
 ) -> ClosestRecordShare:
     """Return the share of synthetic rows whose closest real row is a member.
 
-    Parameters
-    ----------
-    synthetic : array-like of shape (n_synthetic, n_features)
-        Synthetic rows.
-    members, others : array-like of shape (n, n_features)
-        Rows that the synthetic ones were made from, and rows that they were not made from.
-    scale : "synthetic", None or array-like of shape (n_features,), default="synthetic"
-        What features are divided by: the standard deviations of the synthetic rows, nothing, or
-        the given numbers.
-    metric : str, default="euclidean"
-        Distance, as for `sklearn.neighbors.NearestNeighbors`.
-    confidence : float, default=0.95
-        Confidence of the binomial limits, in (0, 1).
-
-    Returns
-    -------
-    ClosestRecordShare
-        With the attributes ``share`` (value and confidence limits), ``expected`` (the share of
-        members among the real rows; 0.5 if there are as many others), ``deviation`` (the standard
-        deviation of the share by chance) and ``p_value`` (of so large a share, by normal
-        approximation). A row that several real records have counts for each of them in equal parts.
-
-    Raises
-    ------
-    ValueError
-        If rows are not finite numbers or have different numbers of features, or if a parameter is
-        out of range. The message contains no value of the rows.
-
-    Privacy
-    -------
-    A test for those who may see `members`: the result is computed from them without noise.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.audit.synthetic import closest_record_share
-    >>> rows = np.random.default_rng(0).normal(size=(400, 3))
-    >>> result = closest_record_share(rows[:200], rows[:200], rows[200:])
-    >>> result.share.value, result.expected
-    (1.0, 0.5)
+    Features are divided by their standard deviations among the synthetic rows. The result has
+    ``share`` (value and confidence limits), ``expected`` (the share of members among the real rows;
+    0.5 if there are as many others), ``deviation`` (the standard deviation of the share by chance)
+    and ``p_value``. A row that several real records have counts for each of them in equal parts.
     """
-    names = {"members": members, "others": others}
-    groups = {name: as_points(rows, name) for name, rows in names.items()}
-    made, own, foreign = _groups(as_points(synthetic, "synthetic"), scale, **groups)
+    given = {"members": members, "others": others}
+    made, own, foreign = _groups(
+        as_points(synthetic, "synthetic"),
+        **{name: as_points(rows, name) for name, rows in given.items()},
+    )
     real = np.concatenate([own, foreign])
     n_members, n_real = len(own), len(real)
     # Sorted places: of two at the same distance the first is found, whoever it belongs to.
     places, place_of = np.unique(real, axis=0, return_inverse=True)
     place_of = place_of.ravel()
-    search = NearestNeighbors(n_neighbors=1, metric=metric).fit(places)
+    search = NearestNeighbors(n_neighbors=1).fit(places)
     attracted = np.bincount(search.kneighbors(made)[1][:, 0], minlength=len(places))
     weights = (attracted / np.bincount(place_of))[place_of] / len(made)
     share = float(weights[:n_members].sum())
-    limits = binomial_limits(round(share * len(made)), len(made), confidence)
+    limits = binomial_limits(round(share * len(made)), len(made))
     # Sampling without replacement from a finite population of weights.
     chance = n_members * (n_real - n_members) / (n_real * (n_real - 1))
     deviation = math.sqrt(chance * float(np.sum((weights - 1 / n_real) ** 2)))
@@ -193,10 +145,10 @@ def synthetic_membership(
     """Run membership attacks on synthetic rows.
 
     Five attacks score each row; a high score speaks for a member. The distance to the closest
-    synthetic row, plain or compared with the distance to the attacker's reference rows, and the
-    ratio of the distances to the two closest ones find copies. They are what most tools report,
-    and they miss most other leaks [1]_. The logarithm of the density of the synthetic rows over
-    that of the population, by kernels and by a classifier, finds a generator that overfits [2]_.
+    synthetic row, plain or compared with that to the attacker's reference rows, and the ratio of
+    the distances to the two closest ones find copies and miss most other leaks [1]_. The log ratio
+    of the densities of synthetic rows and population, by kernels and by a classifier, finds a
+    generator that overfits [2]_.
 
     Parameters
     ----------
@@ -272,7 +224,7 @@ def synthetic_membership(
     rows, claim = _synthetic(sampler, int(n_samples), rng)
     seed = int(rng.integers(2**31))
     given = {"X_members": members, "X_holdout": holdout, "X_reference": reference}
-    made, own, others, crowd = _groups(rows, "synthetic", **given)
+    made, own, others, crowd = _groups(rows, **given)
     scores = _distance_scores(made, np.concatenate([own, others]), crowd)
     asked = np.concatenate([members, holdout])
     scores["density ratio, kernel"] = _kernel_scores(rows, asked, reference, seed)
@@ -284,25 +236,15 @@ def synthetic_membership(
     return SyntheticMembership(results, closest_record_share(rows, members, holdout), len(rows))
 
 
-def _groups(
-    synthetic: np.ndarray, scale: ArrayLike | str | None, **groups: np.ndarray
-) -> list[np.ndarray]:
-    """Return groups of rows with one number of features, divided by their scale."""
-    d = synthetic.shape[1]
+def _groups(synthetic: np.ndarray, **groups: np.ndarray) -> list[np.ndarray]:
+    """Return groups of rows with one number of features, divided by their synthetic deviations."""
     for name, rows in groups.items():
-        if rows.shape[1] != d:
+        if rows.shape[1] != synthetic.shape[1]:
             raise ValueError(
-                f"{name} has {rows.shape[1]} features and the synthetic rows have {d}."
+                f"{name} has {rows.shape[1]} features and the synthetic rows have "
+                f"{synthetic.shape[1]}."
             )
-    if not isinstance(scale, str):
-        divisors = np.ones(d) if scale is None else np.asarray(scale, dtype=float)
-    elif scale == "synthetic":
-        divisors = _deviations(synthetic)
-    else:
-        raise ValueError(f"scale={scale!r} must be 'synthetic', None or an array.")
-    if divisors.shape != (d,) or not (np.isfinite(divisors) & (divisors > 0)).all():
-        raise ValueError(f"scale must hold {d} positive finite numbers, one per feature.")
-    return [rows / divisors for rows in (synthetic, *groups.values())]
+    return [rows / _deviations(synthetic) for rows in (synthetic, *groups.values())]
 
 
 def _deviations(rows: np.ndarray) -> np.ndarray:
@@ -314,11 +256,10 @@ def _deviations(rows: np.ndarray) -> np.ndarray:
 def _distance_scores(
     made: np.ndarray, asked: np.ndarray, crowd: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Score rows by their distances to synthetic ones: near by speaks for a member.
+    """Score rows by their distances to synthetic ones: a small distance speaks for a member.
 
-    The calibrated score also looks at the distance to the attacker's own rows, `crowd`: among many
-    people everyone is near to synthetic rows. The ratio compares the two closest synthetic rows:
-    one of them near by and the next one far off.
+    The calibrated score compares it with the distance to the attacker's own rows, `crowd`, and the
+    ratio with the distance to the second closest synthetic row.
     """
     near, usual = _nearest(made, asked, 1)[:, 0], _nearest(crowd, asked, 1)[:, 0]
     scores = {

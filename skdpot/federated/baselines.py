@@ -67,21 +67,19 @@ def rescaled(squared_distance: float, t: float) -> float:
     ``s ‖x − y‖`` apart if these are exact, hence ``estimate ≤ linearised``, the cost of
     the glued plans. Barycentric images add the distances from z to the two means:
     ``√estimate ≤ √linearised + t / (1 − t) · (r_μ + r_ν)``, where r_μ is the root mean square
-    distance between the points of γ and the mean that stands for them: 0 when the plan is a
-    map, as between n points and k points of equal masses when k divides n. Otherwise a γ far
-    out or a large t ruins barycentric estimates: for 300 and 100 rows of MNIST in [−1, 1], 60
-    points of scale 1 and t = 0.9 the estimate is eight times the distance. Take exact
-    interpolating measures there.
+    distance between the points of γ and the mean that stands for them: 0 when the plan is a map, as
+    from n to k points of equal masses when k divides n. Otherwise a distant γ or a large t ruins
+    barycentric estimates: for 300 and 100 rows of MNIST in [−1, 1], 60 points of scale 1 and
+    t = 0.9 the estimate is eight times the distance. Use exact interpolating measures there.
 
     *Equality* holds when all of γ is in one place (``k = 1`` or scale 0): the interpolating
-    measures are then ``s μ`` and ``s ν``, moved by the same vector. Equal sizes alone do not
-    give equality, though Corollary 3.2 (4) of the paper names them: on 300 rows of MNIST in [−1, 1]
-    and a γ of 300 points of scale 1 the estimate is 33 % above the distance at t = 0.5.
+    measures are then ``s μ`` and ``s ν``, moved by the same vector. Equal sizes alone do not give
+    equality, contrary to Corollary 3.2 (4) of the paper: on 300 rows of MNIST in [−1, 1] and a γ of
+    300 points of scale 1 the estimate is 33 % above the distance at t = 0.5.
 
-    *Several sources.* The union of the interpolating measures of several sources, whose plan
-    `plan_from_costs` finds from stacked costs, is no interpolating measure of the union of
-    their data, because each source was coupled with all of γ. Neither bound holds for it
-    (Li, Pang, "Private Wasserstein distance", 2024, section 3.2).
+    *Several sources.* The union of the interpolating measures of several sources is no
+    interpolating measure of the union of their data, because each source was coupled with all of γ.
+    Neither bound holds for it (Li, Pang, "Private Wasserstein distance", 2024, section 3.2).
     """
     if not 0 <= t < 1:
         raise ValueError(f"t={t!r} must be a fraction in [0, 1).")
@@ -200,13 +198,12 @@ def fedwad(first: Party, second: Party, **options: Any) -> DistanceEstimate:
     The same holds for barycentric ones while plans are maps, as between equally many points of
     equal mass. Otherwise a barycentric round can make the sum larger, and the best round counts.
 
-    Nothing here says that the limit is W(μ, ν), and with one fixed fraction it is not: the three
-    plans of a round agree with the pairing that the first ξ suggested, and nothing changes any
-    more. Rounds with a small t break such agreements, because η_μ and η_ν are then almost the
-    data (which is also what they show). For MNIST in [−1, 1], a first ξ of scale 1 and 30 rounds,
-    the distance was too large by 25 to 30 % (100 rows a side) and by 30 to 33 % (300 rows) with
-    t = 1/2, and by 0.02 to 0.22 % and 0.001 to 0.07 % with drawn fractions. That they always get
-    there is not proved.
+    The limit need not be W(μ, ν). With one fixed fraction the three plans of a round agree with the
+    pairing that the first ξ suggested, and nothing changes any more. Rounds with a small t break
+    such agreements, because η_μ and η_ν are then almost the data. For MNIST in [−1, 1], a first ξ
+    of scale 1 and 30 rounds, the distance was too large by 25 to 30 % (100 rows per side) and by 30
+    to 33 % (300 rows) with t = 1/2, and by 0.02 to 0.22 % and 0.001 to 0.07 % with drawn fractions.
+    That these always converge is not proved.
     """
     result = pairwise_fedwad((first, second), **options)
     rounds = result.transcript.entries[-1].round
@@ -332,16 +329,14 @@ def _from_parabola(
     """Read the distance at a secret fraction t₀ off those at others.
 
     ``W²(η_μ(t₀), η_ν(s))`` is taken for a quadratic function of s, as in section 3.3 of Li and
-    Pang; their theorem 3.5 says that it is one, and it is not. With exact interpolating measures
-    every way to pair the points costs a quadratic in s with the same leading coefficient
-    W²(ν, γ); the function is the smallest of them, a parabola minus something convex and
-    piecewise linear. So the fit is exact where one pairing is optimal at all fractions involved,
-    and otherwise its error has either sign.
+    Pang; contrary to their theorem 3.5 it is not one. With exact interpolating measures every
+    pairing of the points costs a quadratic in s with the leading coefficient W²(ν, γ); the function
+    is the smallest of them, a parabola minus something convex and piecewise linear. So the fit is
+    exact where one pairing is optimal at all fractions, and otherwise its error has either sign.
 
-    With the fractions 1/4, 1/2 and 3/4 the distance was within 0.5 % of that for a known t₀
-    from 0.3 to 0.7 (MNIST and Gaussian clouds of 100 to 150 rows, scales of γ from 0.1 to 5),
-    and within 3 % at 0.1 and 0.2. Nearer to 1 the division by ``(1 − t₀)²`` magnifies the
-    error: up to 21 % at 0.9 when γ is narrow.
+    With the fractions 1/4, 1/2 and 3/4 the distance was within 0.5 % of that for a known t₀ from
+    0.3 to 0.7 (MNIST and Gaussian clouds of 100 to 150 rows, scales of γ from 0.1 to 5), and within
+    3 % at 0.1 and 0.2. At 0.9 the error was up to 21 % when γ is narrow.
     """
     parabola = Polynomial.fit(request.fractions, np.asarray(squared_distances), 2)
     squared = rescaled(max(float(parabola(t)), 0.0), t)

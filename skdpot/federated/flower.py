@@ -2,12 +2,11 @@
 
 Each party runs a SuperNode with an app made by `client_app`, and sends the same messages, byte
 for byte, as a `Party` in one process. The coordinator runs a SuperLink, and its ServerApp
-reaches the parties with `remote_parties`. What a party takes part in and what it spends is decided
-by its own `load_party`, from its own node's configuration; no request can change it.
+reaches the parties with `remote_parties`. A party's own `load_party`, which reads its own node's
+configuration, decides about protocols and spending; no request can change it.
 
-Flower may deliver a request again, and starts a new process for each delivery. So a node's memory
-is on its disk: charges in the ledger of the party's budget, and what was published in a file
-beside it.
+Flower may deliver a request again, and starts a new process for each delivery. So a node keeps
+charges in the ledger of the party's budget, and what was published in a file beside it.
 """
 
 import logging
@@ -58,13 +57,11 @@ def client_app(
 
     Privacy
     -------
-    The app sends what the methods of the party return, and name, numbers of rows and columns and
-    allowed protocols, which are public. A request that comes twice is answered with the same
-    release, and charged once.
-
-    It is no protection against another app: Flower delivers the code of the app together with
-    the run. Who may start runs at the SuperLink decides what code the nodes execute beside
-    their data, unless each node takes reviewed apps only.
+    The app sends what the methods of the party return, and its introduction, which is public. A
+    repeated request is answered with the same release, and charged once. The app does not protect
+    against another app: Flower delivers the code of the app together with the run, so whoever may
+    start runs at the SuperLink decides what code the nodes execute beside their data, unless each
+    node accepts reviewed apps only.
     """
     app = ClientApp()
 

@@ -124,8 +124,7 @@ _CHECKS: dict[str, Callable[[Any, Any], Any]] = {
 class Message(Record):
     """What one participant of a protocol sends to another; frozen, and equal by its bytes.
 
-    `reveals` says in one sentence what it tells to whom. The repr shows sizes only, so that a log
-    of messages is no copy of them.
+    `reveals` says in one sentence what it tells to whom. The repr shows sizes only.
     """
 
     noun: ClassVar[str] = "message"
@@ -221,11 +220,9 @@ class ReferenceMeasure(_Target):
 class InterpolatingMeasure(MeasureMessage):
     """A party's measure moved a fraction t of the way to the reference, to the server.
 
-    It is no more private than the rows: `skdpot.audit.reconstruction.rows_from_interpolation` reads
-    every row from it, in the time of one optimal transport for equal sizes. If t is unknown, any
-    feature that is constant in the data gives it away. Of two such messages a server also reads
-    differences of rows without knowing the reference
-    (`skdpot.audit.message_attacks.paired_differences`).
+    It is no more private than the rows: see `skdpot.audit.reconstruction.rows_from_interpolation`,
+    and for two such messages `skdpot.audit.message_attacks.paired_differences`. If t is unknown,
+    any feature that is constant in the data gives it away.
     """
 
     kind: ClassVar[str] = "interpolating measure"
@@ -240,8 +237,7 @@ class GeodesicMeasure(_Target):
     """The measure ξ between two parties that FedWad improves round by round, to both of them.
 
     The first one is drawn at random. Every later one lies at a known fraction between the moved
-    rows of both: who knows its own reads the other's from it
-    (`skdpot.audit.reconstruction.rows_from_one_round`).
+    rows of both (`skdpot.audit.reconstruction.rows_from_one_round`).
     """
 
     kind: ClassVar[str] = "geodesic measure"
@@ -286,8 +282,8 @@ class DistancesAtFractions(Message):
 class CostMatrices(Message):
     """Squared distances of each of a party's moved rows from the asker's points, to the asker.
 
-    They locate every row (`skdpot.audit.message_attacks.rows_from_cost_matrices`); with fewer
-    points than features the asker learns the projection of each row on their span.
+    With fewer points than features the asker learns only the projection of each row on their span
+    (`skdpot.audit.message_attacks.rows_from_cost_matrices`).
     """
 
     fractions: FloatArray
@@ -341,10 +337,9 @@ _MOST_NAME_BYTES = 2**19  # half of what a header holds
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SketchRequest(Message):
-    """What all parties must measure, so that their sketches can be compared: to each of them.
+    """What all parties measure, so that their sketches can be compared: to each of them.
 
-    How much noise a party adds, with which epsilon and out of which budget, is the party's own
-    decision, and no part of a request.
+    Noise, epsilon and budget are each party's own decision, and no part of a request.
     """
 
     directions: FloatArray
@@ -456,10 +451,10 @@ def _close(given: np.ndarray, due: np.ndarray) -> bool:
 class SketchMessage(Message):
     """The sketch that a party has released, to anyone who wants it. The only private message.
 
-    The released table is (epsilon, delta)-differentially private under replace-one. Public besides:
-    the number of rows and of features and their names, the directions and bounds of the request,
-    and with ``public_labels=True`` how many rows have each label. A statement that its own events
-    and noise contradict is refused; whether the noise was drawn, nobody can see from a table.
+    The released table is (epsilon, delta)-differentially private under replace-one. The number of
+    rows, the features and their names, the directions and bounds of the request, and with
+    ``public_labels=True`` the number of rows per label are public. A statement that contradicts its
+    own events and noise is refused; whether the noise was drawn cannot be seen from a table.
     """
 
     record: SketchRecord

@@ -99,7 +99,7 @@ def data_of(owner: object) -> PartyData:
 def rehearsed(party: "Party", request: SketchRequest) -> SketchMessage:
     """Write the answer to a request with an empty table, so that a failure costs nothing.
 
-    It uses public facts only: no row is touched, no noise drawn and nothing charged.
+    It uses public facts only: no row is touched, no noise drawn, nothing charged.
     """
     party._check_agreed("sliced")
     data = data_of(party)
@@ -357,7 +357,7 @@ class Party(Introduction):
     ) -> InterpolatingMeasure:
         """Move the rows a fraction of the way to a measure; **not private**.
 
-        The other methods that are not private raise the same errors.
+        The other methods that are not private raise the same errors and are charged alike.
 
         Parameters
         ----------
@@ -414,10 +414,6 @@ class Party(Introduction):
         -------
         FractionRequest
             Reveals every row, up to t.
-
-        Privacy
-        -------
-        None, as `interpolate`.
         """
         check_type(reference, ReferenceMeasure)
         due = as_fractions(fractions)
@@ -440,10 +436,6 @@ class Party(Introduction):
         -------
         DistancesAtFractions
             W₂² between the interpolating measures of this party and that of the other.
-
-        Privacy
-        -------
-        None: see `DistancesAtFractions`. A budget is charged with a `NonPrivateEvent`.
         """
         self._check_question(request, reference)
         moved = self._at_fractions(request, reference, "distances")
@@ -464,10 +456,6 @@ class Party(Introduction):
         -------
         CostMatrices
             Reveals every row once there are more points than features.
-
-        Privacy
-        -------
-        None: see `CostMatrices`. A budget is charged with a `NonPrivateEvent`.
         """
         self._check_question(request, reference)
         # The exact interpolation has fewer points than rows and reference points together.
@@ -494,10 +482,6 @@ class Party(Introduction):
         -------
         DistanceMessage
             W₂².
-
-        Privacy
-        -------
-        None: see `DistanceMessage`. A budget is charged with a `NonPrivateEvent`.
         """
         check_type(target, GeodesicMeasure)
         plan = self._plan_to(target.measure, "fedwad", "distance")
@@ -518,10 +502,6 @@ class Party(Introduction):
         -------
         DataValues
             One value per row; large positive values are likely noise.
-
-        Privacy
-        -------
-        None: for those who may see the rows. A budget is charged with a `NonPrivateEvent`.
 
         References
         ----------

@@ -1,8 +1,7 @@
 """Protocols with parties that are reached by a transport, such as `skdpot.federated.flower`.
 
-A transport may deliver a request twice, and start a new process for each delivery. A release that
-only lived in memory would then be made, and charged, again. So a party keeps the bytes that were
-sent in a file, under a digest of the request; they have left the party already.
+A transport may deliver a request twice, and start a new process for each delivery. So that the
+second one makes and charges no new release, a party keeps the bytes that were sent in a file.
 """
 
 import hashlib

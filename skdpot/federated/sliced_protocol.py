@@ -42,10 +42,9 @@ def pairwise_sliced(
     -------
     Each party releases one sketch at its own (epsilon, delta), however many others there are. The
     estimates are post-processing. A person whose row is with two parties spends both.
-    `budget` pays once for all (parallel composition): how many rows each party has is public, so
-    that a neighbouring data set replaces a row of one party. The sketches of the others then have
-    the same law and are independent of its sketch, so that all together are as private as the
-    least private one.
+    `budget` pays once for all (parallel composition): the number of rows of each party is public,
+    so a neighbouring data set replaces a row of one party. The sketches of the others have the same
+    law and are independent of its sketch: all together are as private as the least private one.
     """
     names = check_participants(parties)
     check_type(request, SketchRequest)

@@ -77,10 +77,10 @@ def sliced_potential(
     """Kantorovich potential of public rows against a sketch, averaged over its directions.
 
     *Derivation.* Along one direction let ``u_1 ≤ … ≤ u_n`` be the sorted projections and
-    ``C_i = a_1 + … + a_i``. The optimal plan keeps the order (Santambrogio 2015, theorem 2.9):
-    the point u_i gets the part of F between the levels C_{i−1} and C_i. Prices f and g are
-    optimal when ``f_i + g(y) = (u_i − y)²`` on that part and nowhere more. Both u_i and
-    u_{i+1} touch ``b_i = F⁻¹(C_i)``, so that subtracting the two equations at ``y = b_i`` gives
+    ``C_i = a_1 + … + a_i``. The optimal plan keeps the order (Santambrogio 2015, theorem 2.9): u_i
+    gets the part of F between the levels C_{i−1} and C_i. Prices f and g are optimal when
+    ``f_i + g(y) = (u_i − y)²`` on that part and nowhere more. Both u_i and u_{i+1} touch
+    ``b_i = F⁻¹(C_i)``, and the difference of the two equations at ``y = b_i`` is
 
     ``f_{i+1} − f_i = (u_{i+1} − b_i)² − (u_i − b_i)² = ∫_{u_i}^{u_{i+1}} 2 (x − F⁻¹(C_i)) dx``,
 

@@ -186,13 +186,13 @@ def test_kernel_densities(found):
 
 def test_share_of_the_closest():
     made = np.array([[0.0], [0.2], [0.9], [5.0]])
-    result = closest_record_share(made, [[0.0], [5.0]], [[1.0]], scale=None)
+    result = closest_record_share(made, [[0.0], [5.0]], [[1.0]])
     assert result.share.value == 0.75
     assert result.expected == pytest.approx(2 / 3)
     assert result.share[1:] == binomial_limits(3, 4)[1:]
     # A row of two owners counts a half for each, in whichever order they come.
     for own in ([[0.0], [9.0]], [[9.0], [0.0]]):
-        assert closest_record_share([[0.1]], own, [[0.0]], scale=None).share.value == 0.5
+        assert closest_record_share([[0.1]], own, [[0.0]]).share.value == 0.5
 
 
 def test_deviation_of_the_share_is_that_of_chance():
@@ -201,7 +201,7 @@ def test_deviation_of_the_share_is_that_of_chance():
     shares = []
     for _ in range(1000):
         rng.shuffle(real)
-        result = closest_record_share(made, real[:40], real[40:], scale=None)
+        result = closest_record_share(made, real[:40], real[40:])
         shares.append(result.share.value)
     assert np.mean(shares) == pytest.approx(2 / 3, abs=5 * result.deviation / np.sqrt(1000))
     assert np.std(shares) == pytest.approx(result.deviation, rel=0.1)
@@ -264,10 +264,6 @@ def attacked(sampler=COPIES, members=MEMBERS, others=OTHERS, **options):
     return lambda: synthetic_membership(sampler, members, others, **options)
 
 
-def shared(members=MEMBERS, **options):
-    return lambda: closest_record_share(COPIES, members, OTHERS, **options)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -275,8 +271,7 @@ def shared(members=MEMBERS, **options):
         (lambda: FEW.tpr_at(0.1, 1), "confidence=1"),
         (lambda: FEW.epsilon_lower_bound(), "(?i)two scores"),
         (lambda: FEW.auc_interval(), "(?i)two scores"),
-        (shared(MEMBERS[:, :2]), "members has 2 features"),
-        *((shared(scale=s), "scale") for s in ("no", [1.0], np.zeros(D), np.full(D, np.nan))),
+        (lambda: closest_record_share(COPIES, MEMBERS[:, :2], OTHERS), "members has 2 features"),
         (attacked(others=OTHERS[:, :2]), "X_holdout has 2"),
         (attacked(SlicedSketch()), "no method sample"),
         (attacked(SimpleNamespace(sample=lambda *_, **__: np.zeros((9, 3, D)))), "3 dimensions"),

@@ -15,7 +15,6 @@ from skdpot.audit.message_attacks import (
 from skdpot.audit.reconstruction import (
     Reconstruction,
     fraction_from_ties,
-    rows_along_geodesic,
     rows_from_interpolation,
     rows_from_one_round,
 )
@@ -131,7 +130,7 @@ def test_a_true_geodesic_gives_everything():
     xi = interpolate(plan, 0.3, kind="exact")
     place = optimal_plan(mu, xi).distance / plan.distance
     assert place == pytest.approx(0.3, abs=1e-12)
-    assert rows_along_geodesic(mu, xi, place).n_exact(nu.points) == 60
+    assert rows_from_interpolation(xi, mu, 1 - place).n_exact(nu.points) == 60
 
 
 @settings(max_examples=30, deadline=None)
@@ -178,7 +177,6 @@ EYE = DiscreteMeasure(np.eye(3))
         (lambda: rows_from_interpolation(EYE, EYE, 1.0), "t=1.0 must be"),
         (lambda: rows_from_interpolation(EYE, EYE, 0.5, interpolation="no"), "interpolation='no'"),
         (lambda: rows_from_interpolation(EYE, EYE, 0.5, max_plans=0), "max_plans=0"),
-        (lambda: rows_along_geodesic(EYE, EYE, 0), "fraction=0 must be"),
         (lambda: rows_from_one_round(EYE, EYE, EYE, 1), "t=1 must be"),
         (lambda: paired_differences(EYE, EYE, 1), "t=1 must be"),
     ],
