@@ -396,10 +396,10 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (charged_late("Party.publish_sketch"), {
             "a party's sketch": "estimators/test_charges.py::test_whoever_publishes_charges_first[party]"}),
         (charged_late("DPTableSynthesizer.fit"), {
-            "DPTableSynthesizer": "estimators/test_table_synthesizer_privacy.py::test_the_charge_is_on_the_disk_before_noise_and_rows[known]",
-            "DPTableSynthesizer, private schema": "estimators/test_table_synthesizer_privacy.py::test_the_charge_is_on_the_disk_before_noise_and_rows[open]"}),
+            "DPTableSynthesizer": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[synthesizer]",
+            "DPTableSynthesizer, private schema": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[synthesizer, nothing known]"}),
         (charged_late("PrivateScaler.fit"), {
-            "PrivateScaler": "estimators/test_private_scaler.py::test_the_charge_comes_before_noise_and_data"}),
+            "PrivateScaler": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[scaler]"}),
     ],
     5: [
         (given("SquareRootStrategy.sensitivity", "plan_sketch", conditional=False), {
@@ -579,9 +579,9 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (checked_late("resolve_device", "SlicedSketch._open"), {
             "a device that is not there": "release/test_sketch_use.py::test_what_cannot_be_fitted_is_refused_before_any_charge[no device]"}),
         (skipped("_check_drawable"), {
-            "noise of a table that cannot be drawn": "estimators/test_table_synthesizer_privacy.py::test_a_refused_fit_charges_nothing_and_changes_nothing[noise too small]"}),
+            "noise of a table that cannot be drawn": "estimators/test_table_synthesizer_privacy.py::test_a_refused_fit_charges_and_changes_nothing_and_quotes_no_value[synthesizer, noise too small]"}),
         (instead("TableSchema.read", columns_as_they_are, "DPTableSynthesizer.fit"), {
-            "a value that the schema does not list": "estimators/test_table_synthesizer_privacy.py::test_a_refused_fit_charges_nothing_and_changes_nothing[a value of no category]"}),
+            "a value that the schema does not list": "estimators/test_table_synthesizer_privacy.py::test_a_refused_fit_charges_and_changes_nothing_and_quotes_no_value[synthesizer, a value of no category]"}),
     ],
     20: [
         (returning("SampledGaussianEvent._steps", nearly_normal_steps), {
@@ -648,7 +648,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("TablePlan.marginal_sigmas", ("weights.sum()", "weights.max()")), {
             "the whole share for each table": "tables/test_fitting.py::test_marginals_of_a_release_cost_its_share_together[pairs-weights1]"}),
         (given("TablePlan.__init__", "plan_tables", shares=with_more_for_pairs), {
-            "shares of 1.2": "estimators/test_table_synthesizer_privacy.py::test_the_noise_that_is_drawn_is_the_noise_that_is_charged[None]"}),
+            "shares of 1.2": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer]"}),
         (rewritten("TableFit.model", ("coarsen(noisy,", "coarsen(replace(noisy, counts=noisy.marginal.counts(self.codes)),")), {
             "bins by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
         (returning("release_misfits", true_misfits, "TableFit._release_tree"), {

@@ -21,6 +21,7 @@ from skdpot import (
     SlicedSketch,
     mechanisms,
 )
+from skdpot.preprocessing import PrivateScaler, TableEncoder
 from tests.flat_options import flow_sampler, made
 
 # The checks set random_state, fit very few rows and expect no warning but this.
@@ -29,6 +30,7 @@ pytestmark = [
     for text in (
         ".*makes the privacy noise reproducible",
         "Private bounds. .*stand out",
+        "Private categories",
         ".*distances can hardly be told",
         "The table is too small",
         ".*a feature beyond 100",  # features of one check are about 100
@@ -48,9 +50,11 @@ ESTIMATORS = [
     made(FairPrivateClassifier, batch_fraction=1.0),  # the cost of others is computed in seconds
     made(FairPrivateRegressor, batch_fraction=1.0),
     made(PrivateSWAutoencoder),
+    PrivateScaler(),
     PrivateTrajectorySampler(),
     PrivateWassersteinDistance(),
     SlicedSketch(),
+    TableEncoder(),
 ]
 
 

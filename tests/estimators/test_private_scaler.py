@@ -1,8 +1,6 @@
-"""PrivateScaler: the scikit-learn contract, the charge, and what it learns."""
+"""PrivateScaler: what it learns, what it costs, and what it refuses."""
 
-import copy
 import math
-import pickle
 
 import numpy as np
 import pandas as pd
@@ -10,26 +8,17 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.preprocessing import RobustScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdpot.estimators import private_scaler
 from skdpot.exceptions import BudgetExceededError, CalibrationError, PrivacyWarning
 from skdpot.preprocessing import PrivateScaler
 from skdpot.privacy.accounting import PrivacyTarget, event_cost
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 
 
 @pytest.fixture(scope="module")
 def X():
     return np.random.default_rng(0).normal([5.0, -300.0, 0.0], [1.0, 50.0, 1e-3], (5000, 3))
-
-
-# The checks fit a few dozen rows and set random states; both deserve a warning.
-@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
-@parametrize_with_checks([PrivateScaler()])
-def test_sklearn_contract(estimator, check):
-    check(estimator)
 
 
 # ------------------------------------------------------------ what it learns
@@ -49,8 +38,6 @@ def test_no_noise_at_infinite_epsilon(X):
     np.testing.assert_allclose(scaler.scale_, X.std(axis=0), rtol=0.12)  # 2,500 random pairs
     assert scaler.privacy_spent_.epsilon == math.inf
     assert isinstance(scaler.privacy_spent_.event, NonPrivateEvent)
-    with pytest.raises(BudgetExceededError):
-        PrivateScaler(epsilon=math.inf, budget=PrivacyBudget(100.0)).fit(X)
 
 
 @pytest.mark.parametrize("epsilon", [1.0, math.inf])
@@ -83,69 +70,20 @@ def test_few_rows_fall_back_with_a_warning(X):
 # ------------------------------------------------------------------ privacy
 
 
-def test_the_charge_fills_the_budget_once(X):
-    budget = PrivacyBudget(1.0, 1e-5)
-    scaler = PrivateScaler(epsilon=1.0, delta=1e-5, budget=budget).fit(X)
-    assert budget.epsilon_spent() == pytest.approx(1.0)
-    assert budget.remaining() == pytest.approx(0.0, abs=1e-4)
-    assert budget.history()["label"].tolist() == ["PrivateScaler"]
-    spent = scaler.privacy_spent_
-    target = PrivacyTarget(1.0, 1e-5)
-    cost = event_cost(spent.event, target.leak_cap)
-    assert target.mu_squared_units - 3 <= cost.mu_squared_units <= target.mu_squared_units
-    assert isinstance(spent.event, ComposedEvent)
-    assert spent.sensitivity == (math.sqrt(6), math.sqrt(6))
-    assert "the number of rows" in spent.assumptions
-
-
-def test_a_refused_fit_changes_nothing(X):
-    budget = PrivacyBudget(1.0)
-    scaler = PrivateScaler(budget=budget, random_state=np.random.RandomState(0))
-    with pytest.warns(PrivacyWarning, match="random_state"):
-        scaler.fit(X)
-    before = {name: copy.copy(value) for name, value in vars(scaler).items()}
-    state = scaler.random_state.get_state()[1].copy()
-    with pytest.raises(BudgetExceededError):
-        scaler.fit(X[:, :2])
-    assert vars(scaler).keys() == before.keys()
-    assert scaler.n_features_in_ == 3
-    np.testing.assert_array_equal(scaler.center_, before["center_"])
-    np.testing.assert_array_equal(scaler.random_state.get_state()[1], state)
-    assert len(budget.history()) == 1
-    fresh = PrivateScaler(budget=budget)
-    with pytest.raises(BudgetExceededError):
-        fresh.fit(X)
-    assert not [name for name in vars(fresh) if name.endswith("_")]
-
-
-def test_the_charge_comes_before_noise_and_data(X, monkeypatch):
-    calls = []
-    budget = PrivacyBudget(1.0)
-    release = private_scaler.release_feature_scales
-
-    def watched(rows, plan, streams):
-        calls.append(len(budget.history()))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(private_scaler, "release_feature_scales", watched)
-    with pytest.raises(KeyboardInterrupt):
-        PrivateScaler(budget=budget).fit(X)
-    assert calls == [1]  # an interrupted release has been paid for
-    monkeypatch.setattr(private_scaler, "release_feature_scales", release)
-    monkeypatch.setattr(private_scaler, "spawn_streams", lambda *args: calls.append("noise"))
-    with pytest.raises(BudgetExceededError):
-        PrivateScaler(budget=budget).fit(X)
-    assert calls == [1]
-
-
-@pytest.mark.parametrize("epsilon", [0.01, 0.3, 8.0, 300.0])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 300.0])
 @pytest.mark.filterwarnings("ignore:.*did not stand out:skdpot.exceptions.PrivacyWarning")
-def test_every_epsilon_is_admitted_exactly_once(X, epsilon):
+def test_a_budget_of_epsilon_pays_exactly_once(X, epsilon):
     budget = PrivacyBudget(epsilon)
     scaler = PrivateScaler(epsilon, budget=budget).fit(X)
+    target = PrivacyTarget(epsilon, 1e-5)
+    cost = event_cost(scaler.privacy_spent_.event, target.leak_cap)
+    assert 1 - 1e-9 <= cost.mu_squared_units / target.mu_squared_units <= 1
+    assert scaler.privacy_spent_.sensitivity == (math.sqrt(6), math.sqrt(6))
+    assert "the number of rows" in scaler.privacy_spent_.assumptions
+    state = np.random.RandomState(0)
     with pytest.raises(BudgetExceededError):
-        clone(scaler).fit(X)
-    assert len(budget.history()) == 1
+        clone(scaler).set_params(random_state=state).fit(X)
+    assert state.random_sample() == np.random.RandomState(0).random_sample()
 
 
 @pytest.mark.parametrize(
@@ -184,14 +122,3 @@ def test_pandas_in_pandas_out(X):
     assert scaler.transform(frame).columns.tolist() == ["a", "b", "c"]
     with pytest.raises(ValueError, match="feature names should match"):
         scaler.transform(frame[["b", "a", "c"]])
-
-
-def test_pickle_predicts_without_its_ledger(X):
-    budget = PrivacyBudget(1.0)
-    scaler = PrivateScaler(budget=budget).fit(X)
-    expected = scaler.transform(X)
-    data = pickle.dumps(scaler)
-    del budget, scaler
-    restored = pickle.loads(data)
-    np.testing.assert_array_equal(restored.transform(X), expected)
-    assert restored.privacy_spent_.epsilon == 1.0
