@@ -3,22 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from scipy.stats import norm
 
-from skdpot.ot.flow import DirectionBatch, NumpyDrift, SlicedFlowProblem, TorchDrift
-from skdpot.ot.slices import CDFTable, orthogonal_directions, uniform_directions
-from tests.ot.sparse import sparse_directions
+from skdpot.ot.flow import DirectionBatch, NumpyDrift, TorchDrift
+from skdpot.ot.slices import orthogonal_directions, uniform_directions
+from tests.ot.test_flow import SHAPES, gaussian_problem
 
 RNG = np.random.default_rng(8841)
-
-
-def gaussian_problem(directions, *, spread=0.2, n_bins=256, n_projections_per_step=None):
-    """Projections of a centred Gaussian of standard deviation `spread`."""
-    edges = np.linspace(-1, 1, n_bins + 1)
-    cdf = norm.cdf(edges / spread)
-    cdf = np.maximum.accumulate((cdf - cdf[0]) / (cdf[-1] - cdf[0]))
-    table = CDFTable(directions, np.ones(len(directions)), np.tile(cdf, (len(directions), 1)))
-    return SlicedFlowProblem(table, n_projections_per_step)
 
 
 def smoothed_batch(n_features, n_projections, n_rows, sigma):
@@ -96,22 +86,6 @@ def test_agrees_with_sorting(kernel, law, sigma):
 
 
 @both_kernels
-def test_noise_moves_no_particle_by_itself(kernel):
-    """Rows and particles of one law: with the noise on both sides, nothing is left to move.
-
-    5 directions and 20,000 values: the standard error of a quantile near the middle is
-    0.5 sqrt(2 pi) / sqrt(20,000), i.e. about 1 % of the total spread; on one side only, the
-    spread of 1 would be taken for the particles' own, which is 0.2.
-    """
-    batch = smoothed_batch(2, 5, 20_000, 1.0)
-    particles = (0.3 * RNG.normal(size=(20_000, 2))).astype(np.float32)
-    moved = np.sqrt(np.mean(KERNELS[kernel](particles, batch, noise_for(batch, 20_000)) ** 2))
-    assert moved / 5 < 0.03
-    without = KERNELS[kernel](particles, batch, np.zeros((5, 20_000), np.float32))
-    assert np.sqrt(np.mean(without**2)) / 5 > 0.3
-
-
-@both_kernels
 @pytest.mark.parametrize("spread", [0.0, 1e-30, 1e-12, 1e6])
 def test_particles_in_one_place_or_far_apart_do_no_harm(kernel, spread):
     particles = (0.3 + spread * RNG.normal(size=(100, 2))).astype(np.float32)
@@ -133,25 +107,15 @@ def test_full_step_solves_orthogonal_directions_exactly():
     np.testing.assert_allclose(moved.mean(axis=0), 0, atol=0.005)
 
 
-@pytest.mark.parametrize(
-    "directions",
-    [
-        orthogonal_directions(16, 64, RNG),
-        orthogonal_directions(70, 8, RNG),
-        sparse_directions([[k] for k in range(12)], 40, 12, RNG),
-        sparse_directions([[k] for k in range(12)], 40, 12, RNG, always=3),
-        np.repeat(np.eye(3), 7, axis=0),
-    ],
-    ids=["cut block", "blocks", "sparse", "sparse with a target", "repeated"],
-)
-@pytest.mark.parametrize("n_projections_per_step", [None, 1, 5])
-def test_full_steps_never_overshoot(directions, n_projections_per_step):
+@pytest.mark.parametrize("shape", SHAPES)
+def test_full_steps_never_overshoot(shape):
     """The linearised step has eigenvalues in [0, 1]; every direction is used once."""
-    problem = gaussian_problem(directions, n_projections_per_step=n_projections_per_step)
+    directions, at_once = SHAPES[shape]
+    problem = gaussian_problem(directions, at_once)
     together = np.concatenate([batch.directions for batch in problem.batches])
     np.testing.assert_allclose(together, directions, atol=1e-6)
     for batch in problem.batches:
-        assert len(batch.directions) <= (n_projections_per_step or len(directions))
+        assert len(batch.directions) <= (at_once or len(directions))
         theta = batch.directions.astype(float)
         root = np.sqrt(batch.full_step.astype(float))
         eigenvalues = np.linalg.eigvalsh(root[:, None] * (theta.T @ theta) * root)
@@ -160,5 +124,5 @@ def test_full_steps_never_overshoot(directions, n_projections_per_step):
 
 
 def test_coordinates_that_no_direction_sees_stay():
-    batch = gaussian_problem(np.eye(6), n_projections_per_step=2).batches[0]
+    batch = gaussian_problem(np.eye(6), 2).batches[0]
     np.testing.assert_allclose(batch.full_step, [1, 1, 0, 0, 0, 0])

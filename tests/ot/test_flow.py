@@ -17,7 +17,6 @@ from skdpot.ot.flow import (
 )
 from skdpot.ot.slices import CDFTable, orthogonal_directions, uniform_directions
 from skdpot.ot.transport import sliced_wasserstein_distance
-from tests.ot.sparse import sparse_directions
 
 RNG = np.random.default_rng(8841)
 START = RNG.bit_generator.state
@@ -122,6 +121,25 @@ def test_five_gaussians_are_found(kind, device):
     assert np.median(np.linalg.norm(particles - CENTERS[nearest], axis=1)) < 0.16
 
 
+def sparse_directions(n_projections, n_features, *, always=None):
+    """Draw directions with random weights on two columns each, one of them `always`."""
+    others = [k for k in range(n_features) if k != always]
+    rows = np.zeros((n_projections, n_features))
+    for row in rows:
+        support = list(RNG.choice(others, 2 - (always is not None), replace=False))
+        support += [] if always is None else [always]
+        row[support] = RNG.standard_normal(2)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def gaussian_problem(directions, n_projections_per_step=None, *, spread=0.2, n_bins=256):
+    """Projections of a centred Gaussian of standard deviation `spread`."""
+    cdf = norm.cdf(np.linspace(-1, 1, n_bins + 1) / spread)
+    cdf[[0, -1]] = 0, 1
+    table = CDFTable(directions, np.ones(len(directions)), np.tile(cdf, (len(directions), 1)))
+    return SlicedFlowProblem(table, n_projections_per_step)
+
+
 SHAPES = {
     "cut block": (orthogonal_directions(16, 64, RNG), None),
     "cut block, few at a time": (orthogonal_directions(16, 64, RNG), 5),
@@ -129,12 +147,9 @@ SHAPES = {
     "less than a block at a time": (orthogonal_directions(128, 64, RNG, axes_first=True), 16),
     "two at a time": (orthogonal_directions(64, 8, RNG), 2),
     "one at a time": (uniform_directions(60, 6, RNG), 1),
-    "sparse": (sparse_directions([[k] for k in range(10)], 60, 10, RNG), None),
-    "sparse, few at a time": (sparse_directions([[k] for k in range(10)], 60, 10, RNG), 4),
-    "sparse with a target": (
-        sparse_directions([[k] for k in range(12)], 90, 12, RNG, always=0),
-        None,
-    ),
+    "sparse": (sparse_directions(60, 10), None),
+    "sparse, few at a time": (sparse_directions(60, 10), 4),
+    "sparse with a target": (sparse_directions(90, 12, always=0), None),
     "equal directions": (np.full((20, 3), math.sqrt(1 / 3)), None),
 }
 
@@ -173,11 +188,9 @@ def test_momentum_is_left_out_where_turns_do_not_span():
 def test_diffusion_widens_a_gaussian_as_theory_says(n_features, n_projections, diffusion):
     """Stationary spread s of dx = -(1 - σ/s) x / d dt + sqrt(2 λ) dw: s² - σ s = λ d."""
     spread, directions = 0.15, orthogonal_directions(n_projections, n_features, RNG)
-    cdf = norm.cdf(np.linspace(-1, 1, 513) / spread)
-    cdf[[0, -1]] = 0, 1
-    table = CDFTable(directions, np.ones(n_projections), np.tile(cdf, (n_projections, 1)))
+    problem = gaussian_problem(directions, spread=spread, n_bins=512)
     options = {"n_steps": 250, "step_size": 0.3, "momentum": 0.0}
-    particles = flow(SlicedFlowProblem(table), 4000, diffusion=diffusion, **options).particles
+    particles = flow(problem, 4000, diffusion=diffusion, **options).particles
     expected = (spread + math.sqrt(spread**2 + 4 * diffusion * n_features)) / 2
     assert particles.std(axis=0).mean() == pytest.approx(expected, rel=0.05)
     assert np.abs(particles.mean(axis=0)).max() < 0.03

@@ -191,24 +191,6 @@ def test_unusable_input_is_refused(value, regularization, message):
 # The search ---------------------------------------------------------------------------------
 
 
-def test_combining_iterations_solves_a_linear_map_in_as_many_steps_as_it_has_modes():
-    rng = np.random.default_rng(3)
-    basis = np.linalg.qr(rng.normal(size=(40, 40)))[0]
-    modes = np.zeros(40)
-    modes[:4] = [0.9999, 0.99, 0.9, 0.5]
-    slope, shift = basis @ np.diag(modes) @ basis.T, rng.normal(size=40)
-    solution = np.linalg.solve(np.eye(40) - slope, shift)
-    mixing, point = AndersonMixing(40, 6), np.zeros(40)
-    for _ in range(8):
-        image = slope @ point + shift
-        mixing.record(point, image)
-        point = mixing.next_point()
-    assert np.linalg.norm(point - solution) < 1e-4 * np.linalg.norm(solution)
-    for _ in range(4):  # a stalled iteration divides by no zero
-        mixing.record(point, point)
-        assert np.isfinite(mixing.next_point()).all()
-
-
 def test_combinations_that_fail_are_given_up(monkeypatch):
     # Nonsense in place of combinations slows the search; it must not lead it astray.
     rng = np.random.default_rng(6)
