@@ -57,7 +57,6 @@ class Case(NamedTuple):
     estimator: Callable[..., Any]
     data: Callable[[], Data]
     options: Mapping[str, Any] = {}  # of the audit
-    slow: bool = False
     refuted_with_a_tenth: bool = True  # of the noise
     epsilons: tuple[float, ...] = (1.0, math.inf)
 
@@ -142,7 +141,6 @@ _TARGETS = partial(grouped_rows, 8, 512, 0)
 FEWER = {"canaries": 400}
 # A function does not say for itself what its records are.
 _PAIRS = default_canaries(_sketch(1.0), 1000, _NONE()[0], rng=np.random.default_rng(0))
-_ONE_ROW = {"mechanism": "resample", "batch_size": 1, "n_projections": 64, "n_steps": 500}
 _FEW_STEPS = {"mechanism": "resample", "n_steps": 8, "n_projections": 8}
 
 CASES = {
@@ -150,9 +148,6 @@ CASES = {
     "SlicedSketch, private labels": Case(partial(_sketch, conditional=True), _LABELLED),
     "SlicedSketch, public labels": Case(
         partial(_sketch, conditional=True, public_labels=True), _LABELLED,
-    ),
-    "SlicedSketch, 2 rows per person": Case(
-        partial(_sketch, conditional=True, public_labels=True, group_size=2), _LABELLED,
     ),
     "SlicedSketch, private bounds": Case(
         partial(_sketch, bounds="private", n_bins=32), partial(uniform_rows, 1000, 32),
@@ -170,9 +165,6 @@ CASES = {
     "DPSlicedFlowSampler, resample a Poisson sample": Case(
         partial(_flow, sampling="poisson", **_FEW_STEPS), _NONE,
     ),
-    "DPSlicedFlowSampler, resample one row": Case(
-        partial(_flow, **_ONE_ROW), _NONE, FEWER, slow=True,
-    ),
     "DPSlicedFlowSampler, presample": Case(
         partial(_flow, mechanism="presample", n_steps=2, n_projections=16), _NONE,
     ),
@@ -188,9 +180,6 @@ CASES = {
     "PrivateWassersteinDistance, sliced": Case(_distance, _NONE),
     "ClientContribution": Case(lambda epsilon: ClientContribution(_distance(epsilon)), _NONE),
     "DPTableSynthesizer": Case(_table, partial(chained_rows, 20_000), FEWER),
-    "DPTableSynthesizer, target": Case(
-        partial(_table, target="x0"), partial(chained_rows, 20_000), FEWER,
-    ),
     "DPTableSynthesizer, private bounds": Case(
         partial(_table, schema=None), partial(chained_rows, 20_000, 64), FEWER,
     ),
@@ -198,11 +187,9 @@ CASES = {
         partial(_paths, schedule=[(1.0, None, 2)], **_TABLES | {"n_projections": 64}), _TIMED,
     ),
     "PrivateTrajectorySampler, mfld": Case(_mfld, _TIMED),
-    "PrivateTrajectorySampler, mfld from means": Case(partial(_mfld, warm_start="mean"), _TIMED),
     "PrivateTrajectorySampler, mfld from k-means": Case(
         partial(_mfld, warm_start="kmeans"), _TIMED,
     ),
-    "PrivateTrajectorySampler, mfld of samples": Case(partial(_mfld, sampling_rate=0.5), _TIMED),
     "PrivateScaler": Case(
         partial(_made, PrivateScaler),
         partial(uniform_rows, 3000, 32),
@@ -219,38 +206,18 @@ CASES = {
     "PrivateSWAutoencoder, Poisson batches": Case(
         partial(_autoencoder, batch_size=200, n_steps=4), _NONE, FEWER,
     ),
-    "PrivateSWAutoencoder, prior": Case(
-        partial(_autoencoder, penalty="prior", alpha=0.02), partial(uniform_rows, 0, 512), FEWER,
-    ),
     "PrivateSWAutoencoder, parity": Case(
         partial(_autoencoder, penalty="parity"), partial(grouped_rows, 4, 64), FEWER,
-    ),
-    "PrivateSWAutoencoder, convolutions": Case(
-        partial(_autoencoder, architecture="conv", image_shape=(8, 8)), _NONE, FEWER,
     ),
     "FairPrivateClassifier, sketch": Case(partial(_classifier, n_steps=2), _GROUPED, FEWER),
     "FairPrivateClassifier, sketch of Poisson batches": Case(
         partial(_classifier, n_steps=6, batch_fraction=0.3), _GROUPED, FEWER,
     ),
-    "FairPrivateClassifier, tuned threshold": Case(
-        partial(_classifier, n_steps=2, tune_threshold=True), _GROUPED, FEWER,
-    ),
     "FairPrivateClassifier, equalised odds": Case(
         partial(_classifier, n_steps=2, fairness="equalized_odds"), _GROUPED, FEWER,
     ),
-    "FairPrivateClassifier, three classes": Case(
-        _classifier, partial(grouped_rows, 8, 512, 3), FEWER,
-    ),
     "FairPrivateClassifier, ranks": Case(
         partial(_classifier, mechanism="ranks", alpha=0.2), _GROUPED, FEWER,
-    ),
-    "FairPrivateClassifier, ranks of smaller batches": Case(
-        partial(_classifier, mechanism="ranks", n_steps=6, batch_fraction=0.3), _GROUPED, FEWER,
-    ),
-    "FairPrivateClassifier, ranks and equalised odds": Case(
-        partial(_classifier, mechanism="ranks", alpha=0.2, fairness="equalized_odds"),
-        _GROUPED,
-        FEWER,
     ),
     "FairPrivateRegressor, sketch": Case(partial(_regressor, n_steps=2), _TARGETS, FEWER),
     "FairPrivateRegressor, ranks": Case(
@@ -276,11 +243,7 @@ def audited(case: Case, epsilon: float, **options: Any) -> Any:
 
 
 def _parameters(chosen: Callable[[Case], bool]) -> list[Any]:
-    return [
-        pytest.param(case, id=name, marks=[pytest.mark.slow] if case.slow else [])
-        for name, case in CASES.items()
-        if chosen(case)
-    ]
+    return [pytest.param(case, id=name) for name, case in CASES.items() if chosen(case)]
 
 
 @pytest.mark.parametrize("case", _parameters(lambda case: 1.0 in case.epsilons))
