@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -18,7 +19,7 @@ from skdpot.preprocessing import (
     TableEncoder,
     TableSchema,
 )
-from tests.estimators.table_examples import SCHEMA, example_table
+from tests.tables.table_models import SCHEMA, people
 
 # That there is much noise, or none, is no news here.
 pytestmark = [
@@ -26,7 +27,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The table is too small:skdpot.exceptions.PrivacyWarning"),
     pytest.mark.filterwarnings("ignore:.*makes the privacy noise:skdpot.exceptions.PrivacyWarning"),
 ]
-TABLE = example_table(1500)
+TABLE = people(1500)
 QUICK = {"schema": SCHEMA, "epsilon": 5.0, "n_particles": 1000}
 
 
@@ -36,7 +37,7 @@ def fitted(table=TABLE, **options):
 
 @pytest.fixture(scope="module")
 def synthesizer():
-    return fitted(target="member")
+    return fitted(target="smokes")
 
 
 # --- what goes in and what comes out ------------------------------------------------------------
@@ -55,14 +56,14 @@ def test_the_table_has_the_same_columns_types_and_categories(synthesizer):
 def test_values_are_those_that_the_schema_allows(synthesizer):
     drawn = synthesizer.sample(5000)
     assert drawn["age"].between(18, 90).all()
-    assert drawn["income"].dropna().between(0, 1e6).all()
-    assert set(drawn["town"]) <= {"Alba", "Bra", "Como", "elsewhere"}
-    assert drawn["visit"].dropna().between("2024-01-01", "2024-12-31").all()
-    assert (drawn["visit"].dropna() == drawn["visit"].dropna().dt.floor("D")).all()
-    assert set(drawn["member"]) == {True, False}
-    for name in ("age", "town", "member"):
+    assert drawn["income"].dropna().between(0, 50_000).all()
+    assert set(drawn["city"]) <= {"Bonn", "Graz", "Linz", "Rome", "elsewhere"}
+    assert drawn["seen"].between("2024-01-01", "2024-12-31").all()
+    assert (drawn["seen"] == drawn["seen"].dt.floor("D")).all()
+    assert set(drawn["smokes"]) == {True, False}
+    for name in ("age", "city", "smokes"):
         assert not drawn[name].isna().any()
-    assert drawn["score"].isna().any()
+    assert drawn["income"].isna().any()
 
 
 def test_arrays_in_arrays_out():
@@ -85,12 +86,12 @@ def test_excluded_columns_are_left_out():
 
 
 def test_without_a_schema_all_is_estimated():
-    table = TABLE[["age", "town", "visit", "member", "size"]]
+    table = TABLE[["age", "city", "seen", "smokes", "size"]]
     synthesizer = DPTableSynthesizer(epsilon=8.0, n_particles=1000).fit(table)
     assert synthesizer.schema_.is_resolved
     drawn = synthesizer.sample(500)
     pd.testing.assert_series_equal(drawn.dtypes.map(str), table.dtypes.map(str))
-    assert {"Alba", "Bra"} <= set(drawn["town"])
+    assert {"Bonn", "Graz"} <= set(drawn["city"])
     assert set(drawn["size"].cat.categories) == {"S", "M", "L", "other"}  # selected by counts
     assert -20 < drawn["age"].min() < drawn["age"].max() < 200
 
@@ -134,14 +135,12 @@ def test_samples_differ_unless_a_seed_is_given(synthesizer):
 
 def test_sampling_changes_nothing(synthesizer):
     before = dict(vars(synthesizer))
-    synthesizer.sample(50, {"member": True})
+    synthesizer.sample(50, {"smokes": True})
     synthesizer.score(TABLE)
     assert vars(synthesizer) == before
 
 
 def test_sampling_before_fit():
-    from sklearn.exceptions import NotFittedError
-
     for call in ("sample", "score"):
         with pytest.raises(NotFittedError):
             getattr(DPTableSynthesizer(), call)(3)
@@ -150,11 +149,10 @@ def test_sampling_before_fit():
 VALUES = {
     "age": [(30, 40), (None, 25), (85.5, None), 44],
     "income": [None, (10.0, 5000.0), (None, 20)],
-    "town": ["Alba", ["Bra", "elsewhere"]],
+    "city": ["Bonn", ["Graz", "elsewhere"]],
     "size": ["M", ("M", "L")],
-    "visit": [None, ("2024-03-01", None), "2024-07-01"],
-    "member": [True, [True, False]],
-    "score": [None, (3, 5), [0, None]],
+    "seen": [("2024-03-01", None), "2024-07-01"],
+    "smokes": [True, [True, False]],
 }
 
 
@@ -191,11 +189,11 @@ def test_polars_in_polars_out():
     values = {
         name: TABLE[name].astype(object).where(TABLE[name].notna(), None).tolist() for name in TABLE
     }
-    types = {"size": pl.Enum(["S", "M", "L"]), "visit": pl.Date, "age": pl.Int8}
+    types = {"size": pl.Enum(["S", "M", "L"]), "seen": pl.Date, "age": pl.Int8}
     table = pl.DataFrame(values, schema_overrides=types)
-    wanted = {"age": (30, 40), "town": ["Alba", "Bra"], "visit": ("2024-03-01", None)}
+    wanted = {"age": (30, 40), "city": ["Bonn", "Graz"], "seen": ("2024-03-01", None)}
     synthesizer = fitted(table)
-    assert synthesizer.sample(500)["score"].null_count() > 0
+    assert synthesizer.sample(500)["income"].null_count() > 0
     drawn = synthesizer.sample(50, wanted)
     assert type(drawn) is type(table)
     assert drawn.schema == table.schema
@@ -218,6 +216,7 @@ def strange_tables():
     yield "identifiers", pd.DataFrame({"a": codes, "b": rng.integers(0, 2**50, n)})
     yield "one row of each", pd.DataFrame({"a": [0, 10**9], "b": ["x", "y"]})
     yield "days", pd.DataFrame({"a": pd.date_range("2024-01-01", periods=n), "b": [True] * n})
+    yield "few rows", people(3)
     yield "spread numbers", pd.DataFrame({"a": 10.0 ** rng.uniform(-300, 300, n), "b": codes})
 
 
@@ -229,23 +228,13 @@ STRANGE = dict(strange_tables())
 @pytest.mark.parametrize("name", STRANGE)
 def test_strange_tables(name, epsilon):
     table = STRANGE[name]
-    for target in (None, table.columns[-1]):
-        synthesizer = DPTableSynthesizer(epsilon=epsilon, target=target, n_particles=200)
-        drawn = synthesizer.fit(table).sample(30)
-        pd.testing.assert_series_equal(drawn.dtypes, table.dtypes)
+    options = {"epsilon": epsilon, "n_particles": 200}
+    known = [SCHEMA] if name == "few rows" else []
+    for target, schema in ((None, None), *((table.columns[-1], each) for each in (None, *known))):
+        synthesizer = DPTableSynthesizer(schema, target=target, **options).fit(table)
+        drawn = synthesizer.sample(30)
+        pd.testing.assert_series_equal(drawn.dtypes.map(str), table.dtypes.map(str))
         assert -1 <= synthesizer.score(table) <= 0
-
-
-@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
-@pytest.mark.parametrize("n_samples", [2, 3, 12])
-@pytest.mark.parametrize("schema", [None, SCHEMA], ids=["open", "known"])
-def test_few_rows(n_samples, schema):
-    table = TABLE.iloc[:n_samples]
-    for epsilon in (0.1, 5.0, math.inf):
-        synthesizer = fitted(table, schema=schema, epsilon=epsilon, target="town")
-        drawn = synthesizer.sample(25)
-        pd.testing.assert_series_equal(drawn.dtypes.map(str), TABLE.dtypes.map(str))
-        assert synthesizer.n_samples_ == n_samples
 
 
 # --- refusals -----------------------------------------------------------------------------------
@@ -265,10 +254,10 @@ def test_score_needs_the_same_columns(synthesizer):
 
 def test_a_second_fit_forgets_the_first():
     estimator = fitted()
-    estimator.set_params(schema=None).fit(TABLE[["member", "size"]])
+    estimator.set_params(schema=None).fit(TABLE[["smokes", "size"]])
     assert estimator.n_features_in_ == 2
-    assert list(estimator.sample(3).columns) == ["member", "size"]
-    assert estimator.schema_.names == ("member", "size")
+    assert list(estimator.sample(3).columns) == ["smokes", "size"]
+    assert estimator.schema_.names == ("smokes", "size")
 
 
 def test_the_last_step_of_a_pipeline():
@@ -276,22 +265,6 @@ def test_the_last_step_of_a_pipeline():
     pipeline = make_pipeline(older, DPTableSynthesizer(**QUICK)).fit(TABLE)
     assert list(pipeline[-1].sample(4).columns) == list(TABLE.columns)
     assert -1 <= pipeline.score(TABLE) <= 0
-
-
-def test_random_state_makes_everything_reproducible():
-    first, second, third = (fitted(random_state=seed) for seed in (1, 1, 2))
-    for a, b in zip(first.marginals_, second.marginals_, strict=True):
-        np.testing.assert_array_equal(a.counts, b.counts)
-    pd.testing.assert_frame_equal(
-        first.sample(99, random_state=0), second.sample(99, random_state=0)
-    )
-    assert not np.array_equal(first.marginals_[0].counts, third.marginals_[0].counts)
-
-
-def test_the_table_is_not_written_to():
-    table = TABLE.copy()
-    fitted(table).score(table)
-    pd.testing.assert_frame_equal(table, TABLE)
 
 
 def hospital(n):
@@ -314,9 +287,7 @@ def hospital(n):
 def test_texts_of_which_nothing_is_kept_are_told_and_names_are_left_out(estimator):
     """The warnings rest on names of columns and on noisy counts above a threshold."""
     left_out = "'id', 'name' left out, because"
-    hidden = (
-        r"keep their values in 'admitted' \(about 0%\), 'cost' \(about 0%\), 'notes' \(about 0%\);"
-    )
+    hidden = r"values in 'admitted' \(about \d%\), 'cost' \(about \d%\), 'notes' \(about \d%\);"
     with pytest.warns(PrivacyWarning, match=left_out), pytest.warns(PrivacyWarning, match=hidden):
         fitted = estimator.set_params(epsilon=2.0).fit(hospital(3000))
     assert fitted.schema_.names == ("admitted", "cost", "notes", "ward")

@@ -23,14 +23,14 @@ from skdpot.privacy.events import NonPrivateEvent
 from skdpot.release.contingency import NoisyMarginal
 from skdpot.release.release import record_releases
 from tests.contract.fuzz_harness import chain
-from tests.estimators.table_examples import SCHEMA, example_table
+from tests.tables.table_models import SCHEMA, people
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore:{text}:skdpot.exceptions.PrivacyWarning")
     for text in ("Private bounds", "Private categories", "The table is too small")
 ]
-TABLE = example_table(400)
-SMALL = TABLE[["town", "size", "member"]]
+TABLE = people(400)
+SMALL = TABLE[["city", "size", "smokes"]]
 SMALL_SCHEMA = TableSchema([SCHEMA[name] for name in SMALL])
 QUICK = {"schema": SMALL_SCHEMA, "n_particles": 200}
 
@@ -60,7 +60,7 @@ def test_a_guess_that_nobody_confirmed_warns_and_is_assumed(form, tmp_path):
 def test_the_marginals_that_are_kept_are_those_that_were_released():
     """What is joined of two releases knows as much as both, and no more."""
     with record_releases() as releases:
-        fitted = synthesizer(schema=SCHEMA, target="member").fit(TABLE)
+        fitted = synthesizer(schema=SCHEMA, target="smokes").fit(TABLE)
     released = [
         noisy
         for r in releases
@@ -88,14 +88,14 @@ def test_no_noise_needs_a_budget_without_a_cap():
 
 
 SECRET = "Xanthippe"
-OPEN = [SCHEMA["size"], SCHEMA["member"]]
+OPEN = [SCHEMA["size"], SCHEMA["smokes"]]
 REFUSED = {
     "a value of no category": (SMALL.assign(size=SECRET), {}, "'size' holds a value that is not"),
     "a missing value": (TABLE.assign(age=np.nan), {"schema": SCHEMA}, "'age' has missing values"),
     "a text as a truth value": (
-        SMALL.assign(member=[SECRET, *[True] * 399]), {}, "'member' must hold True and False",
+        SMALL.assign(smokes=[SECRET, *[True] * 399]), {}, "'smokes' must hold True and False",
     ),
-    "a column too few": (SMALL[["town"]], {}, "describes 'size'"),
+    "a column too few": (SMALL[["city"]], {}, "describes 'size'"),
     "a column too many": (SMALL.assign(more=1), {}, "does not describe: 'more'"),
     "no number": (TABLE.assign(age=SECRET), {"schema": SCHEMA}, "Column 'age'"),
     "infinity": (TABLE.assign(income=np.inf), {"schema": SCHEMA}, "'income' holds infinity"),
@@ -105,11 +105,11 @@ REFUSED = {
     "no columns": (SMALL[[]], {"schema": None}, "0 feature"),
     "noise too small": (SMALL, {"epsilon": 1e5}, "protects nothing"),
     "noise too large": (SMALL, {"epsilon": 1e-9, "delta": 1e-15}, "No noise"),
-    "text as a number": (SMALL.assign(town=1), {"schema": None, "target": 3}, "'target' parameter"),
+    "text as a number": (SMALL.assign(city=1), {"schema": None, "target": 3}, "'target' parameter"),
     "things that are no categories": (
-        SMALL.assign(town=[[SECRET]] * 400),
-        {"schema": TableSchema([CategoricalColumn("town"), *OPEN])},
-        "'town' holds something that is neither",
+        SMALL.assign(city=[[SECRET]] * 400),
+        {"schema": TableSchema([CategoricalColumn("city"), *OPEN])},
+        "'city' holds something that is neither",
     ),
     **{f"{name} {value}": (SMALL, {name: value}, f"'{name}' parameter") for name, value in (
         ("epsilon", 0.0), ("epsilon", math.nan), ("delta", 2.0), ("n_particles", 5),

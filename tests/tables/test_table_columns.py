@@ -88,26 +88,13 @@ def test_times_on_ticks_come_back_exactly(first, length, shares, resolution, uni
     pd.testing.assert_series_equal(pd.Series(column.from_unit(unit_again)), pd.Series(values))
 
 
-CATEGORY = st.text(max_size=4) | st.integers(-5, 5) | st.booleans() | st.sampled_from([0.5, -1.5])
-
-
-@given(st.lists(CATEGORY, min_size=1, max_size=8), st.lists(st.integers(-1, 20), max_size=10))
-def test_categories_come_back_exactly_with_their_types(categories, picks):
-    unique = list({(isinstance(c, bool), c): c for c in categories}.values())
-    column = LIST("c", categories=unique, missing=True, dtype="object")
-    values = [None if pick < 0 else unique[pick % len(unique)] for pick in picks]
-    codes = column.to_codes(pd.Series(values, dtype=object))
-    assert codes.dtype == np.int64
-    back = column.from_codes(codes)
-    assert [(type(v), v) for v in back] == [(type(v), v) for v in values]
-
-
 TEXTS = {"categories": ["b", "a"], "other": "z", "ordered": True}
 LEVELS = [
     (LIST("c", **TEXTS, dtype="string"), "string", "string"),
     (LIST("c", **TEXTS, dtype="enum"), "category", "category"),
     (LIST("c", **TEXTS, dtype="category[string]"), "category", "category"),
     (LIST("c", categories=["b", "a"], dtype="category[object]"), "category", "category"),
+    (LIST("c", categories=["b", 1, True, 0.5, ""], dtype="object"), "object", "object"),
     (LIST("c", categories=[2**64 - 1, 3], dtype="uint64"), "uint64", "UInt64"),
     (LIST("c", categories=[2**64 - 1, 2**63], dtype="UInt64"), "UInt64", "UInt64"),
     (LIST("c", categories=[-128, 127], dtype="int8"), "int8", "Int8"),
@@ -130,7 +117,9 @@ def test_levels_come_back_in_every_data_type(column, plain, nullable, missing):
     found = column.from_codes(codes)
     assert found.dtype == expected
     assert found.isna().tolist() == [code < 0 for code in codes]
-    assert found.tolist()[: column.n_categories] == list(column.levels)
+    back = found.tolist()[: column.n_categories]
+    assert back == list(column.levels)
+    assert expected != "object" or [*map(type, back)] == [*map(type, column.levels)]
     assert column.to_codes(found).tolist() == codes
     if expected == "category":
         assert found.cat.categories.tolist() == list(column.levels)
@@ -178,8 +167,7 @@ BECOMES = {
         for way, values in enumerate(
             (
                 *([1, None, 4], np.array([1.0, np.nan, 4.0]), objects(1, None, 4)),
-                *(pd.Series([1, None, 4], dtype=dtype) for dtype in ("Int8", "Float32")),
-                *(pl.Series([1, None, 4]), pl.Series([1.0, float("nan"), 4.0])),
+                pl.Series([1.0, float("nan"), 4.0]),
             )
         )
     },
@@ -200,11 +188,8 @@ BECOMES = {
         f"a date, way {way}": (JANUARY, values, [pd.Timestamp(DAY), None])
         for way, values in enumerate(
             (
-                *(["2020-01-06", None], [DAY, None], [DAY.date(), None]),
-                *(pd.Series([DAY, None]), pd.Series([DAY, None], dtype="datetime64[ns]")),
-                np.array(["2020-01-06", "NaT"], dtype="datetime64[D]"),
-                *(pl.Series([DAY, None]), pl.Series([DAY.date(), None])),
-                pl.Series([DAY, None], dtype=pl.Datetime("ns")),
+                *(["2020-01-06", None], [DAY, None], [DAY.date(), None], pd.Series([DAY, None])),
+                *(np.array(["2020-01-06", "NaT"], "datetime64[D]"), pl.Series([DAY.date(), None])),
             )
         )
     },

@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 
 from skdpot import DPTableSynthesizer, PrivacyBudget
@@ -17,7 +15,6 @@ from skdpot.privacy.events import Relation
 from skdpot.release.release import first_difference
 from skdpot.tables.record import TableRecord
 from tests.contract.hostile_files import arrays_of, facts_of, forged
-from tests.tables.table_cases import tables
 from tests.tables.table_models import CASES, N_ROWS, SCHEMA, fit, fitted, people
 
 
@@ -118,25 +115,6 @@ def test_a_schema_beyond_the_limit_is_not_written(path, monkeypatch):
     with pytest.raises(ValueError, match="may have at most 500"):
         fitted("one column").save(path)
     assert not path.exists()
-
-
-@settings(
-    max_examples=40,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(tables("pandas"), st.booleans(), st.sampled_from([0.5, 20.0, math.inf]))
-def test_any_small_table_comes_back(path, table, has_target, epsilon):
-    frame, schema = table
-    assume(len(frame) > 1)
-    target = schema.names[-1] if has_target else None
-    saved = fit(frame, schema=schema, target=target, epsilon=epsilon, n_particles=100)
-    loaded = reloaded(saved, path)
-    assert_same(saved.sample(20, random_state=0), loaded.sample(20, random_state=0))
-    assert loaded.privacy_spent_ == saved.privacy_spent_
-    report = loaded.quality_report(n_samples=30, random_state=0)
-    assert report.columns["total_variation"].between(0, 1).all()
 
 
 # ------------------------------------------------------------------- files that cannot be true
