@@ -248,25 +248,19 @@ def leaks(estimator: Any) -> tuple[str, ...]:
                 "declare what it would learn, or pass sklearn.frozen.FrozenEstimator of one that "
                 "was fitted to public rows."
             )
-        elif (kept := _kept(part)) is None:
-            found.append(
-                f"{name} cannot be cloned, so what it keeps of private rows cannot be checked: its "
-                "constructor must store its parameters unchanged."
-            )
-        elif kept:
-            found.append(
-                f"{name} declares that it needs no fit, but has more attributes after one: what it "
-                "learned or kept of private rows is not private."
-            )
+        else:
+            try:
+                if keeps_more(part):
+                    found.append(
+                        f"{name} declares that it needs no fit, but has more attributes after one: "
+                        "what it learned or kept of private rows is not private."
+                    )
+            except Exception:  # of its constructor: a check must not end a fit that was charged
+                found.append(
+                    f"{name} cannot be cloned, so what it keeps of private rows cannot be checked: "
+                    "its constructor must store its parameters unchanged."
+                )
     return tuple(dict.fromkeys(found))
-
-
-def _kept(part: Any) -> bool | None:
-    """Whether a part holds more than before its fit; None if that cannot be said."""
-    try:
-        return keeps_more(part)
-    except Exception:  # of its constructor: a check must not end a fit that was charged
-        return None
 
 
 def parts_of(estimator: Any) -> list[Any]:

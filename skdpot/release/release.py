@@ -39,7 +39,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -75,19 +75,6 @@ class Vectors:
         return Vectors(self.array[first] - self.array[second])
 
 
-class Contributions(Protocol):
-    """Contributions of single records to a release, which need not be formed: see `Vectors`."""
-
-    def sum(self, weights: np.ndarray) -> np.ndarray:
-        """Return the sum over records, each multiplied by its weight."""
-
-    def inner(self, value: np.ndarray) -> np.ndarray:
-        """Return the inner products with a value."""
-
-    def gram(self) -> np.ndarray:
-        """Return the inner products of all pairs of records."""
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Part:
     r"""Some numbers of a release, and what each record adds to them.
@@ -98,7 +85,7 @@ class Part:
 
     value: np.ndarray
     sigma: float
-    rows: Contributions | None = None
+    rows: Any = None  # `Vectors`, or an object with the same sum, inner and gram
     members: np.ndarray | None = None
     rates: np.ndarray | None = None
     center: np.ndarray | None = None

@@ -196,23 +196,6 @@ class RowPlan:
             return poisson_batches(n, size / n, n_steps, stream)
         return fixed_size_batches(n, size, n_steps, stream)
 
-    def check_noise_can_be_drawn(self) -> None:
-        """Refuse noise that the sampler would refuse, before any charge."""
-        if self.lattice is None:
-            return
-        s = self.sigma / (self.lattice * self.unit)
-        if s > MAX_S:
-            raise CalibrationError(
-                f"sigma = {self.sigma:.4g} is more than 2**40 times the lattice of the rows: "
-                "epsilon is too small, or sigma too large, to learn anything."
-            )
-        try:
-            required_bits(s, self.step_mu)
-        except CalibrationError as error:
-            raise CalibrationError(
-                f'{error} noise="float" draws it without a guarantee.'
-            ) from error
-
 
 def plan_rows(
     target: PrivacyTarget,
@@ -277,7 +260,19 @@ def plan_rows(
 
     event = fit_event(sigma) if sigma else calibrate(target, fit_event)
     plan = replace(plan, sensitivity=event.phases[-1].sensitivity, event=event)
-    plan.check_noise_can_be_drawn()
+    if plan.lattice is None:
+        return plan
+    # What the sampler would refuse is refused before any charge.
+    s = plan.sigma / (plan.lattice * plan.unit)
+    if s > MAX_S:
+        raise CalibrationError(
+            f"sigma = {plan.sigma:.4g} is more than 2**40 times the lattice of the rows: epsilon "
+            "is too small, or sigma too large, to learn anything."
+        )
+    try:
+        required_bits(s, plan.step_mu)
+    except CalibrationError as error:
+        raise CalibrationError(f'{error} noise="float" draws it without a guarantee.') from error
     return plan
 
 
