@@ -100,12 +100,3 @@ def test_a_fork_cannot_use_the_noise_of_an_open_sketch():
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 2
     assert sketch.close().n_samples_ == 20
-
-
-def test_a_seed_is_named_in_the_statement():
-    rows = np.random.default_rng(5).uniform(-1, 1, (50, 2))
-    with pytest.warns(UserWarning, match="random_state"):
-        seeded = SlicedSketch(bounds=(-1, 1), random_state=0).fit(rows)
-    assert "nobody knows random_state" in seeded.privacy_spent_.assumptions
-    unseeded = SlicedSketch(bounds=(-1, 1)).fit(rows)
-    assert "nobody knows random_state" not in unseeded.privacy_spent_.assumptions

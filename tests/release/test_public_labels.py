@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from skdpot import PrivacyBudget, SlicedSketch
+from skdpot import SlicedSketch
 from skdpot.ot.slices import uniform_directions
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.release.decoding import decode
@@ -62,6 +62,10 @@ def test_the_statement_names_what_is_public():
         sketch = SlicedSketch(**PRIVATE, **options).fit(X, TIMES)
         return "; ".join(sketch.privacy_spent_.assumptions)
 
+    seeded = "nobody knows random_state"
+    with pytest.warns(UserWarning, match="random_state"):
+        assert seeded in assumed(random_state=0)
+    assert seeded not in assumed()
     label = "the label of every row, and so the number of rows of each class"
     one, several = "each person contributes one row", "each person contributes at most 3 rows"
     assert label not in assumed()
@@ -84,27 +88,3 @@ def test_private_bounds_pool_the_rows_of_a_person(group_size):
         assert event.sensitivity == pytest.approx(group_size * math.sqrt(2 * 2))
     of_one = square_root_strategy(16).sensitivity(6, conditional=False)
     assert table.sensitivity == pytest.approx(math.sqrt(group_size) * of_one)
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"public_labels": True}, "needs conditional=True and the label of every row"),
-        ({"group_size": 2, "conditional": True}, "group_size=2 needs public_labels"),
-        ({"group_size": 2}, "group_size=2 needs public_labels"),
-        (
-            {"group_size": 5, "conditional": True, "public_labels": True},
-            "group_size=5 is more than the 4 labels",
-        ),
-        ({"group_size": 0}, "'group_size' parameter of SlicedSketch must be an int"),
-        ({"public_labels": "yes"}, "'public_labels' parameter of SlicedSketch must be"),
-    ],
-)
-def test_what_does_not_fit_is_refused_for_free(changes, text):
-    budget = PrivacyBudget(3.0)
-    sketch = SlicedSketch(budget=budget, classes=range(4), **SHAPE, **changes)
-    for fit in (sketch.fit, sketch.partial_fit):
-        with pytest.raises(ValueError, match=text):
-            fit(X, TIMES)
-    assert budget.history().empty
-    assert not hasattr(sketch, "privacy_spent_")

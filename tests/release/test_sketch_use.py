@@ -99,6 +99,16 @@ REFUSED = {
     "too many rows": ({}, {"n_samples": 100}, "101 rows arrived but n_samples=100"),
     "unknown classes": ({"conditional": True}, {"y": Y}, "needs the parameter classes"),
     "no device": ({"device": "cuda"}, {}, "needs a GPU"),
+    "public labels of one class": ({"public_labels": True}, {"y": Y}, "needs conditional=True and"),
+    "rows of one person": (CLASSES | {"group_size": 2}, {"y": Y}, "group_size=2 needs public_lab"),
+    "and no classes": ({"group_size": 2}, {}, "group_size=2 needs public_labels"),
+    "more rows than labels": (
+        CLASSES | {"public_labels": True, "group_size": 4},
+        {"y": Y},
+        "group_size=4 is more than the 3 labels",
+    ),
+    "no row": ({"group_size": 0}, {}, "'group_size' parameter of SlicedSketch must be an int"),
+    "no answer": ({"public_labels": "yes"}, {}, "'public_labels' parameter of SlicedSketch must"),
     "too large": ({"projections": "uniform", "n_projections": 2**21, "n_bins": 1024}, {}, "too la"),
 }
 
@@ -109,7 +119,8 @@ def test_what_cannot_be_fitted_is_refused_before_any_charge(case, monkeypatch):
     options, given, text = REFUSED[case]
     budget = PrivacyBudget(9.0)
     made = empty(epsilon=1.0, budget=budget, **options)
-    for fit in (made.partial_fit, *(() if given else (made.fit,))):
+    only_chunks = "n_samples" in given or case == "unknown classes"
+    for fit in [made.partial_fit] + [made.fit] * (not only_chunks):
         with pytest.raises(ValueError, match=text):
             fit(X, **given)
     assert len(budget.history()) == 0
