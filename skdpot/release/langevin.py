@@ -225,15 +225,13 @@ def plan_langevin(
 def _multipliers(given: float | Sequence[float], n_phases: int) -> tuple[float, ...]:
     """Return one noise multiplier per phase."""
     listed = tuple(given) if isinstance(given, Iterable) else (given,) * n_phases
-    if len(listed) != n_phases:
+    valid = (not isinstance(k, bool) and math.isfinite(k) and k >= 0 for k in listed)
+    if len(listed) != n_phases or not all(valid):
         raise ValueError(
-            f"`noise_multiplier` must be one number or one per phase: {n_phases} numbers; got "
-            f"{len(listed)}."
+            "`noise_multiplier` must be finite and >= 0: one number, or one per phase of schedule "
+            f"({n_phases}); got {given!r}."
         )
-    for value in listed:
-        if isinstance(value, bool) or not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"`noise_multiplier` must be finite and >= 0, got {value!r}.")
-    return tuple(float(value) for value in listed)
+    return tuple(map(float, listed))
 
 
 # Clipping a little below the norm leaves room for the rounding of sums.
@@ -399,20 +397,31 @@ def mean_field_langevin(
     gaps = np.asarray(spacings, dtype=np.float64)
     sizes = [len(of_time) for of_time in rows]
     members = [poisson_batches(n, plan.sampling_rate, plan.n_iter, secret) for n in sizes]
-    facts = {
-        "rate": plan.sampling_rate,
-        "expected": plan.sampling_rate * np.array(sizes),
-        "clip": plan.clip,
-        "bandwidth": bandwidth,
-        "weights": time_weights(gaps) / regularization,
-    }
+    expected = plan.sampling_rate * np.array(sizes)
+    weights = time_weights(gaps) / regularization
+    options = {"bandwidth": bandwidth, "clip": plan.clip}
+    facts = {"rate": plan.sampling_rate, "expected": expected, "weights": weights, **options}
     displacements = np.empty(plan.n_iter)
     phases = zip(plan.phases, plan.noises, strict=True)
     steps = [(phase, noise) for phase, noise in phases for _ in range(phase.n_iter)]
     bar = tqdm(steps, desc=progress, disable=progress is None, bar_format=_BAR_WITHOUT_SPEED)
     for number, (phase, noise) in enumerate(bar):
-        batches = (of_time[next(chosen)] for of_time, chosen in zip(rows, members, strict=True))
-        gradient = _noisy_fit_gradient(particles, batches, facts, noise, plan.event, secret)
+        total = np.empty_like(particles)
+        for i, (of_time, chosen) in enumerate(zip(rows, members, strict=True)):
+            batch, weight = of_time[next(chosen)], float(weights[i])
+            total[i] = clipped_fit_gradient(particles[i], batch, weight=weight, **options)
+        if noise is not None:
+            total = noisy_sum(total, noise, secret)
+        gradient = released(
+            Release(
+                "fit_gradients",
+                total / expected[:, None, None],
+                {"particles": particles, **facts},
+                event=plan.event,
+                linear=_pulled,
+                **({} if noise is None else vars(noise)),  # of the sums
+            )
+        )
         if smoothing is not None:
             gradient = averaged_over_neighbours(gradient, particles, smoothing)
         if len(gaps):
@@ -459,34 +468,6 @@ def check_steps(phases: Sequence[LangevinPhase], spacings: npt.ArrayLike) -> Non
             f"A step size of {found:g} is too long for times this close: the coupling of "
             f"neighbouring times diverges. Use steps of at most {longest:g}, or fewer times."
         )
-
-
-def _noisy_fit_gradient(
-    particles: FloatArray,
-    batches: Iterable[npt.NDArray[np.floating]],
-    facts: dict[str, Any],
-    noise: LatticeNoise | None,
-    event: Event,
-    secret: SecretStream,
-) -> FloatArray:
-    """Release the mean gradients of a batch of each time: all that touches records."""
-    total = np.empty_like(particles)
-    options = {name: facts[name] for name in ("bandwidth", "clip")}
-    for i, batch in enumerate(batches):
-        weight = float(facts["weights"][i])
-        total[i] = clipped_fit_gradient(particles[i], batch, weight=weight, **options)
-    if noise is not None:
-        total = noisy_sum(total, noise, secret)
-    total /= facts["expected"][:, None, None]
-    release = Release(
-        "fit_gradients",
-        total,
-        {"particles": particles, **facts},
-        event=event,
-        linear=_pulled,
-        **({} if noise is None else vars(noise)),  # of the sums
-    )
-    return released(release)
 
 
 def _pulled(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:

@@ -138,8 +138,7 @@ def sphere_packed_centers(
     best = _packed(n_clusters, n_features, 0.0, public)
     for _ in range(_PACKING_ROUNDS):
         apart = (low + high) / 2
-        found = _packed(n_clusters, n_features, apart, public)
-        if found is None:
+        if (found := _packed(n_clusters, n_features, apart, public)) is None:
             high = apart
         else:
             low, best = apart, found
@@ -268,14 +267,24 @@ def _released_sums(
     secret: SecretStream,
     time: int,
 ) -> tuple[FloatArray, FloatArray]:
-    """Release the sums of the clusters of one time, and their counts, which come free."""
+    """Release the sums (k, d) of the clusters of one time, and their counts, which come free.
+
+    The noise is drawn first.
+    """
+    k, d, noise = plan.n_clusters, plan.n_features, plan.noise
+    table = np.zeros((k, d + 1), dtype=np.int64)
+    if noise is not None:
+        table += lattice_noise(noise.sigma, table.shape, secret, lattice=noise.lattice, mu=noise.mu)
+    units = round_to_lattice(_shortened(rows, plan.radius), plan.lattice)
+    weights = np.full((len(rows), 1), plan.count_weight, dtype=np.int64)
+    np.add.at(table, _nearest(rows, centers), np.hstack([units, weights]))
     release = Release(
         "cluster_sums",
-        _noisy_sums(rows, _nearest(rows, centers), plan, secret),
+        (table[:, :d].astype(np.float64) * plan.lattice, table[:, d] / plan.count_weight),
         {"plan": plan, "centers": centers, "time": time},
         event=plan.event,
         linear=_summed,
-        **({} if plan.noise is None else vars(plan.noise)),  # of the sums
+        **({} if noise is None else vars(noise)),  # of the sums
     )
     return released(release)
 
@@ -305,24 +314,6 @@ def _summed(release: Release, records: Records, shares: FloatArray) -> Iterator[
 def _nearest(rows: npt.NDArray[np.floating], centers: FloatArray) -> npt.NDArray[np.intp]:
     """Return the nearest centre of each row, by arithmetic on this row alone."""
     return cdist(rows, centers, "sqeuclidean").argmin(axis=1)
-
-
-def _noisy_sums(
-    rows: npt.NDArray[np.floating],
-    clusters: npt.NDArray[np.intp],
-    plan: WarmStartPlan,
-    secret: SecretStream,
-) -> tuple[FloatArray, FloatArray]:
-    """Release the sums (k, d) and counts (k,) of clusters. The noise is drawn first."""
-    k, d = plan.n_clusters, plan.n_features
-    table = np.zeros((k, d + 1), dtype=np.int64)
-    if plan.noise is not None:
-        noise = plan.noise
-        table += lattice_noise(noise.sigma, table.shape, secret, lattice=noise.lattice, mu=noise.mu)
-    units = round_to_lattice(_shortened(rows, plan.radius), plan.lattice)
-    weights = np.full((len(rows), 1), plan.count_weight, dtype=np.int64)
-    np.add.at(table, clusters, np.hstack([units, weights]))
-    return table[:, :d].astype(np.float64) * plan.lattice, table[:, d] / plan.count_weight
 
 
 def _shortened(rows: npt.NDArray[np.floating], radius: float) -> FloatArray:

@@ -92,37 +92,6 @@ def _rounded(plan: np.ndarray) -> np.ndarray:
     return plan
 
 
-def brownian_bridge(
-    start: np.ndarray,
-    end: np.ndarray,
-    at: np.ndarray,
-    spacing: float,
-    diffusivity: float,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Draw Brownian bridges between given points, each at several times.
-
-    A bridge from x to y over the time Δ is a Brownian motion of variance τ per unit time and
-    feature, conditioned on its two ends: at time s its mean is ``x + (s/Δ)(y − x)``, and the
-    covariance between the times s ≤ t is ``τ s (Δ − t) / Δ`` in each feature.
-    """
-    start, end = np.asarray(start, dtype=np.float64), np.asarray(end, dtype=np.float64)
-    at = np.asarray(at, dtype=np.float64)
-    times, where = np.unique(at, return_inverse=True)
-    points = np.empty((len(start), len(times), start.shape[1]))
-    position, passed = start, 0.0
-    for step, time in enumerate(times):
-        # The bridge is Markov: what is left of it is a bridge from where it stands.
-        left = spacing - passed
-        share = (time - passed) / left if left > 0 else 1.0
-        position = (1 - share) * position + share * end
-        deviation = np.sqrt(diffusivity * (time - passed) * (1 - share))
-        if deviation > 0:
-            position = position + deviation * rng.standard_normal(start.shape)
-        points[:, step], passed = position, time
-    return points[:, where]
-
-
 @dataclass(frozen=True, eq=False)
 class PathMeasure:
     """Particles at knots, couplings of neighbours, and Brownian bridges in between.
@@ -163,14 +132,31 @@ class PathMeasure:
     def _between(
         self, left: int, index: list[np.ndarray], at: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
-        """Draw bridges from the particles of one knot to those of the next."""
-        start = self.particles[left, index[0]]
+        """Draw Brownian bridges from the particles of one knot to those of the next.
+
+        A bridge from x to y over the time Δ is a Brownian motion of variance τ per unit time and
+        feature, conditioned on its two ends: at time s its mean is ``x + (s/Δ)(y − x)``, and the
+        covariance between the times s ≤ t is ``τ s (Δ − t) / Δ`` in each feature.
+        """
+        position = self.particles[left, index[0]]
         if len(self.times) == 1:
-            return np.repeat(start[:, None], len(at), axis=1)
+            return np.repeat(position[:, None], len(at), axis=1)
         end = self.particles[left + 1, index[1]]
         spacing = float(self.times[left + 1] - self.times[left])
         since = np.where(at == self.times[left + 1], spacing, at - self.times[left])
-        return brownian_bridge(start, end, since, spacing, self.diffusivity, rng)
+        distinct, where = np.unique(since, return_inverse=True)
+        points = np.empty((len(end), len(distinct), end.shape[1]))
+        passed = 0.0
+        for step, time in enumerate(distinct):
+            # The bridge is Markov: what is left of it is a bridge from where it stands.
+            rest = spacing - passed
+            share = (time - passed) / rest if rest > 0 else 1.0
+            position = (1 - share) * position + share * end
+            deviation = np.sqrt(self.diffusivity * (time - passed) * (1 - share))
+            if deviation > 0:
+                position = position + deviation * rng.standard_normal(end.shape)
+            points[:, step], passed = position, time
+        return points[:, where]
 
     def _interval(self, at: np.ndarray) -> np.ndarray:
         """Return the knot before each time; before the last knot, the one before it."""

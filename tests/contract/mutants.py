@@ -294,7 +294,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (half_noise("mean_field_langevin"), {
             "mean-field Langevin": "release/test_noise.py::test_noise_has_the_law_that_is_charged[mean-field Langevin]",
             "mean-field Langevin, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[mean-field Langevin]"}),
-        (half_noise("_noisy_sums"), {
+        (half_noise("_released_sums"), {
             "warm start by means": "release/test_noise.py::test_noise_has_the_law_that_is_charged[means]",
             "warm start by clusters": "release/test_noise.py::test_noise_has_the_law_that_is_charged[clusters]",
             "warm start by means, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[mean of a warm start]"}),
@@ -343,7 +343,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "outputs of a generator": "nets/test_steps.py::test_outputs_and_jacobians_of_a_generator_are_clipped_apart"}),
         (given("clipped_fit_gradient", clip=LARGE), {
             "mean-field Langevin": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[mean-field Langevin]"}),
-        (given("_shortened", "_noisy_sums", radius=LARGE), {
+        (given("_shortened", "_released_sums", radius=LARGE), {
             "rows of a warm start": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[means]"}),
     ],
     3: [

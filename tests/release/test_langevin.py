@@ -151,7 +151,7 @@ def test_a_phase_without_noise_is_no_privacy(target, kappa, sigmas):
     [
         ({"kappa": -1.0}, "`noise_multiplier` must be finite and >= 0"),
         ({"kappa": (math.nan,)}, "`noise_multiplier` must be finite and >= 0"),
-        ({"kappa": (1.0, 1.0)}, "1 numbers; got 2"),
+        ({"kappa": (1.0, 1.0)}, r"one per phase of schedule \(1\)"),
         ({"kappa": 5.0, "target": FREE}, "epsilon=inf"),
         *(
             ({"kappa": None, "warm": plan_warm_start("mean", mu, 1.0, 2)}, text)
