@@ -97,6 +97,7 @@ class Architecture(_Networks):
         return nn.Sequential(encoder, decoder)
 
 
+@dataclass(eq=False, repr=False)
 class LatentNetwork(_Networks):
     """Network of a generator, from latent numbers to rows.
 
@@ -110,14 +111,14 @@ class LatentNetwork(_Networks):
         one more.
     """
 
+    module: Any = None
+    _: KW_ONLY
+    latent_dim: int | None = None
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "module": [HasMethods("forward"), callable, None],
         "latent_dim": [Interval(Integral, 1, None, closed="left"), None],
     }
-
-    def __init__(self, module: Any = None, *, latent_dim: int | None = None) -> None:
-        self.module = module
-        self.latent_dim = latent_dim
 
     def dimension(self, n_features: int) -> int:
         """Return the number of latent numbers: by default one also for a component."""

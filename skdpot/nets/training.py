@@ -6,11 +6,10 @@ never sees rows, losses or batch sizes, and neither does a callback: a function 
 reference to puts the gradient in place, computed on a copy of the network, so that nothing of a
 private row can stay in the buffers or hooks of the network that is trained.
 
-Networks in which one record can reach another's output are refused. Clipping bounds what a record
-contributes through its own gradient; a layer that computes with several records, or remembers
-earlier ones, opens a second way. Private rows are therefore shown to copies of a network, one row
-at a time, unless it is a plain chain of layers (`skdpot.release.per_sample`), and only trained
-parameters are kept.
+Networks in which one record can reach another's output are refused: clipping bounds only what a
+record contributes through its own gradient. Copies of a network see private rows one at a time,
+unless it is a plain chain of layers (`skdpot.release.per_sample`), and only trained parameters are
+kept.
 """
 
 import math

@@ -162,14 +162,8 @@ def plan_langevin(
 ) -> LangevinPlan:
     """Find the least noise that meets a target, or account for the noise that is given.
 
-    Privacy
-    -------
-    Nothing is released here. One iteration releases, for each time, the sum of one clipped
-    m × d gradient per record over a Poisson sample, with noise of standard deviation
-    ``noise_multiplier * clip``. Replacing a record moves the sum by at most ``2 * clip``
-    (`clipped_fit_gradient`), and slightly more once it is rounded to the lattice of the
-    noise (`skdpot.privacy.noise.noise_for_sums`). The event is that of one time, as the notes of
-    this module prove, under replace-one of ``x`` given its public time stamp.
+    The noise has standard deviation ``noise_multiplier * clip``; a sum has sensitivity ``2 * clip``
+    (`clipped_fit_gradient`), and slightly more on its lattice. The event is that of one time.
     """
     phases = tuple(phases)
     before = [one.event for one in (bounds, warm) if isinstance(one, BoundsPlan | WarmStartPlan)]
@@ -342,9 +336,8 @@ def averaged_over_neighbours(
 ) -> np.ndarray:
     """Average released gradients with weights that fall with the distance of particles.
 
-    The gradient of the data fit is a smooth function of the place, at the scale of its kernel,
-    while every particle has noise of its own. Averages over a neighbourhood keep the one and take
-    off the other: the more particles, the more. It is post-processing of what was released.
+    The gradient of the data fit is smooth at the scale of its kernel, while each particle has its
+    own noise, which the average reduces. This is post-processing.
     """
     averages = np.empty_like(gradients)
     with one_blas_thread():
@@ -382,16 +375,10 @@ def mean_field_langevin(
     radius: float | None = None,
     progress: str | None = None,
 ) -> MovedParticles:
-    r"""Move particles by noisy gradients of the data fit.
+    """Move particles by noisy gradients of the data fit. Charge ``plan.event`` first.
 
-    Charge ``plan.event`` first.
-
-    Privacy
-    -------
-    The releases are the particles after every iteration (or, what amounts to the same, the noisy
-    sums); all of them may be published. ``plan.event`` under replace-one of ``x`` given its time
-    stamp; the numbers of rows per time are public. Sums are rounded to a public lattice, on which
-    their noise lies too.
+    Releases the noisy sums of every iteration, and so the particles after it. The numbers of rows
+    per time are public.
     """
     particles = np.array(start, dtype=np.float64)
     gaps = np.asarray(spacings, dtype=np.float64)

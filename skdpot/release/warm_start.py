@@ -191,12 +191,7 @@ _SPLIT = 1e-3
 
 
 def release_mean_start(rows: Rows, plan: WarmStartPlan, secret: SecretStream) -> FloatArray:
-    """Release the mean of each time. Charge ``plan.event`` first.
-
-    Privacy
-    -------
-    ``plan.event`` under replace-one of ``x`` given its time stamp; the numbers of rows are public.
-    """
+    """Release the mean of each time (row counts are public). Charge ``plan.event`` first."""
     means, origin = np.empty((len(rows), plan.n_features)), np.zeros((1, plan.n_features))
     for i, of_time in enumerate(rows):
         sums, _ = _released_sums(of_time, origin, plan, secret, i)
@@ -209,10 +204,7 @@ def release_kmeans_start(
 ) -> tuple[FloatArray, FloatArray]:
     """Release the centres of clusters and their shares for each time. Charge ``plan.event`` first.
 
-    Privacy
-    -------
-    ``plan.event`` under replace-one of ``x`` given its time stamp; the numbers of rows are public.
-    The starting centres are drawn in public, the others come from releases.
+    The starting centres are public, and the others come from releases.
     """
     # First of all, so that no arithmetic, and no warning of it, depends on wild values.
     kept = [_shortened(of_time, plan.radius) for of_time in rows]
