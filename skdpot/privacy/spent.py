@@ -340,12 +340,16 @@ def warn_of_composition(
             warn_of_privacy(f"A pipeline is not private as a whole: {text}")
         parts = parts_of(around)
         if parts and parts[-1] is fitting:  # all others have been fitted
-            before = ((getattr(part, "privacy_spent_", None), part.budget) for part in parts[:-1])
-            steps += tuple((stated, charged_to) for stated, charged_to in before if stated)
+            steps = (*steps, *_statements(parts[:-1]))
         elif is_last_in_columns(around) and not any(part is fitting for part in parts):
             warn_of_budgets(parts)  # of parts whose clones are being fitted
     if steps and not is_shared([budget, *(charged_to for _, charged_to in steps)]):
         _warn_of_sum(list({id(step): step for step, _ in steps}.values()), spent, caller)
+
+
+def _statements(parts: Sequence[Any]) -> Steps:
+    stated = ((getattr(part, "privacy_spent_", None), part.budget) for part in parts)
+    return tuple((spent, budget) for spent, budget in stated if spent is not None)
 
 
 def _warn_of_sum(before: Sequence[PrivacySpent], spent: PrivacySpent, caller: str) -> None:
