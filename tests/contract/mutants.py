@@ -632,9 +632,9 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("release_marginals", with_true_counts), {
             "counts are kept before the noise is added": "tables/test_marginal_release.py::test_what_is_recorded_has_its_noise"}),
         (given("noise_lattice", "_noise", data_lattice=0.3), {
-            "a lattice on which no count lies": "tables/test_marginal_release.py::test_the_noise_of_a_marginal_is_a_multiple_of_its_lattice"}),
+            "a lattice on which no count lies": "contract/test_draws_are_charged.py::test_whatever_is_released_is_on_its_lattice[synthesizer]"}),
         (rewritten("_exact_misfits", ("np.round(prediction * _PREDICTED) / _PREDICTED", "prediction")), {
-            "predictions that lie on no lattice": "tables/test_marginal_release.py::test_the_noise_of_misfits_is_a_multiple_of_its_lattice[7.0]"}),
+            "predictions that lie on no lattice": "contract/test_draws_are_charged.py::test_whatever_is_released_is_on_its_lattice[synthesizer]"}),
         (given("_noise", "release_marginals", mu=half), {
             "the sampler is told of one table": "tables/test_marginal_release.py::test_the_sampler_is_told_of_the_whole_release"}),
         (rewritten("release_marginals", ("counts = _noise(", "counts = marginal.counts(codes) + _noise("), ("counts += marginal.counts(codes)", "")), {

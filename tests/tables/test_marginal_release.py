@@ -11,7 +11,6 @@ from hypothesis.extra.numpy import arrays
 
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import NonPrivateEvent
-from skdpot.privacy.noise import noise_lattice
 from skdpot.release import contingency
 from skdpot.release.contingency import (
     MARGINAL_SENSITIVITY,
@@ -112,27 +111,6 @@ def test_merging_is_the_weighted_mean_with_the_least_variance(counts, sigmas):
 
 
 # --- noise -------------------------------------------------------------------------------------
-
-
-def test_the_noise_of_a_marginal_is_a_multiple_of_its_lattice():
-    """And so are the counts, so that nothing about them is in the last bits of a sum."""
-    for noisy, sigma in zip(released(ALL, SIGMAS, SecretStream(3)), SIGMAS, strict=True):
-        lattice = noise_lattice(sigma, 1 / 16)
-        steps = (noisy.counts - noisy.marginal.counts(CODES)) / lattice
-        assert sigma / lattice >= 16
-        assert np.abs(steps - np.rint(steps)).max() == 0
-        assert noisy.sigma == sigma
-
-
-@pytest.mark.parametrize("sigma", [0.3, 7.0, 1000.0])
-def test_the_noise_of_misfits_is_a_multiple_of_its_lattice(sigma):
-    """The misfits are multiples of 1 / 16, and the lattice divides that, whatever is predicted."""
-    predictions = predictions_for(ALL, np.random.default_rng(0), spread=math.pi)
-    noisy, exact = misfits(ALL, predictions, sigma), misfits(ALL, predictions)
-    lattice = noise_lattice(sigma, 1 / 16)
-    for statistic, unit in ((exact, 1 / 16), (noisy - exact, lattice), (noisy, lattice)):
-        assert np.abs(statistic / unit - np.rint(statistic / unit)).max() == 0
-    assert (1 / 16) % lattice == 0
 
 
 @pytest.mark.parametrize("sigma", [4.0, 40.0])
