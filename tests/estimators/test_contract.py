@@ -67,7 +67,9 @@ def test_scikit_learn_checks(estimator, check):
 SLICES, AXES = {"n_projections": 50}, {"projections": "axes+orthogonal"}
 OWN = {
     "DPSlicedFlowSampler": {"n_steps": 200},
-    "DPSlicedGenerator": {"learning_rate": 0.005, "module": None},
+    "DPSlicedGenerator": {"learning_rate": 0.005},
+    "FairPrivateClassifier": {"module": "linear"},
+    "FairPrivateRegressor": {"module": "linear"},
     "PrivateSWAutoencoder": {"mechanism": "dpsgd"},
     "SlicedSketch": AXES,
     "CodeParity": {"alpha": 0.1, "clip_output": 2.0} | SLICES,

@@ -409,16 +409,6 @@ def test_what_a_score_leaves_behind_is_not_released(log):
     assert abs(found.best_estimator_.mean_ - log[0][1][:, 0].mean()) < 1.0
 
 
-def test_composites_say_nothing(capsys, monkeypatch):
-    with_trials(monkeypatch, 4)
-    step = FeatureUnion([("u", FunctionTransformer())], verbose=True)
-    table = ColumnTransformer([("c", step, [0, 1])], verbose=True, n_jobs=2)
-    estimator = Pipeline([("s", table), ("m", NoisyThreshold(verbose=1))], verbose=True)
-    search(estimator, {"m__shift": [0.0], "verbose": [True], "s__verbose": [True]}).fit(X, Y)
-    shown = capsys.readouterr()
-    assert shown.out == shown.err == ""
-
-
 # ------------------------------------------------------------------ the set of classes
 @pytest.mark.parametrize(
     ("estimator", "options"),

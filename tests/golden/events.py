@@ -4,7 +4,8 @@ The only places to mend when events are renamed or merged are `make_events` and 
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -31,91 +32,83 @@ DELTAS = (1e-3, 1e-6, 1e-10)
 EPSILONS = (0.0, 0.1, 1.0, 5.0)
 
 
+def grid(
+    word: str, kind: Callable[..., Event], names: str, values: Iterable[Any], **options: Any
+) -> dict[str, Any]:
+    """Make an event of each tuple of values, named by them."""
+    return {
+        " ".join(map(str, (word, *each))): kind(
+            **dict(zip(names.split(), each, strict=True)), **options
+        )
+        for each in values
+    }
+
+
 def make_events() -> dict[str, Event]:
     """Make every event of the grid; a name that starts with "sampled" has no closed form."""
-    add = "add_or_remove_one"
-    found: dict[str, Event] = {}
-    for sigma, sensitivity, n_steps, lattice in product(
-        (0.7, 3.0, 40.0), (1.0, 1.5), (1, 17), (None, 0.125)
-    ):
-        name = f"gaussian {sigma} {sensitivity} {n_steps} {lattice}"
-        found[name] = GaussianEvent(
-            sigma=sigma, sensitivity=sensitivity, n_steps=n_steps, lattice=lattice
-        )
+    add, sampled = "add_or_remove_one", partial(SampledGaussianEvent, sensitivity=1.0)
+    poisson, fixed = (partial(sampled, sampling=name) for name in ("poisson", "fixed_size"))
+    found: dict[str, Event] = grid(
+        "gaussian",
+        GaussianEvent,
+        "sigma sensitivity n_steps lattice",
+        product((0.7, 3.0, 40.0), (1.0, 1.5), (1, 17), (None, 0.125)),
+    )
     found["gaussian, add or remove"] = GaussianEvent(sigma=2.0, sensitivity=1.0, relation=add)
-    for sigma, threshold, n_columns, lattice, relation in product(
-        (1.5, 4.0), (25.0, 40.0), (1, 6), (None, 0.25), ("replace_one", add)
-    ):
-        name = f"thresholded {sigma} {threshold} {n_columns} {lattice} {relation}"
-        found[name] = ThresholdedCountsEvent(
-            sigma=sigma,
-            threshold=threshold,
-            n_columns=n_columns,
-            lattice=lattice,
-            relation=relation,
-        )
-    for mu, (mean, leak), shape in product(
-        (0.1, 0.5), ((1.0, 0.0), (7.5, 1e-8)), (-0.5, 0.0, 1.0, math.inf)
-    ):
-        name = f"selection {mu} {mean} {shape} {leak}"
-        found[name] = BudgetedEvent(mu=mu, mean_trials=mean, shape=shape, leak=leak)
-    for mu, leak in product((0.2, 1.3), (0.0, 1e-7)):
-        found[f"budgeted {mu} {leak}"] = BudgetedEvent(mu=mu, leak=leak)
+    found |= grid(
+        "thresholded",
+        ThresholdedCountsEvent,
+        "sigma threshold n_columns lattice relation",
+        product((1.5, 4.0), (25.0, 40.0), (1, 6), (None, 0.25), ("replace_one", add)),
+    )
+    found |= grid(
+        "selection",
+        BudgetedEvent,
+        "mu mean_trials shape leak",
+        (
+            (mu, mean, shape, leak)
+            for mu, (mean, leak), shape in product(
+                (0.1, 0.5), ((1.0, 0.0), (7.5, 1e-8)), (-0.5, 0.0, 1.0, math.inf)
+            )
+        ),
+    )
+    found |= grid("budgeted", BudgetedEvent, "mu leak", product((0.2, 1.3), (0.0, 1e-7)))
     found["no noise"] = NonPrivateEvent()
-    for (sigma, rate, n_steps), lattice in product(
-        ((2.0, 0.02, 5), (2.0, 0.02, 200), (4.0, 0.3, 5), (8.0, 0.3, 60)), (None, 0.01)
-    ):
-        name = f"sampled poisson {sigma} {rate} {n_steps} {lattice}"
-        step = {"sigma": sigma, "sampling_rate": rate, "n_steps": n_steps, "lattice": lattice}
-        found[name] = SampledGaussianEvent(sampling="poisson", sensitivity=1.0, **step)
-        found[f"{name}, clipped sum"] = SampledGaussianEvent(
-            sampling="poisson", sensitivity=1.0, clipped_sum=True, **step
-        )
-    found["sampled poisson, add or remove"] = SampledGaussianEvent(
-        sampling="poisson", sigma=2.0, sensitivity=1.0, sampling_rate=0.05, n_steps=20, relation=add
+    runs = ((2.0, 0.02, 5), (2.0, 0.02, 200), (4.0, 0.3, 5), (8.0, 0.3, 60))
+    steps = [(*run, lattice) for run in runs for lattice in (None, 0.01)]
+    of_steps = "sigma sampling_rate n_steps lattice"
+    found |= grid("sampled poisson", poisson, of_steps, steps)
+    clipped = grid("sampled poisson", poisson, of_steps, steps, clipped_sum=True)
+    found |= {f"{name}, clipped sum": event for name, event in clipped.items()}
+    found["sampled poisson, add or remove"] = poisson(
+        sigma=2.0, sampling_rate=0.05, n_steps=20, relation=add
     )
-    found["sampled poisson, all"] = SampledGaussianEvent(
-        sampling="poisson", sigma=5.0, sensitivity=1.0, sampling_rate=1.0, n_steps=9
+    found["sampled poisson, all"] = poisson(sigma=5.0, sampling_rate=1.0, n_steps=9)
+    found |= grid(
+        "sampled fixed",
+        fixed,
+        "sigma batch_sizes group_sizes n_steps lattice",
+        (
+            (sigma, *batches, n_steps, lattice)
+            for sigma, batches, n_steps, lattice in product(
+                (2.5, 5.0), (((20,), (1000,)), ((60, 10), (200, 30))), (4, 40), (None, 0.05)
+            )
+        ),
     )
-    for sigma, batches, n_steps, lattice in product(
-        (2.5, 5.0), (((20,), (1000,)), ((60, 10), (200, 30))), (4, 40), (None, 0.05)
-    ):
-        found[f"sampled fixed {sigma} {batches} {n_steps} {lattice}"] = SampledGaussianEvent(
-            sampling="fixed_size",
-            sigma=sigma,
-            sensitivity=1.0,
-            batch_sizes=batches[0],
-            group_sizes=batches[1],
-            n_steps=n_steps,
-            lattice=lattice,
-        )
-    found["sampled fixed, all"] = SampledGaussianEvent(
-        sampling="fixed_size",
-        sigma=3.0,
-        sensitivity=1.0,
-        batch_sizes=(50,),
-        group_sizes=(50,),
-        n_steps=3,
+    found["sampled fixed, all"] = fixed(sigma=3.0, batch_sizes=(50,), group_sizes=(50,), n_steps=3)
+    found |= grid(
+        "sampled rows",
+        partial(sampled, sampling="poisson_rows", n_steps=12),
+        "sigma sampling_rate n_samples lattice",
+        product((4.0, 8.0), (0.05, 0.5, 1.0), (40, 3000), (None, 0.05)),
     )
-    for sigma, rate, n_samples, lattice in product(
-        (4.0, 8.0), (0.05, 0.5, 1.0), (40, 3000), (None, 0.05)
-    ):
-        found[f"sampled rows {sigma} {rate} {n_samples} {lattice}"] = SampledGaussianEvent(
-            sampling="poisson_rows",
-            sigma=sigma,
-            sensitivity=1.0,
-            sampling_rate=rate,
-            n_samples=n_samples,
-            n_steps=12,
-            lattice=lattice,
-        )
     parts = {
         "gaussian": found["gaussian 3.0 1.0 17 0.125"],
         "thresholded": found["thresholded 4.0 40.0 6 0.25 replace_one"],
         "selection": found["selection 0.1 7.5 1.0 1e-08"],
         "budgeted": found["budgeted 0.2 1e-07"],
         "poisson": found["sampled poisson 2.0 0.02 200 None, clipped sum"],
-        "fixed": found["sampled fixed 5.0 ((60, 10), (200, 30)) 4 0.05"],
+        "fixed": found["sampled fixed 5.0 (60, 10) (200, 30) 4 0.05"],
     }
     for name, kinds in {
         "composed, closed": ("gaussian", "thresholded", "budgeted"),
@@ -155,56 +148,45 @@ def figures(event: Event) -> dict[str, float | str]:
 
 
 def _calibrations() -> Iterator[tuple[str, Callable[[float], Event]]]:
-    yield "gaussian", lambda sigma: GaussianEvent(sigma=sigma, sensitivity=1.0, n_steps=3)
-    yield "lattice", lambda sigma: GaussianEvent(sigma=sigma, sensitivity=1.0, lattice=0.125)
-    yield (
-        "sampled poisson",
-        lambda sigma: SampledGaussianEvent(
-            sampling="poisson",
-            sigma=sigma,
-            sensitivity=1.0,
-            sampling_rate=0.1,
-            n_steps=40,
-            clipped_sum=True,
-        ),
-    )
+    gaussian = partial(GaussianEvent, sensitivity=1.0)
+    poisson = partial(SampledGaussianEvent, sampling="poisson", sensitivity=1.0)
+    yield "gaussian", lambda sigma: gaussian(sigma=sigma, n_steps=3)
+    yield "lattice", lambda sigma: gaussian(sigma=sigma, lattice=0.125)
+    clipped = {"sampling_rate": 0.1, "n_steps": 40, "clipped_sum": True}
+    yield "sampled poisson", lambda sigma: poisson(sigma=sigma, **clipped)
+    sizes = {"batch_sizes": (20,), "group_sizes": (100,), "n_steps": 30}
     yield (
         "sampled fixed",
         lambda sigma: SampledGaussianEvent(
-            sampling="fixed_size",
-            sigma=sigma,
-            sensitivity=1.0,
-            batch_sizes=(20,),
-            group_sizes=(100,),
-            n_steps=30,
+            sampling="fixed_size", sigma=sigma, sensitivity=1.0, **sizes
         ),
     )
+    rows = {"sampling_rate": 0.2, "n_samples": 200, "n_steps": 5}
+    selection = ThresholdedCountsEvent(sigma=6.0, threshold=60.0)
     yield (
         "sampled, after a selection of categories",
         lambda sigma: ComposedEvent(
             events=(
-                ThresholdedCountsEvent(sigma=6.0, threshold=60.0),
-                SampledGaussianEvent(
-                    sampling="poisson_rows",
-                    sigma=sigma,
-                    sensitivity=1.0,
-                    sampling_rate=0.2,
-                    n_samples=200,
-                    n_steps=5,
-                ),
+                selection,
+                SampledGaussianEvent(sampling="poisson_rows", sigma=sigma, sensitivity=1.0, **rows),
             )
         ),
     )
 
 
-def event_figures() -> dict[str, dict[str, Any]]:
-    """Return the figures of every event, of calibrated noise and of the closed forms."""
-    found: dict[str, dict[str, Any]] = {n: figures(e) for n, e in make_events().items()}
+def event_figures(sampled: bool) -> dict[str, dict[str, Any]]:
+    """Return the figures of events and calibrated noise, of random batches or of closed forms."""
+    events = {n: e for n, e in make_events().items() if n.startswith("sampled") == sampled}
+    found: dict[str, dict[str, Any]] = {n: figures(e) for n, e in events.items()}
     for name, make in _calibrations():
+        if name.startswith("sampled") != sampled:
+            continue
         for target in (SingleFitTarget(1.0, 1e-5), PrivacyTarget(2.0, 1e-6)):
             event = calibrate(target, make)
             last = event.events[-1] if isinstance(event, ComposedEvent) else event
             found[f"{name}, calibrated to {type(target).__name__}"] = {"sigma": last.sigma}
+    if sampled:
+        return found
     found["mu-GDP"] = {
         f"{f.__name__} {x:.3g} {y:.3g}": f(float(x), float(y))
         for f, first, second in (

@@ -6,7 +6,7 @@ it. The recorded numbers stay. Each case is a function that returns a dict of wh
 marks what is the same on every CPU, `Single` what went through float32.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -154,13 +154,7 @@ def described_sketch(sketch: SlicedSketch, prefix: str = "") -> Found:
 
 
 def streamed() -> Found:
-    options = {
-        "n_bins": 8,
-        "projections": np.eye(D),
-        "conditional": True,
-        "classes": [0, 1, 2],
-        **BOX,
-    }
+    options = {"projections": np.eye(D), "conditional": True, "classes": [0, 1, 2], **BINS, **BOX}
     first = SlicedSketch(**options, **SEED)
     for rows, labels in zip(np.split(X, 4), np.split(LABELS, 4), strict=True):
         first.partial_fit(rows, labels, n_samples=N)
@@ -264,9 +258,8 @@ def described_distance(fitted: PrivateWassersteinDistance) -> Found:
     }
     if hasattr(fitted, "sketch_"):
         found |= described_sketch(fitted.sketch_, "sketch: ")
-        if isinstance(
-            fitted.protocol_.projections, np.ndarray
-        ):  # the last digits of directions make other noise
+        # The last digits of directions make other noise.
+        if isinstance(fitted.protocol_.projections, np.ndarray):
             found["published"] = fitted.transform(OTHERS)
     return found
 
@@ -405,6 +398,12 @@ def pairwise(result: Any) -> Found:
 
 
 GAMMA = DiscreteMeasure(SUPPORT)
+seeded = np.random.default_rng
+
+
+def request() -> SketchRequest:
+    options = {"n_projections": 3, "projections": "axes+orthogonal", "rng": seeded(4)}
+    return SketchRequest.draw(D, **options, **BINS, **BOX)
 
 
 def union() -> Found:
@@ -419,19 +418,16 @@ def union() -> Found:
     }
 
 
-def arrays_of(message: Message) -> Iterator[tuple[str, Any]]:
-    """Yield the public numbers and texts of a message that came over the wire."""
-    for name in ("points", "masses", "t", "interpolation", "fractions", "squared_distances"):
-        if getattr(message, name, None) is not None:
-            yield name, getattr(message, name)
-    for name in ("costs", "squared_distance", "directions", "n_bins"):
-        if getattr(message, name, None) is not None:
-            yield name, getattr(message, name)
+ON_THE_WIRE = """points masses t interpolation fractions squared_distances costs squared_distance
+directions n_bins""".split()
 
 
 def sent(message: Message) -> Found:
+    """Return the public numbers and texts of a message that came over the wire."""
     arrived = Message.from_bytes(message.to_bytes())
-    found = dict(arrays_of(arrived)) | {"kind": Exact(type(arrived).__name__)}
+    found = {name: getattr(arrived, name, None) for name in ON_THE_WIRE}
+    found = {name: value for name, value in found.items() if value is not None}
+    found["kind"] = Exact(type(arrived).__name__)
     if isinstance(arrived, SketchMessage):
         found |= described_sketch(arrived.sketch)
     return found
@@ -548,23 +544,9 @@ CASES: dict[str, Callable[[], Found]] = {
     "datasets": datasets,
     "directions": directions,
     "sketch, stream and merge": streamed,
-    "parties, sliced": lambda: pairwise(
-        pairwise_sliced(
-            parties(),
-            SketchRequest.draw(
-                D,
-                n_projections=3,
-                n_bins=8,
-                projections="axes+orthogonal",
-                rng=np.random.default_rng(4),
-                **BOX,
-            ),
-        )
-    ),
+    "parties, sliced": lambda: pairwise(pairwise_sliced(parties(), request())),
     "parties, triangle": lambda: pairwise(pairwise_triangle(parties(), reference=GAMMA, t=0.3)),
-    "parties, fedwad": lambda: pairwise(
-        pairwise_fedwad(parties(), n_rounds=3, rng=np.random.default_rng(4))
-    ),
+    "parties, fedwad": lambda: pairwise(pairwise_fedwad(parties(), n_rounds=3, rng=seeded(4))),
     "parties, secret fraction": lambda: played(
         triangle(*parties()[:2], t=0.4, disclose_t=False, reference=GAMMA)
     ),

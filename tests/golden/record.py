@@ -126,7 +126,7 @@ def recorded(part: str) -> dict[str, dict[str, Any]]:
 
 def _record(part: str) -> None:
     if part == "events":
-        found = event_figures()
+        found = event_figures(sampled=True) | event_figures(sampled=False)
     else:
         found = {n: fit_record(f) for n, f in (CASES if part == "fits" else AUDITS).items()}
     lines = [  # one output per line: what changes is seen in a diff
