@@ -54,9 +54,23 @@ def panel_grid(
     return given
 
 
-def style_of(k: int) -> dict[str, Any]:
-    """Return the colour and the marker of the k-th method."""
-    return {"color": COLORS[k % len(COLORS)], "marker": _MARKERS[k % len(_MARKERS)]}
+def draw_methods(
+    ax: Any, points: pd.DataFrame, figures: dict[str, str], style: dict[str, Any]
+) -> dict[str, Any]:
+    """Draw the points of each method with their error bars, in a colour and a marker of its own."""
+    drawn = {}
+    for k, (name, rows) in enumerate(points.groupby("method", sort=False)):
+        own = {"color": COLORS[k % len(COLORS)], "marker": _MARKERS[k % len(_MARKERS)]}
+        where = {argument: rows[column] for argument, column in figures.items()}
+        drawn[str(name)] = ax.errorbar(**where, **(own | {"label": str(name)} | style))
+    return drawn
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Refuse what is none of the choices."""
+    if value not in choices:
+        known = ", ".join(map(repr, choices[:-1]))
+        raise ValueError(f"{name}={value!r} must be {known} or {choices[-1]!r}.")
 
 
 def check_columns(results: pd.DataFrame, wanted: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +11,14 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skdpot._utils.validation import as_finite, binary_responses
-from skdpot.metrics._panels import COLORS, add_legend_beside, check_columns, single_axes, style_of
+from skdpot.metrics._panels import (
+    COLORS,
+    add_legend_beside,
+    check_choice,
+    check_columns,
+    draw_methods,
+    single_axes,
+)
 from skdpot.metrics.fairness import (
     as_labels,
     disparate_impact,
@@ -37,28 +45,19 @@ class FairnessDisplay:
         Score above which the decision is favorable.
     metrics : dict of str to float, optional
         Metrics for the title.
-    name : str, optional
-        Name of the classifier, for the title.
-    group_name : str, optional
-        Title of the legend.
+    name, group_name : str, optional
+        Name of the classifier, for the title, and title of the legend.
     score_name : str, default="score"
         Label of the horizontal axis.
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the histograms. With classes, those of the first class are hollow and dashed.
-    figure_ : matplotlib Figure
-        Figure that contains them.
+    ax_, figure_ : matplotlib Axes and Figure
+        With classes, the histograms of the first class are hollow and dashed.
     histograms_ : dict
         Artists of the histogram of each group or, with classes, of each (group, class).
     line_ : matplotlib Line2D
         The threshold.
-
-    Raises
-    ------
-    ValueError
-        When drawn, if there is a single group or more than seven.
 
     See Also
     --------
@@ -109,25 +108,22 @@ class FairnessDisplay:
         ----------
         estimator : estimator
             Fitted binary classifier, or pipeline that ends in one.
-        X : array-like of shape (n, d)
-            **Public** rows to score.
-        y : array-like of shape (n,)
-            Their true classes.
+        X, y : array-like of shape (n, d), (n,)
+            **Public** rows to score, and their true classes.
         response_method : {"auto", "predict_proba", "decision_function"}, default="auto"
             Where the scores come from; "auto" prefers probabilities.
         pos_label : label, optional
             The favorable class; ``estimator.classes_[1]`` by default.
         threshold : float, optional
-            Score above which the decision is favorable: 0.5 for probabilities and 0 for a
-            decision function by default.
+            Score above which the decision is favorable; by default 0.5 for probabilities and 0
+            for a decision function.
         **kwargs : dict
             For `from_predictions`, such as `fairness` and `ax`; `sensitive_features` is required.
             The default title is the name of the class.
 
         Returns
         -------
-        FairnessDisplay
-            The display, drawn.
+        display : FairnessDisplay
 
         Raises
         ------
@@ -136,11 +132,8 @@ class FairnessDisplay:
         ValueError
             If the estimator is not a binary classifier, or the columns are not usable.
         """
-        if response_method not in ("auto", "predict_proba", "decision_function"):
-            raise ValueError(
-                f"response_method={response_method!r} must be 'auto', 'predict_proba' or "
-                "'decision_function'."
-            )
+        methods = ("auto", "predict_proba", "decision_function")
+        check_choice("response_method", response_method, methods)
         scores, positive, method = binary_responses(
             estimator, X, response_method, pos_label, return_response_method_used=True
         )
@@ -186,29 +179,21 @@ class FairnessDisplay:
             The favorable class; 1 when the labels are 0 and 1 or −1 and 1.
         reference : label, optional
             The group in the denominator of the ratios; see `disparate_impact`.
-        threshold : float, default=0.5
-            Score above which the decision is favorable.
-        name : str, optional
-            Name for the title.
-        score_name : str, default="score"
-            Label of the horizontal axis.
+        threshold, name, score_name
+            As in `FairnessDisplay`.
         **kwargs : dict
             For `plot`, such as `ax`.
 
         Returns
         -------
-        FairnessDisplay
-            The display, drawn.
+        display : FairnessDisplay
 
         Raises
         ------
         ValueError
-            If the columns are not usable.
+            If the columns are not usable, or there is a single group or more than seven.
         """
-        if fairness not in ("demographic_parity", "equalized_odds"):
-            raise ValueError(
-                f"fairness={fairness!r} must be 'demographic_parity' or 'equalized_odds'."
-            )
+        check_choice("fairness", fairness, ("demographic_parity", "equalized_odds"))
         classes = as_labels(y_true, "y_true")
         groups = as_labels(sensitive_features, "sensitive_features")
         scores = as_finite(column_or_1d(y_score), "y_score")
@@ -219,17 +204,18 @@ class FairnessDisplay:
         selected, truth = scores > threshold, classes == positive
         metrics = {"accuracy": float(np.mean(selected == truth))}
         by_group = {"sensitive_features": groups, "reference": reference}
-        if fairness == "demographic_parity":
-            metrics["disparate impact"] = disparate_impact(selected, **by_group)
-        else:
+        odds = fairness == "equalized_odds"
+        if odds:
             ratios = equalized_odds_ratios(truth, selected, **by_group)
             labels = {y == positive: y for y in np.unique(classes).tolist()}
             metrics |= {f"EO ratio ({labels[y]})": float(r) for y, r in ratios.items()}
+        else:
+            metrics["disparate impact"] = disparate_impact(selected, **by_group)
         group_name = getattr(sensitive_features, "name", None)
         return cls(
             scores=scores,
             groups=groups,
-            classes=classes if fairness == "equalized_odds" else None,
+            classes=classes if odds else None,
             threshold=threshold,
             metrics=metrics,
             name=name,
@@ -251,20 +237,19 @@ class FairnessDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Axes to draw on; new ones by default.
+            Axes to draw on; by default new ones, with the legend beside them.
         name : str, optional
             Name for the title; the stored one by default.
         bins : int or array-like, default=40
             Number of bins, shared by all histograms, or their edges. Each histogram has area one.
         legend : bool, default=True
-            Whether to draw the legend, beside new axes.
+            Whether to draw the legend.
         **kwargs : dict
             For ``Axes.hist``.
 
         Returns
         -------
-        FairnessDisplay
-            The display.
+        display : FairnessDisplay
         """
         beside, ax = ax is None, single_axes(ax, (8, 4.8))
         within = self.scores.min() >= 0 and self.scores.max() <= 1
@@ -293,18 +278,18 @@ class FairnessDisplay:
                 f"{len(names)} groups occur, and only {len(COLORS)} colors can be told apart; "
                 "merge small groups."
             )
-        for code, (group, color) in enumerate(zip(names.tolist(), COLORS, strict=False)):
-            filled = {"facecolor": (color, 0.35), "edgecolor": color}
-            rows = codes == code
-            if self.classes is None:
-                yield group, rows, filled | {"label": str(group)}
-                continue
-            for position, y in enumerate(np.unique(self.classes).tolist()):
-                hollow = {"fill": False, "edgecolor": color, "linestyle": "--"}
-                cell = rows & (self.classes == y)
-                if cell.any():
-                    style = filled if position else hollow
-                    yield (group, y), cell, style | {"label": f"{group}, class {y}"}
+        known = [None] if self.classes is None else np.unique(self.classes).tolist()
+        for (code, group), y in product(enumerate(names.tolist()), known):
+            rows = (codes == code) & (True if y is None else self.classes == y)
+            if y == known[-1]:
+                style = {"facecolor": (COLORS[code], 0.35)}
+            else:
+                style = {"fill": False, "linestyle": "--"}
+            style |= {"edgecolor": COLORS[code], "label": str(group)}
+            if y is None:
+                yield group, rows, style
+            elif rows.any():
+                yield (group, y), rows, style | {"label": f"{group}, class {y}"}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -326,10 +311,8 @@ class FairnessFrontierDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the points.
-    figure_ : matplotlib Figure
-        Figure that contains them.
+    ax_, figure_ : matplotlib Axes and Figure
+        Where the points are drawn.
     errorbars_ : dict of str to ErrorbarContainer
         The points of each method.
     front_ : matplotlib Line2D
@@ -402,8 +385,7 @@ class FairnessFrontierDisplay:
 
         Returns
         -------
-        FairnessFrontierDisplay
-            The display, drawn.
+        display : FairnessFrontierDisplay
 
         Raises
         ------
@@ -417,16 +399,15 @@ class FairnessFrontierDisplay:
                 f"results must have rows, and finite numbers in {parity!r} and {accuracy!r}; "
                 "drop runs with undefined parity."
             )
-        grouped = results.groupby(keys, sort=False, dropna=False)
-        points = grouped.agg(
-            parity=(parity, "mean"),
-            accuracy=(accuracy, "mean"),
-            parity_std=(parity, "std"),
-            accuracy_std=(accuracy, "std"),
-        )
+        figures = {"parity": (parity, "mean"), "accuracy": (accuracy, "mean")}
+        figures |= {"parity_std": (parity, "std"), "accuracy_std": (accuracy, "std")}
+        points = results.groupby(keys, sort=False, dropna=False).agg(**figures)
         points = points.reset_index().rename(columns={method: "method"})
-        fairness = points["parity"] if higher_is_fairer else -points["parity"]
-        points["on_front"] = _on_front(fairness.to_numpy(), points["accuracy"].to_numpy())
+        # No other point is better in one figure, and not worse in the other.
+        own = points[["parity", "accuracy"]].to_numpy() * [1 if higher_is_fairer else -1, 1]
+        others = own[:, np.newaxis]
+        beaten = np.all(others >= own, axis=2) & np.any(others > own, axis=2)
+        points["on_front"] = ~beaten.any(axis=0)
         return cls(
             points=points,
             higher_is_fairer=higher_is_fairer,
@@ -448,8 +429,7 @@ class FairnessFrontierDisplay:
 
         Returns
         -------
-        FairnessFrontierDisplay
-            The display.
+        display : FairnessFrontierDisplay
         """
         beside, ax = ax is None, single_axes(ax, (8, 4.8))
         # The best accuracy among the points at least as fair, for every parity.
@@ -458,21 +438,10 @@ class FairnessFrontierDisplay:
         style["drawstyle"] = "steps-pre" if self.higher_is_fairer else "steps-post"
         (self.front_,) = ax.plot(front["parity"], front["accuracy"], label="Pareto front", **style)
         bars = {"linestyle": "-" if connect else "", "linewidth": 0.8, "elinewidth": 1}
-        self.errorbars_ = {}
-        for k, (name, rows) in enumerate(self.points.groupby("method", sort=False)):
-            spread = {"xerr": rows["parity_std"], "yerr": rows["accuracy_std"], "capsize": 2}
-            style = bars | spread | style_of(k) | {"label": str(name)}
-            self.errorbars_[name] = ax.errorbar(rows["parity"], rows["accuracy"], **style)
+        figures = {"x": "parity", "y": "accuracy", "xerr": "parity_std", "yerr": "accuracy_std"}
+        self.errorbars_ = draw_methods(ax, self.points, figures, bars | {"capsize": 2})
         ax.set(xlabel=self.parity_name, ylabel=self.accuracy_name)
         self.ax_, self.figure_ = ax, ax.figure
         if legend:
             add_legend_beside(ax, beside)
         return self
-
-
-def _on_front(fairness: np.ndarray, accuracy: np.ndarray) -> np.ndarray:
-    """Tell which points no other point beats: better in one figure, and not worse in the other."""
-    figures = np.stack([fairness, accuracy])
-    others, own = figures[:, np.newaxis], figures[:, :, np.newaxis]
-    beaten = np.all(others >= own, axis=0) & np.any(others > own, axis=0)
-    return np.logical_not(beaten.any(axis=1))

@@ -165,10 +165,8 @@ class MarginalsDisplay:
 
     Attributes
     ----------
-    axes_ : ndarray of matplotlib Axes
+    axes_, figure_ : ndarray of matplotlib Axes, Figure
         The panels in the order of the columns; the panel of the pairs comes last.
-    figure_ : matplotlib Figure
-        Figure of the panels.
     artists_ : dict of str to tuple of two artists
         Artists of the real and of the synthetic rows of each column: steps for numbers and dates,
         bars for categories.
@@ -231,12 +229,7 @@ class MarginalsDisplay:
 
         Returns
         -------
-        MarginalsDisplay
-            The display.
-
-        Privacy
-        -------
-        Sampling is free. `real` is treated as public.
+        display : MarginalsDisplay
         """
         size = max(len(real), 1000) if n_samples is None else n_samples
         return cls.from_frames(real, sampler.sample(size, random_state=random_state), **kwargs)
@@ -275,17 +268,12 @@ class MarginalsDisplay:
 
         Returns
         -------
-        MarginalsDisplay
-            The display.
+        display : MarginalsDisplay
 
         Raises
         ------
         ValueError
             If a table is empty, columns are missing or too many, or the kinds of a column differ.
-
-        Privacy
-        -------
-        `real` is treated as public.
         """
         if pairs is not None and pairs not in _PAIRS:
             raise ValueError(f"pairs={pairs!r} must be None or one of {sorted(_PAIRS)}.")
@@ -326,13 +314,7 @@ class MarginalsDisplay:
 
         Returns
         -------
-        MarginalsDisplay
-            The display.
-
-        Raises
-        ------
-        ValueError
-            If the number of Axes is wrong.
+        display : MarginalsDisplay
         """
         self.axes_ = _make_axes(ax, len(self.marginals), self.pairs)
         self.figure_ = self.axes_[0].figure

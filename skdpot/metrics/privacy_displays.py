@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any, Self
 
 import numpy as np
@@ -18,10 +19,11 @@ from skdpot.exceptions import BudgetExceededError
 from skdpot.metrics._panels import (
     COLORS,
     add_legend_beside,
+    check_choice,
     check_columns,
     cut_short,
+    draw_methods,
     single_axes,
-    style_of,
 )
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget, epsilon_of, rounded_up
@@ -52,10 +54,9 @@ def _check_affordable(
     estimator: Any, epsilons: Sequence[float], n_repeats: int, parameter: str
 ) -> None:
     """Refuse a sweep that a budget cannot pay for, before anything is spent."""
-    owner, _, _ = parameter.rpartition("__")
+    owner, mark, _ = parameter.rpartition("__")
     params = estimator.get_params()
-    prefix = f"{owner}__" if owner else ""
-    budget, delta = params.get(f"{prefix}budget"), params.get(f"{prefix}delta")
+    budget, delta = (params.get(f"{owner}{mark}{name}") for name in ("budget", "delta"))
     if not isinstance(budget, PrivacyBudget) or delta is None or math.isinf(budget.epsilon):
         return
     mus = [privacy_target(epsilon, delta, budget).mu_cap for epsilon in epsilons]
@@ -92,16 +93,10 @@ class PrivacyUtilityDisplay:
     ----------
     points_ : DataFrame
         ``method``, ``epsilon``, ``mean``, ``std`` (NaN for a single fit) and ``n_runs``.
-    ax_ : matplotlib Axes
-        Axes with the curves.
-    figure_ : matplotlib Figure
-        Figure that holds them.
-    errorbars_ : dict of str to ErrorbarContainer
-        Mean and standard deviation of each method.
-    dots_ : dict of str to PathCollection
-        Single fits.
-    reference_lines_ : dict of str to matplotlib Line2D
-        Scores without privacy.
+    ax_, figure_ : matplotlib Axes and Figure
+        Where it is drawn.
+    errorbars_, dots_, reference_lines_ : dict of str to artist
+        Mean and standard deviation, single fits, and score without privacy, by method.
     floor_line_ : matplotlib Line2D or None
         The floor.
 
@@ -158,10 +153,8 @@ class PrivacyUtilityDisplay:
         results : DataFrame
             One row per fit. Rows with an infinite epsilon give the line without privacy of
             their method.
-        epsilon : str, default="epsilon"
-            Column of the horizontal axis.
-        score : str, default="score"
-            Column of the vertical axis.
+        epsilon, score : str, default="epsilon", "score"
+            Columns of the horizontal and the vertical axis.
         method : str, optional
             Column with the name of the method; each method has a colour and a marker. By default,
             there is one method.
@@ -174,18 +167,13 @@ class PrivacyUtilityDisplay:
 
         Returns
         -------
-        PrivacyUtilityDisplay
-            The display, drawn.
+        display : PrivacyUtilityDisplay
 
         Raises
         ------
         ValueError
             If a column does not exist, an epsilon is not positive, a score is missing, or no row
             has a finite epsilon.
-
-        Privacy
-        -------
-        Results are treated as public.
         """
         wanted = [epsilon, score, *([] if method is None else [method])]
         check_columns(results, wanted)
@@ -232,14 +220,10 @@ class PrivacyUtilityDisplay:
         ----------
         estimator : estimator
             An estimator with a parameter for its epsilon. Clones are fitted; it is not changed.
-        X : array-like of shape (n, d)
-            Private rows to fit to.
-        y : array-like of shape (n,), optional
-            Their targets.
-        X_test : array-like of shape (m, d)
-            **Public** rows to score on, none of which are in `X`.
-        y_test : array-like of shape (m,), optional
-            Their targets.
+        X, y : array-like of shape (n, d), (n,)
+            Private rows to fit to, and their targets, if any.
+        X_test, y_test : array-like of shape (m, d), (m,)
+            **Public** rows to score on, none of which are in `X`, and their targets, if any.
         epsilons : sequence of float, default=(0.1, 0.3, 1, 3, 10)
             Values of the parameter; finite.
         n_repeats : int, default=3
@@ -264,8 +248,7 @@ class PrivacyUtilityDisplay:
 
         Returns
         -------
-        PrivacyUtilityDisplay
-            The display, drawn.
+        display : PrivacyUtilityDisplay
 
         Raises
         ------
@@ -332,19 +315,29 @@ class PrivacyUtilityDisplay:
 
         Returns
         -------
-        PrivacyUtilityDisplay
-            The display.
+        display : PrivacyUtilityDisplay
         """
         beside, ax = ax is None, single_axes(ax, (7.2, 4.2))
         grouped = self.runs.groupby(["method", "epsilon"], sort=False)["score"]
         points = grouped.agg(mean="mean", std="std", n_runs="size").reset_index()
         ranks = pd.factorize(points["method"])[0]
         self.points_ = points.iloc[np.lexsort((points["epsilon"], ranks))].reset_index(drop=True)
-        self.errorbars_: dict[str, Any] = {}
+        bars = {"markersize": 5, "capsize": 3, "linewidth": 1.5, "elinewidth": 1} | kwargs
+        figures = {"x": "epsilon", "y": "mean", "yerr": "std"}
+        self.errorbars_ = draw_methods(ax, self.points_, figures, bars)
         self.dots_: dict[str, Any] = {}
         self.reference_lines_: dict[str, Any] = {}
-        for k, (name, points) in enumerate(self.points_.groupby("method", sort=False)):
-            self._draw_method(ax, str(name), points, style_of(k), kwargs)
+        for (name, runs), color in zip(
+            self.runs.groupby("method", sort=False), cycle(COLORS), strict=False
+        ):
+            dots = {"color": color, "alpha": 0.35, "s": 14, "linewidths": 0, "zorder": 1}
+            self.dots_[name] = ax.scatter(runs["epsilon"], runs["score"], **dots)
+            if name in (self.references or ()):
+                label = (
+                    "without privacy" if len(self.errorbars_) == 1 else f"{name}, without privacy"
+                )
+                dashes = {"color": color, "linestyle": "--", "linewidth": 1, "label": label}
+                self.reference_lines_[name] = ax.axhline(self.references[name], **dashes)
         self.floor_line_ = None
         if self.floor is not None:
             style = {"color": "black", "linestyle": ":", "linewidth": 1, "label": "floor"}
@@ -360,23 +353,6 @@ class PrivacyUtilityDisplay:
             lines = [*self.errorbars_.values(), *self.reference_lines_.values(), self.floor_line_]
             add_legend_beside(ax, beside, [line for line in lines if line is not None])
         return self
-
-    def _draw_method(
-        self, ax: Any, name: str, points: pd.DataFrame, own: dict[str, Any], style: dict[str, Any]
-    ) -> None:
-        """Draw the fits of one method, their means and the line without privacy."""
-        runs, color = self.runs[self.runs["method"] == name], own["color"]
-        dots = {"color": color, "alpha": 0.35, "s": 14, "linewidths": 0, "zorder": 1}
-        self.dots_[name] = ax.scatter(runs["epsilon"], runs["score"], **dots)
-        bars = {"markersize": 5, "capsize": 3, "linewidth": 1.5, "elinewidth": 1, "label": name}
-        self.errorbars_[name] = ax.errorbar(
-            points["epsilon"], points["mean"], yerr=points["std"], **(own | bars | style)
-        )
-        if self.references and name in self.references:
-            single = self.points_["method"].nunique() == 1
-            dashes = {"color": color, "linestyle": "--", "linewidth": 1}
-            dashes["label"] = "without privacy" if single else f"{name}, without privacy"
-            self.reference_lines_[name] = ax.axhline(self.references[name], **dashes)
 
 
 _MOST_BARS = 25
@@ -395,21 +371,15 @@ class BudgetDisplay:
     history : DataFrame
         Result of `PrivacyBudget.history`, with the column ``epsilon_spent``: the total of this
         charge and all earlier ones.
-    epsilon : float
-        The cap; may be infinite.
-    delta : float
-        The delta of all epsilons.
+    epsilon, delta : float
+        The cap, which may be infinite, and the delta of all epsilons.
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the history.
-    figure_ : matplotlib Figure
-        Figure that holds them.
-    bars_ : BarContainer or None
-        With ``kind="bars"``: what each charge added.
-    line_ : matplotlib Line2D or None
-        With ``kind="line"``: the epsilon spent.
+    ax_, figure_ : matplotlib Axes and Figure
+        Where it is drawn.
+    bars_, line_ : BarContainer, matplotlib Line2D
+        What each charge added, or the epsilon spent; None for the other `kind`.
     cap_ : matplotlib Line2D or None
         The cap; None if it is infinite.
 
@@ -457,8 +427,7 @@ class BudgetDisplay:
 
         Returns
         -------
-        BudgetDisplay
-            The display, drawn.
+        display : BudgetDisplay
 
         Raises
         ------
@@ -466,18 +435,14 @@ class BudgetDisplay:
             If the ledger cannot be read.
         TypeError
             If `budget` is not a PrivacyBudget.
-
-        Privacy
-        -------
-        Nothing is charged: a history is public.
         """
         if not isinstance(budget, PrivacyBudget):
             raise TypeError(f"budget must be a PrivacyBudget, not a {type(budget).__name__}.")
         history = budget.history()
         # Sums as the ledger keeps them, in whole units; one of no privacy is infinite.
         units = np.cumsum(np.rint(history["mu"].to_numpy() ** 2 * 1e12)).tolist()
-        whole = [total if math.isinf(total) else int(total) for total in units]
-        spent = np.array([epsilon_of(total, budget.delta) for total in whole], dtype=float)
+        totals = [total if math.isinf(total) else int(total) for total in units]
+        spent = np.array([epsilon_of(total, budget.delta) for total in totals], dtype=float)
         history["epsilon_spent"] = np.minimum(spent, budget.epsilon)
         return cls(history=history, epsilon=budget.epsilon, delta=budget.delta).plot(**kwargs)
 
@@ -494,17 +459,12 @@ class BudgetDisplay:
 
         Returns
         -------
-        BudgetDisplay
-            The display, drawn.
+        display : BudgetDisplay
 
         Raises
         ------
         LedgerError
             If the file is missing or is not an intact ledger.
-
-        Privacy
-        -------
-        Nothing is charged: a history is public.
         """
         return cls.from_budget(PrivacyBudget.from_ledger(ledger), **kwargs)
 
@@ -527,22 +487,28 @@ class BudgetDisplay:
 
         Returns
         -------
-        BudgetDisplay
-            The display.
-
-        Raises
-        ------
-        ValueError
-            If `kind` is unknown.
+        display : BudgetDisplay
         """
-        if kind not in ("auto", "bars", "line"):
-            raise ValueError(f"kind={kind!r} must be 'auto', 'bars' or 'line'.")
+        check_choice("kind", kind, ("auto", "bars", "line"))
         n_charges = len(self.history)
         as_bars = kind == "bars" or (kind == "auto" and n_charges <= _MOST_BARS)
         height = max(2.0, 1.3 + _ROW_HEIGHT * n_charges) if as_bars else 4.0
         ax = single_axes(ax, (7.2, height))
+        spent, limit = self.history["epsilon_spent"].to_numpy(), self.epsilon
+        if math.isinf(limit):  # releases without privacy end there
+            limit = 1.25 * float(spent[np.isfinite(spent)].max(initial=0.0)) or 1.0
+        after = np.concatenate([[0.0], np.minimum(spent, limit)])
+        ends, label = (0, 1.12 * limit), f"ε spent, at δ = {self.delta:g}"
         self.bars_ = self.line_ = self.cap_ = None
-        (self._draw_bars if as_bars else self._draw_line)(ax, kwargs)
+        if as_bars:
+            ax.set(xlim=ends, xlabel=label, ylim=(max(n_charges, 1) - 0.4, -1.4))
+            self._draw_bars(ax, after, kwargs)
+        else:
+            style = {"color": COLORS[0], "drawstyle": "steps-post"} | kwargs
+            (self.line_,) = ax.plot(np.arange(len(after)), after, **style)
+            # Half a charge more, so that the last step is seen.
+            ax.set(ylim=ends, ylabel=label, xlim=(0, len(after) - 0.5), xlabel="charges")
+            ax.xaxis.get_major_locator().set_params(integer=True)
         if math.isfinite(self.epsilon):
             style = {"color": COLORS[1], "linestyle": "--"}
             self.cap_ = (ax.axvline if as_bars else ax.axhline)(self.epsilon, **style)
@@ -554,41 +520,16 @@ class BudgetDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _draw_bars(self, ax: Any, style: dict[str, Any]) -> None:
-        """Draw a bar from the epsilon before to the epsilon after each charge."""
-        spent = self.history["epsilon_spent"].to_numpy()
-        limit = self._limit(spent)
-        after = np.minimum(spent, limit)
-        before = np.concatenate([[0.0], after[:-1]])
-        where = np.arange(len(spent))
-        self.bars_ = ax.barh(
-            where, after - before, left=before, **({"color": COLORS[0], "height": 0.6} | style)
-        )
-        texts = [rounded_up(total).replace("inf", "∞") for total in spent]
+    def _draw_bars(self, ax: Any, after: np.ndarray, style: dict[str, Any]) -> None:
+        """Draw a labelled bar from the epsilon before to the epsilon after each charge."""
+        where = np.arange(len(self.history))
+        style = {"color": COLORS[0], "height": 0.6} | style
+        self.bars_ = ax.barh(where, np.diff(after), left=after[:-1], **style)
+        texts = [rounded_up(one).replace("inf", "∞") for one in self.history["epsilon_spent"]]
         box = {"fc": "white", "ec": "none", "pad": 0.5}
         ax.bar_label(self.bars_, texts, padding=4, size=8, bbox=box)
         labels = [cut_short(label or "no label", _MOST_LETTERS) for label in self.history["label"]]
         ax.set_yticks(where, labels, fontsize="small")
-        ax.set(xlim=(0, 1.12 * limit), ylim=(max(len(spent), 1) - 0.4, -1.4))
-        ax.set_xlabel(f"ε spent, at δ = {self.delta:g}")
-
-    def _draw_line(self, ax: Any, style: dict[str, Any]) -> None:
-        """Draw the epsilon after each number of charges, from none on."""
-        spent = np.concatenate([[0.0], self.history["epsilon_spent"].to_numpy()])
-        limit = self._limit(spent)
-        options = {"color": COLORS[0], "drawstyle": "steps-post"} | style
-        (self.line_,) = ax.plot(np.arange(len(spent)), np.minimum(spent, limit), **options)
-        # Half a charge more, so that the last step is seen.
-        ax.set(xlim=(0, len(spent) - 0.5), ylim=(0, 1.12 * limit), xlabel="charges")
-        ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.set_ylabel(f"ε spent, at δ = {self.delta:g}")
-
-    def _limit(self, spent: np.ndarray) -> float:
-        """Return the largest epsilon that is drawn; releases without privacy end there."""
-        if math.isfinite(self.epsilon):
-            return self.epsilon
-        finite = spent[np.isfinite(spent)]
-        return 1.25 * float(finite.max(initial=0.0)) or 1.0
 
     def _name_cap(self, ax: Any, *, upright: bool) -> None:
         """Write the cap beside its line: to the left of an upright one, above a level one."""

@@ -56,10 +56,8 @@ class SketchDisplay:
 
     Attributes
     ----------
-    axes_ : ndarray of matplotlib Axes
+    axes_, figure_ : ndarray of matplotlib Axes, Figure
         The panels.
-    figure_ : matplotlib Figure
-        Figure that contains them.
     lines_, bands_ : list of matplotlib Line2D, list of FillBetweenPolyCollection
         The distribution functions and the bands of their noise.
     public_lines_ : list of matplotlib Line2D
@@ -130,8 +128,7 @@ class SketchDisplay:
 
         Returns
         -------
-        SketchDisplay
-            The display, drawn.
+        display : SketchDisplay
 
         Raises
         ------
@@ -193,13 +190,7 @@ class SketchDisplay:
 
         Returns
         -------
-        SketchDisplay
-            The display.
-
-        Raises
-        ------
-        ValueError
-            If the number of Axes differs from that of panels.
+        display : SketchDisplay
         """
         self.axes_ = panel_grid(ax, len(self.cdf), _N_COLUMNS, _CDF_SIZE, sharey=True)
         self.figure_ = self.axes_[0].figure
@@ -303,10 +294,8 @@ class FlowDisplay:
 
     Attributes
     ----------
-    axes_ : ndarray of matplotlib Axes
+    axes_, figure_ : ndarray of matplotlib Axes, Figure
         The panels: the states, the public rows, the distances.
-    figure_ : matplotlib Figure
-        Figure that contains them.
     points_ : dict of int to list of PathCollection
         The particles after each step: one collection per class.
     public_points_ : PathCollection or None
@@ -373,8 +362,7 @@ class FlowDisplay:
 
         Returns
         -------
-        FlowDisplay
-            The display, drawn.
+        display : FlowDisplay
 
         Raises
         ------
@@ -427,8 +415,7 @@ class FlowDisplay:
 
         Returns
         -------
-        FlowDisplay
-            The display, drawn.
+        display : FlowDisplay
 
         Raises
         ------
@@ -487,8 +474,7 @@ class FlowDisplay:
 
         Returns
         -------
-        FlowDisplay
-            The display.
+        display : FlowDisplay
 
         Raises
         ------

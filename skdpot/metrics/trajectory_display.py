@@ -60,10 +60,8 @@ class TrajectoryDisplay:
 
     Attributes
     ----------
-    axes_ : ndarray of matplotlib Axes
+    axes_, figure_ : ndarray of matplotlib Axes, Figure
         The panels, in the order of `panels_`.
-    figure_ : matplotlib Figure
-        Figure that contains them.
     panels_ : dict
         LineCollection of paths or PathCollection of points in each of the panels ``"true"``,
         ``"seen"``, ``"means"`` and ``"recovered"``.
@@ -140,8 +138,7 @@ class TrajectoryDisplay:
 
         Returns
         -------
-        TrajectoryDisplay
-            The display, drawn.
+        display : TrajectoryDisplay
 
         Raises
         ------
@@ -206,8 +203,7 @@ class TrajectoryDisplay:
 
         Returns
         -------
-        TrajectoryDisplay
-            The display, drawn.
+        display : TrajectoryDisplay
 
         Raises
         ------
@@ -277,8 +273,7 @@ class TrajectoryDisplay:
 
         Returns
         -------
-        TrajectoryDisplay
-            The display.
+        display : TrajectoryDisplay
 
         Raises
         ------
