@@ -325,19 +325,13 @@ def debiased_squared_distance(
 
     Raises
     ------
-    OpenSketchError
-        If a sketch is open.
-    ValueError
-        If the sketches do not measure the same, need too much memory, or are the same release,
-        whose noise is equal on both sides.
+    OpenSketchError, ValueError
+        If a sketch is open; if the sketches do not measure the same, need too much memory, or are
+        the same release, whose noise is equal on both sides.
 
     Privacy
     -------
     Post-processing of releases and public rows: it costs nothing.
-
-    See Also
-    --------
-    SlicedSketch.distance : The distance between the smoothed tables, noise included.
 
     Notes
     -----

@@ -66,10 +66,8 @@ def wasserstein_distance(
 
     Parameters
     ----------
-    X : array-like of shape (n, d)
-        First sample.
-    Y : array-like of shape (m, d)
-        Second sample; m may differ from n.
+    X, Y : array-like of shape (n, d), (m, d)
+        The two samples.
     p : float, default=2
         Order, at least 1.
     X_weights, Y_weights : array-like of shape (n,), (m,), optional
@@ -82,20 +80,14 @@ def wasserstein_distance(
 
     Raises
     ------
-    ValueError
-        If the rows, the weights or p are invalid.
-    RuntimeError
-        If the solver stops early.
-
-    See Also
-    --------
-    sliced_wasserstein_distance : Faster; for large samples.
+    ValueError, RuntimeError
+        If the rows, the weights or p are invalid; if the solver stops early.
 
     Notes
     -----
     The memory is that of a few n × m matrices and the time about n³: a second or less for 2,000
-    rows per sample. Between samples of one distribution the distance is not 0 and falls only like
-    n^(−1/d), so compare samples of equal size.
+    rows per sample; `sliced_wasserstein_distance` is faster. Between samples of one distribution
+    the distance is not 0 and falls only like n^(−1/d), so compare samples of equal size.
 
     Privacy
     -------
@@ -137,10 +129,8 @@ def sliced_wasserstein_distance(
 
     Parameters
     ----------
-    X : array-like of shape (n, d)
-        First sample.
-    Y : array-like of shape (m, d)
-        Second sample; m may differ from n.
+    X, Y : array-like of shape (n, d), (m, d)
+        The two samples.
     p : float, default=2
         Order, at least 1.
     n_projections : int, default=256
@@ -162,10 +152,6 @@ def sliced_wasserstein_distance(
     ------
     ValueError
         If the rows, the weights, p or `n_projections` are invalid.
-
-    See Also
-    --------
-    wasserstein_distance : The exact distance.
 
     Privacy
     -------
@@ -301,14 +287,10 @@ def train_synthetic_test_real(
     ----------
     estimator : estimator
         Classifier or regressor; cloned.
-    X_synthetic : array-like of shape (n, d)
-        Synthetic training rows. Real training rows give the score to compare with.
-    y_synthetic : array-like of shape (n,) or (n, n_outputs)
-        Their targets.
-    X_real : array-like of shape (m, d)
-        Real test rows, from which the synthetic rows were not made.
-    y_real : array-like of shape (m,) or (m, n_outputs)
-        Their targets.
+    X_synthetic, y_synthetic : array-like of shape (n, d), (n,) or (n, n_outputs)
+        Synthetic training rows with targets. Real training rows give the score to compare with.
+    X_real, y_real : array-like of shape (m, d), (m,) or (m, n_outputs)
+        Real test rows with targets, from which the synthetic rows were not made.
     scoring : str or callable, optional
         Scorer of scikit-learn, or ``scorer(estimator, X, y)``. By default the estimator's
         ``score``.
@@ -320,10 +302,8 @@ def train_synthetic_test_real(
 
     Raises
     ------
-    ValueError
-        If `scoring` is unknown, or the estimator refuses the rows.
-    TypeError
-        If the estimator has no ``score`` and `scoring` is not given.
+    ValueError, TypeError
+        If `scoring` is unknown; if it is not given and the estimator has no ``score``.
 
     Privacy
     -------
@@ -411,11 +391,9 @@ def path_sliced_wasserstein_distance(
 
     Parameters
     ----------
-    first : array-like of shape (n, k, d)
-        Sample of paths.
-    second : array-like of shape (m, k, d)
-        Sample of paths at the same times; m may differ from n. All times have equal weight, so
-        choose equally spaced ones (`skdpot.metrics.distances.resample_paths`).
+    first, second : array-like of shape (n, k, d), (m, k, d)
+        Samples of paths at the same times. All times have equal weight, so choose equally spaced
+        ones (`skdpot.metrics.distances.resample_paths`).
     n_projections : int, default=256
         Number of directions, rounded up to a multiple of k·d.
     random_state : int, RandomState or None, default=0
@@ -432,10 +410,6 @@ def path_sliced_wasserstein_distance(
     ------
     ValueError
         If the samples have different times or features, or `n_projections` is below 1.
-
-    See Also
-    --------
-    marginal_wasserstein_distances : The distance at each time.
 
     Privacy
     -------
@@ -475,10 +449,8 @@ def marginal_wasserstein_distances(
 
     Parameters
     ----------
-    X : array-like of shape (n, d)
-        Observed points, treated as public.
-    t : array-like of shape (n,)
-        Their time stamps.
+    X, t : array-like of shape (n, d), (n,)
+        Observed points, treated as public, and their time stamps.
     sample_marginal : callable
         ``sample_marginal(time, n)`` returns at most n points at a time, as an array-like of shape
         (n, d); for instance the method of a fitted sampler. It is called with the number of
@@ -493,21 +465,13 @@ def marginal_wasserstein_distances(
     -------
     DataFrame
         One row per time stamp, in increasing order, with the columns ``n_points``, ``wasserstein``
-        (W₂) and ``squared_wasserstein`` (W₂²).
+        (W₂) and ``squared_wasserstein`` (W₂²). Two samples of one distribution are about n^(−1/d)
+        apart if d > 2: compare with a second sample of the truth.
 
     Raises
     ------
     ValueError
         If the rows and time stamps do not match, or the sampled points are invalid.
-
-    See Also
-    --------
-    path_sliced_wasserstein_distance : The distance between whole paths.
-
-    Notes
-    -----
-    Two samples of one distribution are about n^(−1/d) apart if d > 2. Compare with the distance of
-    a second sample of the truth.
 
     Privacy
     -------

@@ -19,10 +19,7 @@ from skdpot.ot.transport import sliced_wasserstein_distance
 
 
 def as_labels(values: Any, name: str) -> np.ndarray:
-    """Return one column of labels: booleans, integers or strings, none of them missing.
-
-    Lists, numpy arrays, columns of pandas and polars, and tables of one column are accepted.
-    """
+    """Return a column of labels, from any container: booleans, integers or strings, all known."""
     labels, fault = label_column(values, name)
     if fault:
         raise ValueError(
@@ -111,10 +108,9 @@ def wasserstein_parity(
     scores : array-like of shape (n,) or (n, d)
         Scores, such as the probability of the positive class, predictions of a regressor, or codes
         of an encoder. With several columns the distance is sliced.
-    sensitive_features : array-like of shape (n,)
-        Group of each row: booleans, integers or strings. Two or more groups must occur.
-    y_true : array-like of shape (n,), optional
-        True class of each row: booleans, integers or strings.
+    sensitive_features, y_true : array-like of shape (n,)
+        Group and, optionally, true class of each row: booleans, integers or strings; two or more
+        groups.
     n_projections : int, default=256
         Number of directions for several columns, rounded up to a multiple of d.
     random_state : int, RandomState or None, default=0
@@ -124,28 +120,13 @@ def wasserstein_parity(
     -------
     float
         Mean of the distances W_2 (not squared), in the unit of the scores: at most 1 for
-        probabilities. NaN, with a warning, if some group has no row of a class.
+        probabilities. Between samples of equal distributions it is of the order of ``1/√n`` for n
+        rows per group, not 0. NaN, with a warning, if some group has no row of a class.
 
     Raises
     ------
     ValueError
-        If the scores are not finite numbers, the labels are not usable, columns differ in
-        length, or only one group occurs.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If some group has no row of a class.
-
-    See Also
-    --------
-    sliced_wasserstein_distance : Between two samples.
-    disparate_impact : The ratio of selection rates at one threshold.
-
-    Notes
-    -----
-    The distance between two groups with the same distribution is of the order of ``1/√n`` for n
-    rows per group, not 0.
+        If a column is not usable, or only one group occurs.
 
     Privacy
     -------
@@ -188,10 +169,8 @@ def disparate_impact(
 
     Parameters
     ----------
-    y_pred : array-like of shape (n,)
-        Decisions G: booleans, integers or strings.
-    sensitive_features : array-like of shape (n,)
-        Group A of each row. Two or more groups must occur.
+    y_pred, sensitive_features : array-like of shape (n,)
+        Decisions G and group A of each row: booleans, integers or strings; two or more groups.
     pos_label : label, optional
         The favorable decision; 1 when the labels are 0 and 1 or −1 and 1.
     reference : label, optional
@@ -208,17 +187,8 @@ def disparate_impact(
     Raises
     ------
     ValueError
-        If the labels are not usable, `reference` does not occur, or it
-        is given for more than two groups.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If no group is ever selected.
-
-    See Also
-    --------
-    wasserstein_parity : Distance between score distributions, for all thresholds.
+        If the labels are not usable, or `reference` does not occur or is given for more than two
+        groups.
 
     Privacy
     -------
@@ -252,10 +222,8 @@ def demographic_parity_difference(
 
     Parameters
     ----------
-    y_pred : array-like of shape (n,)
-        Decisions: booleans, integers or strings.
-    sensitive_features : array-like of shape (n,)
-        Group of each row. Two or more groups must occur.
+    y_pred, sensitive_features : array-like of shape (n,)
+        Decision and group of each row: booleans, integers or strings; two or more groups.
     pos_label : label, optional
         The favorable decision; 1 when the labels are 0 and 1 or −1 and 1.
 
@@ -291,11 +259,7 @@ def equalized_odds_ratios(
     pos_label: Any = None,
     reference: Any = None,
 ) -> pd.Series:
-    """Disparate impact among the rows of each true class.
-
-    For class y, ``P(G = positive | A = a, Y = y)`` of the worst treated group over that
-    of the best or, with `reference`, of the other group over the reference. Rows count as public.
-    """
+    """Disparate impact among the rows of each true class, which are treated as public."""
     ratios = _ratios(_rates(y_pred, sensitive_features, pos_label, y_true), reference)
     undefined = ratios.index[ratios.isna()].tolist()
     if undefined:
@@ -310,12 +274,9 @@ def equalized_odds_difference(
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        True classes: booleans, integers or strings.
-    y_pred : array-like of shape (n,)
-        Decisions, in the same labels.
-    sensitive_features : array-like of shape (n,)
-        Group of each row. Two or more groups must occur.
+    y_true, y_pred, sensitive_features : array-like of shape (n,)
+        True class, decision in the same labels, and group of each row: booleans, integers or
+        strings; two or more groups.
     pos_label : label, optional
         The favorable decision; 1 when the labels are 0 and 1 or −1 and 1.
 
@@ -330,11 +291,6 @@ def equalized_odds_difference(
     ------
     ValueError
         If the labels are not usable.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If the difference is not defined.
 
     Privacy
     -------

@@ -127,10 +127,8 @@ class FairnessDisplay:
 
         Raises
         ------
-        AttributeError
-            If the estimator lacks the method.
-        ValueError
-            If the estimator is not a binary classifier, or the columns are not usable.
+        AttributeError, ValueError
+            If the estimator lacks the method or is not a binary classifier.
         """
         methods = ("auto", "predict_proba", "decision_function")
         check_choice("response_method", response_method, methods)
@@ -166,10 +164,9 @@ class FairnessDisplay:
 
         Parameters
         ----------
-        y_true : array-like of shape (n,)
-            True classes: two different labels.
-        y_score : array-like of shape (n,)
-            Scores of the favorable class: probabilities, or any numbers with a `threshold`.
+        y_true, y_score : array-like of shape (n,)
+            True classes, two different labels, and scores of the favorable class: probabilities,
+            or any numbers with a `threshold`.
         sensitive_features : array-like of shape (n,)
             Groups. The name of a pandas or polars column is shown in the legend.
         fairness : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
@@ -374,10 +371,8 @@ class FairnessFrontierDisplay:
             Columns that distinguish the points of a method, such as the weight of a penalty or ε.
             Runs with the same method and settings become one point at their mean, with error bars
             of one standard deviation.
-        parity : str, default="disparate_impact"
-            Column of the horizontal axis.
-        accuracy : str, default="accuracy"
-            Column of the vertical axis; higher must be better.
+        parity, accuracy : str, default="disparate_impact", "accuracy"
+            Columns of the horizontal and of the vertical axis. Higher accuracy must be better.
         higher_is_fairer : bool, default=True
             False for differences and distances, for which 0 is parity.
         **kwargs : dict

@@ -156,10 +156,8 @@ class MarginalsDisplay:
     marginals : list of ColumnShares
         Shares of the values of each column: ``name``, ``kind``, ``values``, ``real``,
         ``synthetic``, ``real_missing``, ``synthetic_missing`` and ``total_variation``.
-    pairs : DataFrame of shape (n_columns, n_columns), optional
-        A number for every pair of columns.
-    pairs_name : str, optional
-        Name of that number.
+    pairs, pairs_name : DataFrame of shape (n_columns, n_columns), str, optional
+        A number for every pair of columns, and its name.
     labels : tuple of two str, default=("real rows", "synthetic rows")
         Labels of the legend.
 
@@ -249,10 +247,8 @@ class MarginalsDisplay:
 
         Parameters
         ----------
-        real : DataFrame (pandas or polars) or array-like of shape (n, d)
-            **Public** rows.
-        synthetic : DataFrame or array-like of shape (m, d)
-            Synthetic rows, with the same columns.
+        real, synthetic : DataFrame (pandas or polars) or array-like of shape (n, d), (m, d)
+            **Public** rows, and synthetic rows with the same columns.
         columns : sequence of column names, optional
             Columns to plot; all columns of `real` by default. The columns of an array are named
             ``x0``, ``x1`` and so on.
@@ -305,10 +301,8 @@ class MarginalsDisplay:
             One Axes per column, and one for the pairs if there are any; new ones by default.
         max_categories : int, default=10
             Maximum number of bars; the rarest categories share the last one.
-        name : str, optional
-            Title of the figure.
-        legend : bool, default=True
-            Whether to plot the legend.
+        name, legend : str, bool, optional
+            Title of the figure, and whether to plot the legend.
         **kwargs : dict
             Style of the synthetic rows, such as `color`.
 

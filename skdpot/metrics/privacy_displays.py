@@ -229,8 +229,7 @@ class PrivacyUtilityDisplay:
         n_repeats : int, default=3
             Number of fits per epsilon; they differ only in their randomness.
         scoring : str or callable, optional
-            Name of a scikit-learn scorer, or ``scorer(estimator, X, y)``. By default, the
-            estimator's own ``score``.
+            Scorer of scikit-learn, or ``scorer(estimator, X, y)``; by default the estimator's own.
         reference : float or estimator, optional
             Line without privacy: a score, or an estimator that is fitted to `X` and `y`. **That fit
             is not private**: pass an estimator only if the private rows may be used that way.
@@ -252,10 +251,9 @@ class PrivacyUtilityDisplay:
 
         Raises
         ------
-        BudgetExceededError
-            If the estimator has a budget that cannot pay for all fits.
-        ValueError
-            If the parameter does not exist, or an argument is out of range.
+        BudgetExceededError, ValueError
+            If the estimator has a budget that cannot pay for all fits; if the parameter does not
+            exist, or an argument is out of range.
 
         Privacy
         -------
@@ -431,10 +429,8 @@ class BudgetDisplay:
 
         Raises
         ------
-        LedgerError
-            If the ledger cannot be read.
-        TypeError
-            If `budget` is not a PrivacyBudget.
+        LedgerError, TypeError
+            If the ledger cannot be read; if `budget` is not a PrivacyBudget.
         """
         if not isinstance(budget, PrivacyBudget):
             raise TypeError(f"budget must be a PrivacyBudget, not a {type(budget).__name__}.")

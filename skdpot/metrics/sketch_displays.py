@@ -12,6 +12,7 @@ from skdpot.metrics._panels import (
     COLORS,
     add_legend,
     add_title,
+    check_choice,
     direction_name,
     draw_ways,
     feature_labels,
@@ -58,10 +59,8 @@ class SketchDisplay:
     ----------
     axes_, figure_ : ndarray of matplotlib Axes, Figure
         The panels.
-    lines_, bands_ : list of matplotlib Line2D, list of FillBetweenPolyCollection
-        The distribution functions and the bands of their noise.
-    public_lines_ : list of matplotlib Line2D
-        The distribution functions of the public rows; empty without.
+    lines_, bands_, public_lines_ : list of artists
+        The distribution functions, the bands of their noise, and the functions of public rows.
 
     See Also
     --------
@@ -117,7 +116,7 @@ class SketchDisplay:
             Closed sketch, or an estimator with a ``sketch_``.
         projections : int or sequence of int, optional
             Numbers of the directions to draw; the first six by default.
-        label : optional
+        label : label, optional
             A class; by default all together.
         X : array-like of shape (n_rows, n_features), optional
             **Public** rows to compare with; they are mapped and clipped as the private ones were.
@@ -132,13 +131,21 @@ class SketchDisplay:
 
         Raises
         ------
-        OpenSketchError
-            If the sketch is open.
-        ValueError
-            If the sketch, the direction or the class does not exist, or the rows have other
-            features.
+        OpenSketchError, ValueError
+            If the sketch is open, or if the sketch, the direction, the class or a feature of `X`
+            does not exist.
         """
-        sketch = _sketch_of(estimator)
+        check_is_fitted(estimator)
+        sketch = (
+            estimator
+            if isinstance(estimator, SlicedSketch)
+            else getattr(estimator, "sketch_", None)
+        )
+        if not isinstance(sketch, SlicedSketch):
+            raise ValueError(
+                f"This {type(estimator).__name__} has no sketch_: it releases no sketch, or was "
+                'fitted with a mechanism other than "sketch".'
+            )
         table = sketch.table(label)
         chosen = _direction_numbers(projections, len(table.cdf))
         measured, deviations = measured_cdf(sketch, label)
@@ -181,10 +188,8 @@ class SketchDisplay:
             One Axes per direction; new ones by default.
         n_deviations : float, default=2
             Half height of the bands, in standard deviations of the noise.
-        name : str, optional
-            Name for the title; the stored one by default.
-        legend : bool, default=True
-            Whether to draw the legend.
+        name, legend : str, bool, optional
+            Name for the title, by default the stored one, and whether to draw the legend.
         **kwargs : dict
             For ``Axes.plot`` of the distribution functions.
 
@@ -194,8 +199,8 @@ class SketchDisplay:
         """
         self.axes_ = panel_grid(ax, len(self.cdf), _N_COLUMNS, _CDF_SIZE, sharey=True)
         self.figure_ = self.axes_[0].figure
-        half = n_deviations * self.deviations
-        low, high = np.clip(self.measured - half, 0, 1), np.clip(self.measured + half, 0, 1)
+        reaches = (self.measured + n * self.deviations for n in (-n_deviations, n_deviations))
+        low, high = (np.clip(reach, 0, 1) for reach in reaches)
         style = {"color": COLORS[0], "label": "sketch"} | kwargs
         shade = {"color": COLORS[5], "alpha": 0.4, "linewidth": 0}
         shade["label"] = f"measured ± {n_deviations:g} deviations of the noise"
@@ -220,20 +225,6 @@ class SketchDisplay:
         return self
 
 
-def _sketch_of(estimator: Any) -> SlicedSketch:
-    """Return the sketch that an estimator has released."""
-    if isinstance(estimator, SlicedSketch):
-        return estimator
-    check_is_fitted(estimator)
-    sketch = getattr(estimator, "sketch_", None)
-    if not isinstance(sketch, SlicedSketch):
-        raise ValueError(
-            f"This {type(estimator).__name__} has no sketch_: it releases no sketch, or was fitted "
-            'with a mechanism other than "sketch".'
-        )
-    return sketch
-
-
 def _direction_numbers(projections: Any, n_projections: int) -> np.ndarray:
     """Return the numbers of the directions to draw."""
     if projections is None:
@@ -249,12 +240,10 @@ def _direction_numbers(projections: Any, n_projections: int) -> np.ndarray:
 
 def _in_units(positions: np.ndarray, directions: np.ndarray, sketch: SlicedSketch) -> np.ndarray:
     """Return positions along axes in the units of the data; the others as they are."""
-    on_axis = np.abs(directions).max(axis=1) > 1 - 1e-9
-    axis = np.abs(directions).argmax(axis=1)
-    sign = np.take_along_axis(directions, axis[:, np.newaxis], axis=1)
-    center, scale = sketch.bounds_.center[axis], sketch.bounds_.scale[axis]
-    mapped = center[:, np.newaxis] * np.sign(sign) + scale[:, np.newaxis] * positions
-    return np.where(on_axis[:, np.newaxis], mapped, positions)
+    axis = np.abs(directions).argmax(axis=1)[:, np.newaxis]
+    along = np.take_along_axis(directions, axis, axis=1)
+    mapped = sketch.bounds_.center[axis] * np.sign(along) + sketch.bounds_.scale[axis] * positions
+    return np.where(np.abs(along) > 1 - 1e-9, mapped, positions)
 
 
 _PANELS = 4  # by default
@@ -279,14 +268,10 @@ class FlowDisplay:
         Number of steps before each state, increasing.
     labels : ndarray of shape (n_particles,), optional
         Class of each particle.
-    distances : ndarray of shape (n_classes, n_states), optional
-        Sliced Wasserstein-2 distance to the sketch, per class.
-    classes : ndarray of shape (n_classes,), optional
-        Names of the rows of `distances`.
-    plane : ndarray of shape (1 or 2, n_features), optional
-        Directions to draw; the first two axes by default.
-    names : sequence of str, optional
-        Names of the directions, for the axes.
+    distances, classes : ndarray of shape (n_classes, n_states), (n_classes,), optional
+        Sliced Wasserstein-2 distance to the sketch per class, and the names of the classes.
+    plane, names : ndarray of shape (1 or 2, n_features), sequence of str, optional
+        Directions to draw, by default the first two axes, and their names.
     public : ndarray of shape (n_rows, n_features), optional
         Public rows, drawn in a separate panel.
     name : str, optional
@@ -298,12 +283,10 @@ class FlowDisplay:
         The panels: the states, the public rows, the distances.
     points_ : dict of int to list of PathCollection
         The particles after each step: one collection per class.
-    public_points_ : PathCollection or None
-        The public rows.
-    paths_ : LineCollection or None
-        The paths, with ``kind="paths"``.
+    public_points_, paths_ : PathCollection, LineCollection, or None
+        The public rows, and the paths of ``kind="paths"``.
     curves_ : list of matplotlib Line2D
-        The distances, one curve per class; empty without.
+        The distances, one curve per class.
 
     See Also
     --------
@@ -368,16 +351,13 @@ class FlowDisplay:
         ------
         TypeError
             If the estimator has no flow.
-        ValueError
-            If features or steps do not exist.
         """
         if not hasattr(sampler, "trace"):
             raise TypeError(f"{type(sampler).__name__} has no method trace; pass a flow sampler.")
         check_is_fitted(sampler)
         names = getattr(sampler, "feature_names_in_", None)
         trace = sampler.trace(n_particles=n_particles, random_state=random_state)
-        own: dict[str, Any] = {"feature_names": names, "random_state": random_state}
-        own["name"] = type(sampler).__name__
+        own = {"feature_names": names, "name": type(sampler).__name__, "random_state": random_state}
         return cls.from_trace(trace, **(own | kwargs))
 
     @classmethod
@@ -420,7 +400,7 @@ class FlowDisplay:
         Raises
         ------
         ValueError
-            If features or steps do not exist.
+            If features or steps do not exist, or an argument of `plot` is out of range.
         """
         n_features = trace.particles.shape[2]
         labels = feature_labels(feature_names, n_features)
@@ -465,24 +445,16 @@ class FlowDisplay:
             Whether to draw the panel of the distances, if there are any.
         max_paths : int, default=60
             Number of paths to draw, at most.
-        name : str, optional
-            Name for the title; the stored one by default.
-        legend : bool, default=True
-            Whether to draw the legend of the classes.
+        name, legend : str, bool, optional
+            Name for the title, by default the stored one, and whether to draw the legend.
         **kwargs : dict
             For ``Axes.scatter`` of the particles.
 
         Returns
         -------
         display : FlowDisplay
-
-        Raises
-        ------
-        ValueError
-            If `kind` is unknown, a step is not in the trace, or the number of Axes is wrong.
         """
-        if kind not in ("panels", "paths"):
-            raise ValueError(f"kind={kind!r} must be 'panels' or 'paths'.")
+        check_choice("kind", kind, ("panels", "paths"))
         chosen = self.steps[-1:].tolist() if kind == "paths" else self._chosen(steps)
         curves: Any = self.distances if distances and self.distances is not None else ()
         has_rows = self.public is not None
@@ -532,13 +504,15 @@ class FlowDisplay:
     def _draw_classes(self, ax: Any, cloud: np.ndarray, style: dict[str, Any]) -> list[Any]:
         """Draw one state, class by class; all in one where colours would not do."""
         names = [] if self.labels is None else np.unique(self.labels).tolist()
-        groups = [(cloud, "particles")]
+        groups: dict[str, Any] = {"particles": slice(None)}
         if 1 < len(names) <= len(COLORS):
-            known = names if self.classes is None else self.classes.tolist()
-            groups = [(cloud[self.labels == name], str(name)) for name in known]
+            names = names if self.classes is None else self.classes.tolist()
+            groups = {str(name): self.labels == name for name in names}
         return [
-            ax.scatter(*members.T, **(_DOTS | {"color": color, "label": name, "zorder": 2} | style))
-            for (members, name), color in zip(groups, COLORS, strict=False)
+            ax.scatter(
+                *cloud[rows].T, **(_DOTS | {"color": color, "label": name, "zorder": 2} | style)
+            )
+            for (name, rows), color in zip(groups.items(), COLORS, strict=False)
         ]
 
     def _draw_paths(self, ax: Any, where: np.ndarray, max_paths: int) -> Any:

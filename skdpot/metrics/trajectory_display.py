@@ -41,20 +41,14 @@ class TrajectoryDisplay:
     ----------
     paths, times : ndarray of shape (n, k, d), (k,)
         Recovered paths and their increasing times.
-    means, mean_times : ndarray of shape (T, d), (T,), optional
-        Means of the recovered distributions and their times.
-    points, point_times : ndarray of shape (N, d), (N,), optional
-        Observed points and their times.
-    true_paths, true_times : ndarray of shape (n', k', d), (k',), optional
-        True paths and their increasing times.
+    means, mean_times, points, point_times, true_paths, true_times : ndarray, optional
+        Means of the recovered distributions, observed points and true paths, with their times.
     features : tuple of int, default=(0, 1)
         The two features to draw, or one, which is drawn against time.
     feature_names : sequence of str, optional
         Names of all features, for the axes.
-    name : str, optional
-        Name of the sampler, for the title.
-    means_name : str, default="means"
-        Title of the panel of the means.
+    name, means_name : str, optional
+        Titles of the figure and of the panel of the means.
     dates : bool, default=False
         Whether times are dates, in days as matplotlib counts them.
 
@@ -192,12 +186,8 @@ class TrajectoryDisplay:
             **Public** true paths and their increasing times; given together.
         features : int, str, or pair of these, optional
             Features to draw, by number or by name: the first two by default, or the only one.
-        feature_names : sequence of str, optional
-            Names of all features, for the axes.
-        name : str, optional
-            Name for the title.
-        means_name : str, default="means"
-            Title of the panel of the means.
+        feature_names, name, means_name : optional
+            As in `TrajectoryDisplay`.
         **kwargs : dict
             For `plot`, such as `ax`.
 
@@ -274,11 +264,6 @@ class TrajectoryDisplay:
         Returns
         -------
         display : TrajectoryDisplay
-
-        Raises
-        ------
-        ValueError
-            If a panel is unknown or has no data, or the number of Axes differs from that of panels.
         """
         there = self._content(n_paths, max_points)
         if panels is None:
