@@ -100,11 +100,11 @@ def correlation_differences(
     names = [name for name in real if column_kind(real[name]) == "number"]
     if len(names) < 2:
         raise ValueError("Correlations need at least two columns of numbers.")
-    tables = [
+    first, second = (
         pd.DataFrame({str(name): column_numbers(part[name], "number") for name in names}).corr()
         for part in (real, synthetic)
-    ]
-    return tables[1] - tables[0]
+    )
+    return second - first
 
 
 def column_kind(column: pd.Series) -> str:
@@ -217,15 +217,11 @@ class CodedTables:
         cls, real: Mapping[Any, pd.Series], synthetic: Mapping[Any, pd.Series], n_bins: int
     ) -> "CodedTables":
         """Count numbers and dates between quantiles of the real ones."""
-        found = [column_codes(real[name], synthetic[name], n_bins) for name in real]
-        first = next(iter(real))
-        return cls(
-            tuple(real),
-            tuple(codes for codes, _ in found),
-            tuple(size for _, size in found),
-            len(real[first]),
-            len(synthetic[first]),
+        codes, sizes = zip(
+            *(column_codes(real[name], synthetic[name], n_bins) for name in real), strict=True
         )
+        n_real, n_synthetic = (len(next(iter(part.values()))) for part in (real, synthetic))
+        return cls(tuple(real), codes, sizes, n_real, n_synthetic)
 
     def shares(self, columns: Iterable[int]) -> tuple[FloatArray, FloatArray]:
         """Return the shares of the real and of the synthetic rows in the cells of a marginal."""
@@ -343,10 +339,9 @@ def marginal_total_variations(
     chosen = _combinations(len(first), n_way, n_marginals, random_state)
     distances = [tables.total_variation(columns) for columns in chosen]
     names = [tuple(tables.names[column] for column in columns) for columns in chosen]
+    index = pd.MultiIndex.from_tuples(names, names=[f"column {k + 1}" for k in range(n_way)])
     if n_way == 1:
-        index = pd.Index([name for (name,) in names], name="column")
-    else:
-        index = pd.MultiIndex.from_tuples(names, names=[f"column {k + 1}" for k in range(n_way)])
+        index = index.get_level_values(0).rename("column")
     return pd.Series(distances, index, name="total_variation", dtype=np.float64)
 
 
@@ -358,10 +353,8 @@ def normalized_wasserstein_distance(real: Any, synthetic: Any) -> pd.Series:
         for name, column in first.items()
         if (kind := column_kind(column)) != "category"
     }
-    index = pd.Index(list(distances), name="column", dtype=None if distances else object)
-    return pd.Series(
-        list(distances.values()), index, name="normalized_wasserstein", dtype=np.float64
-    )
+    found = pd.Series(distances, name="normalized_wasserstein", dtype=np.float64)
+    return found.rename_axis("column")
 
 
 def _wasserstein(real: np.ndarray, synthetic: np.ndarray) -> float:
@@ -371,7 +364,7 @@ def _wasserstein(real: np.ndarray, synthetic: np.ndarray) -> float:
     distance = float(wasserstein_distance(real, synthetic))
     spread = float(np.ptp(real))
     if spread == 0.0:
-        return 0.0 if distance == 0.0 else math.inf
+        return math.inf if distance else 0.0
     return distance / spread
 
 

@@ -7,7 +7,15 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from skdpot.metrics._panels import COLORS, add_legend, add_title, cut_short, panel_grid, show_dates
+from skdpot.metrics._panels import (
+    COLORS,
+    add_legend,
+    add_title,
+    check_choice,
+    cut_short,
+    panel_grid,
+    show_dates,
+)
 from skdpot.metrics.marginals import (
     ColumnShares,
     as_columns,
@@ -47,7 +55,6 @@ def _draw_marginal(
     ax: Any, marginal: ColumnShares, max_categories: int, style: dict[str, Any]
 ) -> tuple[Any, Any]:
     """Draw one column, real rows in grey."""
-    style = {"color": COLORS[0]} | style
     if marginal.kind == "category":
         artists = _draw_bars(ax, marginal, style, max_categories)
     else:
@@ -99,15 +106,14 @@ def _draw_steps(ax: Any, marginal: ColumnShares, style: dict[str, Any]) -> tuple
         ax.errorbar(centres, marginal.real, _REACH * marginal.real_deviations, **_NOISE)
     if marginal.real_missing or marginal.synthetic_missing:
         span = edges[-1] - edges[0]
-        places, width = edges[-1] + np.array([0.23, 0.29]) * span, 0.06 * span
-        ax.bar(places[0], marginal.real_missing, width, **_REAL)
+        first, second, text = edges[-1] + np.array([0.23, 0.29, 0.12]) * span
+        ax.bar(first, marginal.real_missing, 0.06 * span, **_REAL)
         if marginal.real_missing_deviation:
             reach = _REACH * marginal.real_missing_deviation
-            ax.errorbar(places[0], marginal.real_missing, reach, **_NOISE)
-        ax.bar(places[1], marginal.synthetic_missing, width, **style)
-        style = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": "x-small"}
-        at = edges[-1] + 0.12 * span, 0.04
-        ax.text(*at, "missing", transform=ax.get_xaxis_transform(), **style)
+            ax.errorbar(first, marginal.real_missing, reach, **_NOISE)
+        ax.bar(second, marginal.synthetic_missing, 0.06 * span, **style)
+        letters = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": "x-small"}
+        ax.text(text, 0.04, "missing", transform=ax.get_xaxis_transform(), **letters)
     ax.set_ylim(0, None)
     return real, synthetic
 
@@ -116,29 +122,29 @@ def _draw_bars(
     ax: Any, marginal: ColumnShares, style: dict[str, Any], max_categories: int
 ) -> tuple[Any, Any]:
     """Draw bars of categories, the rarest together, with a bar for the missing values."""
-    names, real, synthetic = marginal.values.tolist(), marginal.real, marginal.synthetic
-    noise = np.zeros(len(real)) if marginal.real_deviations is None else marginal.real_deviations
+    variances = np.zeros(len(marginal.real))
+    if marginal.real_deviations is not None:
+        variances = marginal.real_deviations**2
+    # One row per bar: its shares of the real and the synthetic rows, and the variance of noise.
+    names = marginal.values.tolist()
+    bars = np.column_stack([marginal.real, marginal.synthetic, variances])
     if len(names) > max_categories:
-        kept = max_categories - 1
-        order = np.sort(np.argsort(-real, kind="stable")[:kept])
-        names = [names[k] for k in order] + [f"{len(names) - kept} others"]
-        parts = (real, synthetic)
-        real, synthetic = (np.append(part[order], part.sum() - part[order].sum()) for part in parts)
-        others = np.delete(noise, order)
-        noise = np.append(noise[order], np.sqrt(np.sum(others**2)))
-    if marginal.real_missing or marginal.synthetic_missing:
+        order = np.argsort(-marginal.real, kind="stable")
+        kept, others = np.sort(order[: max_categories - 1]), order[max_categories - 1 :]
+        names = [*(names[k] for k in kept), f"{len(others)} others"]
+        bars = np.vstack([bars[kept], bars[others].sum(axis=0)])
+    missing = marginal.real_missing, marginal.synthetic_missing
+    if any(missing):
         names = [*names, "missing"]
-        real = np.append(real, marginal.real_missing)
-        synthetic = np.append(synthetic, marginal.synthetic_missing)
-        noise = np.append(noise, marginal.real_missing_deviation)
-    where = np.arange(len(names))
-    bars = ax.barh(where - 0.2, real, 0.4, **_REAL), ax.barh(where + 0.2, synthetic, 0.4, **style)
-    if noise.any():
-        ax.errorbar(real, where - 0.2, xerr=_REACH * noise, **_NOISE)
+        bars = np.vstack([bars, [*missing, marginal.real_missing_deviation**2]])
+    where, (real, synthetic, variances) = np.arange(len(names)), bars.T
+    drawn = ax.barh(where - 0.2, real, 0.4, **_REAL), ax.barh(where + 0.2, synthetic, 0.4, **style)
+    if variances.any():
+        ax.errorbar(real, where - 0.2, xerr=_REACH * np.sqrt(variances), **_NOISE)
         ax.set_xlim(0, None)
     ax.set_yticks(where, [cut_short(name, _MOST_LETTERS) for name in names], fontsize="small")
     ax.invert_yaxis()
-    return bars
+    return drawn
 
 
 _MOST_COLUMNS = 40
@@ -271,11 +277,19 @@ class MarginalsDisplay:
         ValueError
             If a table is empty, columns are missing or too many, or the kinds of a column differ.
         """
-        if pairs is not None and pairs not in _PAIRS:
-            raise ValueError(f"pairs={pairs!r} must be None or one of {sorted(_PAIRS)}.")
+        if pairs is not None:
+            check_choice("pairs", pairs, list(_PAIRS))
         first, second = as_columns(real, "real"), as_columns(synthetic, "synthetic")
-        names = list(first) if columns is None else list(columns)
-        _check_columns(names, first, second)
+        names = list(first if columns is None else columns)
+        absent = [name for name in names if name not in first or name not in second]
+        if absent:
+            raise ValueError(
+                f"Both tables must have the columns {absent}; name others in columns=."
+            )
+        if not 1 <= len(names) <= _MOST_COLUMNS or len(set(names)) < len(names):
+            raise ValueError(
+                f"columns must name 1 to {_MOST_COLUMNS} different columns, and holds {len(names)}."
+            )
         first, second = ({name: part[name] for name in names} for part in (first, second))
         check_same_columns(first, second)
         return cls(
@@ -312,8 +326,9 @@ class MarginalsDisplay:
         """
         self.axes_ = _make_axes(ax, len(self.marginals), self.pairs)
         self.figure_ = self.axes_[0].figure
+        style = {"color": COLORS[0]} | kwargs
         self.artists_ = {
-            marginal.name: _draw_marginal(panel, marginal, max_categories, kwargs)
+            marginal.name: _draw_marginal(panel, marginal, max_categories, style)
             for panel, marginal in zip(self.axes_, self.marginals, strict=False)
         }
         self.image_ = None
@@ -323,14 +338,3 @@ class MarginalsDisplay:
             add_legend(self.axes_, ax, next(iter(self.artists_.values())), self.labels)
         add_title(self.axes_, ax, name)
         return self
-
-
-def _check_columns(names: list[Any], real: dict[Any, Any], synthetic: dict[Any, Any]) -> None:
-    """Refuse columns that are not there, or too many of them."""
-    absent = [name for name in names if name not in real or name not in synthetic]
-    if absent:
-        raise ValueError(f"Both tables must have the columns {absent}; name others in columns=.")
-    if not 1 <= len(names) <= _MOST_COLUMNS or len(set(names)) < len(names):
-        raise ValueError(
-            f"columns must name 1 to {_MOST_COLUMNS} different columns, and holds {len(names)}."
-        )

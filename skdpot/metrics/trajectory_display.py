@@ -289,9 +289,7 @@ class TrajectoryDisplay:
             key: self._draw(panel, key, *content[key], style)
             for panel, key in zip(self.axes_, content, strict=True)
         }
-        self.colorbar_ = None
-        if colorbar and len(self.features) == 2:
-            self.colorbar_ = self._add_colorbar()
+        self.colorbar_ = self._add_colorbar() if colorbar and len(self.features) == 2 else None
         self._label(content, limits)
         add_title(self.axes_, ax, name, self.name)
         return self

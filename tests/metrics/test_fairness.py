@@ -140,18 +140,15 @@ BAD_GROUPS = [
     (pl.Series(["a", None, "a", "b"]), NO_LABELS + "(mixed or missing|NaN)"),
     (pd.array(["a", pd.NA, "a", "b"]), NO_LABELS + "(mixed or missing|NaN)"),
     ([0.5, 1.5, 0.5, 1.5], NO_LABELS + "continuous"),
-    (np.array(["a", 1, "a", 1], dtype=object), NO_LABELS + "mixed or missing"),
     (np.zeros((4, 2)), r"sensitive_features should be a 1d .* \(4, 2\) .* Join several columns"),
     (None, r"sensitive_features should be a 1d array, got an array of shape \(\)"),
 ]
 ODDS, PARITY = equalized_odds_ratios, wasserstein_parity
 BAD_DECISIONS = [
     (disparate_impact, ([0.2, 0.7, 0.1, 0.9],), {}, r"y_pred holds .* \(continuous\)"),
-    (disparate_impact, ([0, np.nan, 1, 1],), {}, r"y_pred holds .* \(NaN or infinity\)"),
     (disparate_impact, ([0, 1, 2, 2],), {}, "Without pos_label, y_pred must hold 0 and 1"),
     (ODDS, (list("abab"), list("abba")), {}, "Without pos_label, y_true and y_pred"),
     (disparate_impact, (list("abab"),), {"pos_label": "A"}, "pos_label='A' is not among the"),
-    (disparate_impact, ([0, 1, 1, 0],), {"pos_label": 2}, "pos_label=2 is not among"),
     (ODDS, (["0", "1", "0", "1"], TRUE), {}, "labels of different kinds"),
     (disparate_impact, (TRUE,), {"reference": "c"}, "reference='c' is not among the gr"),
     (
@@ -192,17 +189,10 @@ def test_wasserstein_parity_is_the_mean_over_pairs(scores, n_groups, seed):
     expected = np.mean([np.sqrt(np.mean((u - v) ** 2)) for u, v in combinations(quantiles, 2)])
     assert wasserstein_parity(values, sensitive_features=group) == pytest.approx(expected)
     assert wasserstein_parity(values[:, None], sensitive_features=group) == pytest.approx(expected)
-
-
-def test_wasserstein_parity_with_classes_is_the_mean_over_classes():
-    rng = np.random.default_rng(0)
-    scores, group, y = rng.random(300), rng.choice(["a", "b", "c"], 300), rng.integers(0, 3, 300)
-    per_class = [
-        wasserstein_parity(scores[y == k], sensitive_features=group[y == k]) for k in range(3)
-    ]
-    found = wasserstein_parity(scores, sensitive_features=group, y_true=y)
-    assert found == pytest.approx(np.mean(per_class))
-    assert found != pytest.approx(wasserstein_parity(scores, sensitive_features=group))
+    # With classes the mean over these: here of the values and of twice the values.
+    twice = {"sensitive_features": np.tile(group, 2), "y_true": np.repeat([0, 1], len(group))}
+    found = wasserstein_parity(np.concatenate([values, 2 * values]), **twice)
+    assert found == pytest.approx(1.5 * expected)
 
 
 # Scores of searches -------------------------------------------------------------------------

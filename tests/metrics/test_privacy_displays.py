@@ -13,12 +13,6 @@ from skdpot.metrics import BudgetDisplay, PrivacyUtilityDisplay
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, gdp_epsilon, gdp_mu
 from skdpot.privacy.spent import charge
 
-
-@pytest.fixture(autouse=True)
-def nothing_fitted():
-    Graded.fits.clear()
-
-
 # --- a budget ------------------------------------------------------------------------------------
 
 
@@ -108,6 +102,7 @@ class Graded(ClassifierMixin, BaseEstimator):
 
 
 def sweep(estimator=None, **options):
+    Graded.fits.clear()
     given = {"X_test": X_TEST, "y_test": Y_TEST, "epsilons": [0.8, 0.2], "n_repeats": 2} | options
     return PrivacyUtilityDisplay.from_estimator(estimator or Graded(), X, Y, **given)
 
@@ -151,7 +146,6 @@ def test_a_budget_pays_for_every_fit_or_refuses_before_the_first():
     exact = PrivacyBudget(epsilon=0.8)
     sweep(Graded(budget=exact), epsilons=[0.799], n_repeats=1)
     assert len(exact.history()) == 1
-    Graded.fits.clear()
     small = PrivacyBudget(epsilon=1.0)
     for estimator, parameter in (
         (Graded(budget=small), "epsilon"),
@@ -159,7 +153,7 @@ def test_a_budget_pays_for_every_fit_or_refuses_before_the_first():
     ):
         with pytest.raises(BudgetExceededError, match="4 fits.*Nothing was charged"):
             sweep(estimator, parameter=parameter)
-    assert Graded.fits == []
+        assert Graded.fits == []
     assert small.history().empty
 
 
