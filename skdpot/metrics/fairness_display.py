@@ -59,10 +59,6 @@ class FairnessDisplay:
     line_ : matplotlib Line2D
         The threshold.
 
-    See Also
-    --------
-    FairnessFrontierDisplay : Accuracy against parity of many models.
-
     Privacy
     -------
     All rows are treated as public: the histograms have no noise.
@@ -229,7 +225,7 @@ class FairnessDisplay:
         legend: bool = True,
         **kwargs: Any,
     ) -> Self:
-        """Draw the histograms, the threshold, the title and the legend.
+        """Draw the histograms, the threshold, the title and the legend; return the display.
 
         Parameters
         ----------
@@ -243,10 +239,6 @@ class FairnessDisplay:
             Whether to draw the legend.
         **kwargs : dict
             For ``Axes.hist``.
-
-        Returns
-        -------
-        display : FairnessDisplay
         """
         beside, ax = ax is None, single_axes(ax, (8, 4.8))
         within = self.scores.min() >= 0 and self.scores.max() <= 1
@@ -278,11 +270,11 @@ class FairnessDisplay:
         known = [None] if self.classes is None else np.unique(self.classes).tolist()
         for (code, group), y in product(enumerate(names.tolist()), known):
             rows = (codes == code) & (True if y is None else self.classes == y)
+            style: dict[str, Any] = {"edgecolor": COLORS[code], "label": str(group)}
             if y == known[-1]:
-                style = {"facecolor": (COLORS[code], 0.35)}
+                style["facecolor"] = (COLORS[code], 0.35)
             else:
-                style = {"fill": False, "linestyle": "--"}
-            style |= {"edgecolor": COLORS[code], "label": str(group)}
+                style |= {"fill": False, "linestyle": "--"}
             if y is None:
                 yield group, rows, style
             elif rows.any():
@@ -314,10 +306,6 @@ class FairnessFrontierDisplay:
         The points of each method.
     front_ : matplotlib Line2D
         The Pareto front.
-
-    See Also
-    --------
-    FairnessDisplay : Distribution of the scores of one model.
 
     Privacy
     -------
@@ -394,9 +382,13 @@ class FairnessFrontierDisplay:
                 f"results must have rows, and finite numbers in {parity!r} and {accuracy!r}; "
                 "drop runs with undefined parity."
             )
-        figures = {"parity": (parity, "mean"), "accuracy": (accuracy, "mean")}
-        figures |= {"parity_std": (parity, "std"), "accuracy_std": (accuracy, "std")}
-        points = results.groupby(keys, sort=False, dropna=False).agg(**figures)
+        grouped = results.groupby(keys, sort=False, dropna=False)
+        points = grouped.agg(
+            parity=(parity, "mean"),
+            accuracy=(accuracy, "mean"),
+            parity_std=(parity, "std"),
+            accuracy_std=(accuracy, "std"),
+        )
         points = points.reset_index().rename(columns={method: "method"})
         # No other point is better in one figure, and not worse in the other.
         own = points[["parity", "accuracy"]].to_numpy() * [1 if higher_is_fairer else -1, 1]
@@ -411,7 +403,7 @@ class FairnessFrontierDisplay:
         ).plot(**kwargs)
 
     def plot(self, ax: Any = None, *, connect: bool = True, legend: bool = True) -> Self:
-        """Draw the points and the front.
+        """Draw the points and the front and return the display.
 
         Parameters
         ----------
@@ -421,10 +413,6 @@ class FairnessFrontierDisplay:
             Whether to join the points of a method by a line, in the order of the results.
         legend : bool, default=True
             Whether to draw the legend.
-
-        Returns
-        -------
-        display : FairnessFrontierDisplay
         """
         beside, ax = ax is None, single_axes(ax, (8, 4.8))
         # The best accuracy among the points at least as fair, for every parity.
@@ -432,9 +420,14 @@ class FairnessFrontierDisplay:
         style = {"color": "0.8", "linewidth": 5, "solid_capstyle": "round", "zorder": 0}
         style["drawstyle"] = "steps-pre" if self.higher_is_fairer else "steps-post"
         (self.front_,) = ax.plot(front["parity"], front["accuracy"], label="Pareto front", **style)
-        bars = {"linestyle": "-" if connect else "", "linewidth": 0.8, "elinewidth": 1}
+        bars: dict[str, Any] = {
+            "capsize": 2,
+            "linestyle": "-" if connect else "",
+            "linewidth": 0.8,
+            "elinewidth": 1,
+        }
         figures = {"x": "parity", "y": "accuracy", "xerr": "parity_std", "yerr": "accuracy_std"}
-        self.errorbars_ = draw_methods(ax, self.points, figures, bars | {"capsize": 2})
+        self.errorbars_ = draw_methods(ax, self.points, figures, bars)
         ax.set(xlabel=self.parity_name, ylabel=self.accuracy_name)
         self.ax_, self.figure_ = ax, ax.figure
         if legend:

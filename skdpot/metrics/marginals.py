@@ -339,7 +339,9 @@ def marginal_total_variations(
     chosen = _combinations(len(first), n_way, n_marginals, random_state)
     distances = [tables.total_variation(columns) for columns in chosen]
     names = [tuple(tables.names[column] for column in columns) for columns in chosen]
-    index = pd.MultiIndex.from_tuples(names, names=[f"column {k + 1}" for k in range(n_way)])
+    index: pd.Index = pd.MultiIndex.from_tuples(
+        names, names=[f"column {k + 1}" for k in range(n_way)]
+    )
     if n_way == 1:
         index = index.get_level_values(0).rename("column")
     return pd.Series(distances, index, name="total_variation", dtype=np.float64)

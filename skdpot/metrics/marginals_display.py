@@ -177,11 +177,6 @@ class MarginalsDisplay:
     image_ : AxesImage or None
         Map of the pairs.
 
-    See Also
-    --------
-    train_synthetic_test_real : Utility of synthetic rows.
-    SketchDisplay : Marginals that a private sketch knows; needs no public rows.
-
     Privacy
     -------
     Real rows are treated as public: their shares are drawn and stored without noise. A plot of
@@ -307,7 +302,7 @@ class MarginalsDisplay:
         legend: bool = True,
         **kwargs: Any,
     ) -> Self:
-        """Plot the panels.
+        """Plot the panels and return the display.
 
         Parameters
         ----------
@@ -319,10 +314,6 @@ class MarginalsDisplay:
             Title of the figure, and whether to plot the legend.
         **kwargs : dict
             Style of the synthetic rows, such as `color`.
-
-        Returns
-        -------
-        display : MarginalsDisplay
         """
         self.axes_ = _make_axes(ax, len(self.marginals), self.pairs)
         self.figure_ = self.axes_[0].figure

@@ -100,11 +100,6 @@ class PrivacyUtilityDisplay:
     floor_line_ : matplotlib Line2D or None
         The floor.
 
-    See Also
-    --------
-    FairnessFrontierDisplay : Accuracy against parity.
-    BudgetDisplay : The cost of a sequence of fits.
-
     Privacy
     -------
     Scores are treated as public: they must be measured on public rows. Private fits to the same
@@ -300,7 +295,7 @@ class PrivacyUtilityDisplay:
         ).plot(**kwargs)
 
     def plot(self, ax: Any = None, *, legend: bool = True, **kwargs: Any) -> Self:
-        """Draw the curves, the lines without privacy and the floor.
+        """Draw the curves, the lines without privacy and the floor and return the display.
 
         Parameters
         ----------
@@ -310,10 +305,6 @@ class PrivacyUtilityDisplay:
             Whether to draw the legend.
         **kwargs : dict
             For ``Axes.errorbar``.
-
-        Returns
-        -------
-        display : PrivacyUtilityDisplay
         """
         beside, ax = ax is None, single_axes(ax, (7.2, 4.2))
         grouped = self.runs.groupby(["method", "epsilon"], sort=False)["score"]
@@ -325,17 +316,17 @@ class PrivacyUtilityDisplay:
         self.errorbars_ = draw_methods(ax, self.points_, figures, bars)
         self.dots_: dict[str, Any] = {}
         self.reference_lines_: dict[str, Any] = {}
-        for (name, runs), color in zip(
-            self.runs.groupby("method", sort=False), cycle(COLORS), strict=False
-        ):
+        references = self.references or {}
+        for name, color in zip(self.errorbars_, cycle(COLORS), strict=False):
+            runs = self.runs[self.runs["method"] == name]
             dots = {"color": color, "alpha": 0.35, "s": 14, "linewidths": 0, "zorder": 1}
             self.dots_[name] = ax.scatter(runs["epsilon"], runs["score"], **dots)
-            if name in (self.references or ()):
+            if name in references:
                 label = (
                     "without privacy" if len(self.errorbars_) == 1 else f"{name}, without privacy"
                 )
                 dashes = {"color": color, "linestyle": "--", "linewidth": 1, "label": label}
-                self.reference_lines_[name] = ax.axhline(self.references[name], **dashes)
+                self.reference_lines_[name] = ax.axhline(references[name], **dashes)
         self.floor_line_ = None
         if self.floor is not None:
             style = {"color": "black", "linestyle": ":", "linewidth": 1, "label": "floor"}
@@ -380,10 +371,6 @@ class BudgetDisplay:
         What each charge added, or the epsilon spent; None for the other `kind`.
     cap_ : matplotlib Line2D or None
         The cap; None if it is infinite.
-
-    See Also
-    --------
-    skdpot.PrivacyBudget : Keeps the history.
 
     Privacy
     -------
@@ -467,7 +454,7 @@ class BudgetDisplay:
     def plot(
         self, ax: Any = None, *, kind: str = "auto", legend: bool = True, **kwargs: Any
     ) -> Self:
-        """Draw the history.
+        """Draw the history and return the display.
 
         Parameters
         ----------
@@ -480,10 +467,6 @@ class BudgetDisplay:
             Whether to write the value of the cap.
         **kwargs : dict
             For ``Axes.barh`` or ``Axes.plot``.
-
-        Returns
-        -------
-        display : BudgetDisplay
         """
         check_choice("kind", kind, ("auto", "bars", "line"))
         n_charges = len(self.history)

@@ -62,10 +62,6 @@ class SketchDisplay:
     lines_, bands_, public_lines_ : list of artists
         The distribution functions, the bands of their noise, and the functions of public rows.
 
-    See Also
-    --------
-    MarginalsDisplay : Synthetic rows beside real ones.
-
     Privacy
     -------
     The sketch is post-processed, at no privacy cost. Public rows are drawn without noise.
@@ -180,7 +176,7 @@ class SketchDisplay:
         legend: bool = True,
         **kwargs: Any,
     ) -> Self:
-        """Draw the panels.
+        """Draw the panels and return the display.
 
         Parameters
         ----------
@@ -192,10 +188,6 @@ class SketchDisplay:
             Name for the title, by default the stored one, and whether to draw the legend.
         **kwargs : dict
             For ``Axes.plot`` of the distribution functions.
-
-        Returns
-        -------
-        display : SketchDisplay
         """
         self.axes_ = panel_grid(ax, len(self.cdf), _N_COLUMNS, _CDF_SIZE, sharey=True)
         self.figure_ = self.axes_[0].figure
@@ -288,11 +280,6 @@ class FlowDisplay:
     curves_ : list of matplotlib Line2D
         The distances, one curve per class.
 
-    See Also
-    --------
-    skdpot.DPSlicedFlowSampler.trace : The states.
-    SketchDisplay : The target of the flow.
-
     Privacy
     -------
     A flow, its states and their distances are post-processing of a release. Public rows are drawn
@@ -357,7 +344,11 @@ class FlowDisplay:
         check_is_fitted(sampler)
         names = getattr(sampler, "feature_names_in_", None)
         trace = sampler.trace(n_particles=n_particles, random_state=random_state)
-        own = {"feature_names": names, "name": type(sampler).__name__, "random_state": random_state}
+        own: dict[str, Any] = {
+            "feature_names": names,
+            "name": type(sampler).__name__,
+            "random_state": random_state,
+        }
         return cls.from_trace(trace, **(own | kwargs))
 
     @classmethod
@@ -430,7 +421,7 @@ class FlowDisplay:
         legend: bool = True,
         **kwargs: Any,
     ) -> Self:
-        """Draw the particles, and their distances to the sketch in a last panel.
+        """Draw the particles and, last, their distances to the sketch; return the display.
 
         Parameters
         ----------
@@ -449,10 +440,6 @@ class FlowDisplay:
             Name for the title, by default the stored one, and whether to draw the legend.
         **kwargs : dict
             For ``Axes.scatter`` of the particles.
-
-        Returns
-        -------
-        display : FlowDisplay
         """
         check_choice("kind", kind, ("panels", "paths"))
         chosen = self.steps[-1:].tolist() if kind == "paths" else self._chosen(steps)

@@ -62,10 +62,6 @@ class TrajectoryDisplay:
     colorbar_ : matplotlib Colorbar or None
         Key to the colors; None when it is not drawn or time is an axis.
 
-    See Also
-    --------
-    path_sliced_wasserstein_distance : How far two samples of paths are apart, as a number.
-
     Privacy
     -------
     Points and true paths are drawn without noise: pass public ones. Recovered paths and means of a
@@ -241,7 +237,7 @@ class TrajectoryDisplay:
         cmap: Any = None,
         colorbar: bool = True,
     ) -> Self:
-        """Draw the panels.
+        """Draw the panels and return the display.
 
         Parameters
         ----------
@@ -260,10 +256,6 @@ class TrajectoryDisplay:
             Colors of time; by default viridis without its palest end.
         colorbar : bool, default=True
             Whether to draw the key to the colors, which takes room from the Axes.
-
-        Returns
-        -------
-        display : TrajectoryDisplay
         """
         there = self._content(n_paths, max_points)
         if panels is None:
