@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import skdpot
 from skdpot.cli.console import OK, Console, explain, where_it_happened
@@ -75,12 +75,9 @@ def _command(
     texts = {"help": summary, "description": inspect.getdoc(add), "epilog": epilog}
     parser = commands.add_parser(add.__name__.removeprefix("_add_"), **texts, **_STYLE)
     shared = parser.add_argument_group("output to the terminal")
-    json = "write one JSON object to standard output"
-    shared.add_argument("--json", action="store_true", help=json)
-    quiet = "show only warnings and errors"
-    shared.add_argument("--quiet", "-q", action="store_true", help=quiet)
-    verbose = "show where an error occurred"
-    shared.add_argument("--verbose", "-v", action="store_true", help=verbose)
+    _flag(shared, "write one JSON object to standard output", "--json")
+    _flag(shared, "show only warnings and errors", "--quiet", "-q")
+    _flag(shared, "show where an error occurred", "--verbose", "-v")
     add(parser)
 
 
@@ -92,12 +89,11 @@ def _add_schema(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("data", metavar="DATA", help=_PRIVATE_TABLE)
     parser.add_argument("--output", "-o", metavar="JSON", help="default: standard output")
-    _add_list(parser, "--private", "COLUMN", "estimate its bounds or categories privately")
-    private_all = "do so for every column without a --range"
-    parser.add_argument("--private-all", action="store_true", help=private_all)
-    _add_list(parser, "--range", "COLUMN=LOW..HIGH", "state the bounds of a column")
-    _add_list(parser, "--exclude", "COLUMN", "leave a column out")
-    parser.add_argument("--yes", action="store_true", help="confirm the guess without a prompt")
+    _list(parser, "estimate its bounds or categories privately", "--private", "COLUMN")
+    _flag(parser, "do so for every column without a --range", "--private-all")
+    _list(parser, "state the bounds of a column", "--range", "COLUMN=LOW..HIGH")
+    _list(parser, "leave a column out", "--exclude", "COLUMN")
+    _flag(parser, "confirm the guess without a prompt", "--yes")
     _add_files(parser)
 
 
@@ -108,28 +104,22 @@ def _add_synth(parser: argparse.ArgumentParser) -> None:
     it. With --model, rows are drawn from a saved fit, any number of times, at no privacy cost.
     """
     parser.add_argument("data", nargs="?", metavar="DATA", help=_PRIVATE_TABLE)
-    parser.add_argument("--model", metavar="FILE", help="draw from a fit written by --save")
+    _value(parser, "draw from a fit written by --save", "--model", "FILE")
     output = "file of the synthetic table; the suffix sets its format"
     parser.add_argument("--output", "-o", required=True, metavar="FILE", help=output)
     fit = parser.add_argument_group("the fit")
-    fit.add_argument("--schema", metavar="JSON", help="what is public; see `skdpot schema`")
+    _value(fit, "what is public; see `skdpot schema`", "--schema", "JSON")
     fit.add_argument("--epsilon", type=_positive, help="privacy cost of the fit")
-    fit.add_argument(
-        "--target", metavar="COLUMN", help="the column to be predicted from the others"
-    )
-    fit.add_argument("--ledger", metavar="DB", help="charge this file; created if missing")
+    _value(fit, "the column to be predicted from the others", "--target", "COLUMN")
+    _value(fit, "charge this file; created if missing", "--ledger", "DB")
     _add_terms(fit)
-    fit.add_argument(
-        "--save", metavar="FILE", help="save the fit, to draw from it later at no cost"
-    )
+    _value(fit, "save the fit, to draw from it later at no cost", "--save", "FILE")
     rows = parser.add_argument_group("the rows")
-    rows.add_argument("--rows", type=_count, metavar="N", help="default: as many as in the table")
-    _add_list(rows, "--where", "CONDITION", "such as sex=Female or age=30..40")
+    _value(rows, "default: as many as in the table", "--rows", "N", type=_count)
+    _list(rows, "such as sex=Female or age=30..40", "--where", "CONDITION")
     seed = "seed of the sampling; the privacy noise stays secret"
-    rows.add_argument("--seed", type=_seed, metavar="N", help=seed)
-    parser.add_argument(
-        "--report", metavar="HTML", help="quality of the rows, measured against the noisy counts"
-    )
+    _value(rows, seed, "--seed", "N", type=_seed)
+    _value(parser, "quality of the rows, measured against the noisy counts", "--report", "HTML")
     _add_files(parser)
 
 
@@ -140,19 +130,17 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     the same population, the report also measures how useful the synthetic rows are and attacks
     them by membership inference.
     """
-    model = "a fit written by `skdpot synth --save`"
-    parser.add_argument("model", metavar="FILE", help=model)
+    _value(parser, "a fit written by `skdpot synth --save`", "model", "FILE")
     parser.add_argument("--output", "-o", metavar="HTML", help="write the whole report")
-    holdout = "table of PUBLIC rows that were not used in the fit"
-    parser.add_argument("--holdout", metavar="FILE", help=holdout)
-    parser.add_argument("--ledger", metavar="DB", help="ledger whose charges to show")
-    parser.add_argument("--no-audit", action="store_true", help="do not attack a copy of the fit")
+    _value(parser, "table of PUBLIC rows that were not used in the fit", "--holdout", "FILE")
+    _value(parser, "ledger whose charges to show", "--ledger", "DB")
+    _flag(parser, "do not attack a copy of the fit", "--no-audit")
     _add_files(parser)
 
 
 def _add_budget(parser: argparse.ArgumentParser) -> None:
     """Show the cap of a ledger, what is spent, what is left, and all charges."""
-    parser.add_argument("ledger", metavar="DB", help="file created by --ledger")
+    _value(parser, "file created by --ledger", "ledger", "DB")
 
 
 def _add_distance(parser: argparse.ArgumentParser) -> None:
@@ -167,42 +155,50 @@ def _add_distance(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("first", metavar="A", help=_PRIVATE_TABLE)
     parser.add_argument("second", metavar="B", help="table of the other party")
-    parser.add_argument(
-        "--epsilon", type=_positive, required=True, help="privacy cost of each sketch"
-    )
-    schema = "encode both tables by this schema, which must be complete"
-    parser.add_argument("--schema", metavar="JSON", help=schema)
-    _add_list(parser, "--columns", "COLUMN", "compare this column")
+    cost = "privacy cost of each sketch"
+    parser.add_argument("--epsilon", type=_positive, required=True, help=cost)
+    _value(parser, "encode both tables by this schema, which must be complete", "--schema", "JSON")
+    _list(parser, "compare this column", "--columns", "COLUMN")
     bounds = "public range of all columns"
-    parser.add_argument("--bounds", nargs=2, type=_finite, metavar=("LOW", "HIGH"), help=bounds)
-    ledgers = "charge the ledger of each party"
-    parser.add_argument("--ledgers", nargs=2, metavar=("DB_A", "DB_B"), help=ledgers)
+    _value(parser, bounds, "--bounds", ("LOW", "HIGH"), nargs=2, type=_finite)
+    _value(parser, "charge the ledger of each party", "--ledgers", ("DB_A", "DB_B"), nargs=2)
     _add_terms(parser)
     _add_files(parser, writes=False)
 
 
-def _add_list(parser: argparse._ActionsContainer, name: str, metavar: str, text: str) -> None:
-    """Add a repeatable option."""
-    text = f"{text} (repeatable)"
-    parser.add_argument(name, action="append", default=[], metavar=metavar, help=text)
+_Group: TypeAlias = argparse._ActionsContainer
 
 
-def _add_terms(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--delta", type=_share, help="default: that of the ledger, or 1e-5")
+def _value(
+    group: _Group, text: str, name: str, metavar: str | tuple[str, str], **options: Any
+) -> None:
+    group.add_argument(name, metavar=metavar, help=text, **options)
+
+
+def _list(group: _Group, text: str, name: str, metavar: str) -> None:
+    _value(group, f"{text} (repeatable)", name, metavar, action="append", default=[])
+
+
+def _flag(group: _Group, text: str, *names: str) -> None:
+    group.add_argument(*names, action="store_true", help=text)
+
+
+def _add_terms(group: _Group) -> None:
+    group.add_argument("--delta", type=_share, help="default: that of the ledger, or 1e-5")
     cap = "cap on all charges together, for a new ledger (default: --epsilon)"
-    parser.add_argument("--epsilon-cap", type=_positive, metavar="EPSILON", help=cap)
+    _value(group, cap, "--epsilon-cap", "EPSILON", type=_positive)
 
 
 def _add_files(parser: argparse.ArgumentParser, writes: bool = True) -> None:
     if writes:
-        parser.add_argument("--force", action="store_true", help="replace existing output files")
+        _flag(parser, "replace existing output files", "--force")
     form = parser.add_argument_group("text files")
-    form.add_argument("--sep", type=_separator, metavar="CHAR", help="default: comma, tab in .tsv")
+    _value(form, "default: comma, tab in .tsv", "--sep", "CHAR", type=_separator)
     missing = (
         "text that means a missing value, besides an empty field (repeatable; default: as in "
         "pandas, such as NA, NaN, null and None)"
     )
-    form.add_argument("--missing", action="append", metavar="TEXT", help=missing)
+    _value(form, missing, "--missing", "TEXT", action="append")
     form.add_argument("--encoding", default="utf-8", help="default: utf-8")
 
 

@@ -113,6 +113,8 @@ REFUSED = [
         "report no/report.html": "no/report.html cannot be written",
         "report data.csv --force": "data.csv is named twice",
         "report study.db --force": "study.db is named twice",
+        "report ./new.csv": r"./new\.csv is named twice",
+        "report .": "is a directory",
         "report schema.json": "schema.json is named twice",
         "report old.html": "old.html exists already",
         "missing x --sep ;": "has no column",
