@@ -5,6 +5,7 @@ The checksum is right wherever there can be one: damage is not what protects us.
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +98,23 @@ def with_tensor(data: bytes, name: str, dtype: Any, shape: Any, content: bytes) 
     return joined(header, body[:start] + content + body[stop:])
 
 
-def deep_change(facts: Any, path: tuple[str, ...], value: Any) -> Any:
-    """Return nested mappings with one entry replaced, added, or (value ...) removed."""
+def deep_change(facts: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """Return nested mappings and lists with one entry replaced, added, or (value ...) removed."""
     if not path:
         return value
+    if isinstance(facts, list):
+        return [
+            deep_change(old, path[1:], value) if k == path[0] else old
+            for k, old in enumerate(facts)
+        ]
     inner = deep_change(facts.get(path[0], {}), path[1:], value)
     changed = {name: old for name, old in facts.items() if name != path[0]}
     return changed if inner is ... else changed | {path[0]: inner}
+
+
+def places(facts: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield the way to every fact, however deep, and what stands there."""
+    for name in facts if isinstance(facts, dict) else range(len(facts)):
+        yield (*above, name), facts[name]
+        if isinstance(facts[name], dict | list):
+            yield from places(facts[name], (*above, name))
