@@ -103,10 +103,8 @@ def deep_change(facts: Any, path: tuple[Any, ...], value: Any) -> Any:
     if not path:
         return value
     if isinstance(facts, list):
-        return [
-            deep_change(old, path[1:], value) if k == path[0] else old
-            for k, old in enumerate(facts)
-        ]
+        inner = deep_change(facts[path[0]], path[1:], value)
+        return [*facts[: path[0]], *([] if inner is ... else [inner]), *facts[path[0] + 1 :]]
     inner = deep_change(facts.get(path[0], {}), path[1:], value)
     changed = {name: old for name, old in facts.items() if name != path[0]}
     return changed if inner is ... else changed | {path[0]: inner}

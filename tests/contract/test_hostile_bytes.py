@@ -263,7 +263,7 @@ def may_be(where, old, value):
     if where == ("declared_bounds",):
         return value is False
     if where[:3] in WORDS or where[:2] in WORDS:
-        return isinstance(value, str | list)
+        return isinstance(value, str | list) or (value is ... and where[-1] != where[1])
     number = type(value) in (int, float)
     return number and (where in SIZES and value > 0 or where in LARGER and value > old)
 
