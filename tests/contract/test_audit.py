@@ -242,24 +242,8 @@ def audited(case: Case, epsilon: float, **options: Any) -> Any:
     )
 
 
-# Of mechanisms and classes of releases that have another case.
-SLOW = {
-    *("SlicedSketch, 2 rows per person", "DPTableSynthesizer, target"),
-    *("DPSlicedFlowSampler, resample a Poisson sample", "FairPrivateRegressor, private bounds"),
-    *("PrivateTrajectorySampler, mfld from means", "PrivateTrajectorySampler, mfld of samples"),
-    *("PrivateSWAutoencoder, Poisson batches", "PrivateSWAutoencoder, prior"),
-    *("PrivateSWAutoencoder, convolutions", "FairPrivateClassifier, three classes"),
-    "FairPrivateClassifier, ranks of smaller batches",
-    "FairPrivateClassifier, ranks and equalised odds",
-}
-
-
 def _parameters(chosen: Callable[[Case], bool]) -> list[Any]:
-    return [
-        pytest.param(case, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
-        for name, case in CASES.items()
-        if chosen(case)
-    ]
+    return [pytest.param(case, id=name) for name, case in CASES.items() if chosen(case)]
 
 
 @pytest.mark.parametrize("case", _parameters(lambda case: 1.0 in case.epsilons))
