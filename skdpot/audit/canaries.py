@@ -8,17 +8,17 @@ row (``batch_size=1``) show noise that is ten times too small.
 With ``n_particles=1`` two opposite rows pull the same particle in opposite directions, and clipped
 gradients have to differ in direction: in two dimensions there is room for a few canaries a time.
 
-*Autoencoders, generators.* Orthogonal rows have nearly orthogonal gradients: at least as many
+*Autoencoders, generators.* Orthogonal rows have nearly orthogonal gradients. Use at least as many
 features as canaries, large batches, few steps, and learning rates so small that the network does
 not fit the canaries. A generator shows mostly the mean of the rows; its residuals show its noise.
 
-*Fair predictors.* A record's gradient of the loss is its features times what its output lacks of
-the target: the same features, long enough to be clipped, and opposite targets; or where classes
-are public, opposite features. The network needs more parameters than there are canaries.
+*Fair predictors.* A record's gradient of the loss is its features times the error of its output:
+equal features, long enough to be clipped, and opposite targets; or opposite features where classes
+are public. The network needs more parameters than there are canaries.
 
-*Private bounds and scalers.* A record that lies far out, in cells of its own, is seen best, beside
-three times as many ordinary rows that keep the cells narrow. Without noise each exact median *is*
-the value of one record, or the mean of two: several times as many features as canaries.
+*Private bounds and scalers.* Outliers, in cells of their own, are seen best, beside three times as
+many ordinary rows that keep the cells narrow. Without noise each exact median *is* the value of one
+record, or the mean of two: use several times as many features as canaries.
 """
 
 import math

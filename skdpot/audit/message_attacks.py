@@ -130,10 +130,9 @@ def reconstruct(
 ) -> dict[str, Reconstruction]:
     """Recover the rows of all parties whose messages reveal them to one participant.
 
-    The attack reads only what the observer sent or received: an `InterpolatingMeasure` and a
-    `FractionRequest` by `rows_from_interpolation`, `CostMatrices` by `rows_from_cost_matrices`, and
-    two `GeodesicMeasure` with the observer's own message between them by `rows_from_one_round`. A
-    `SketchMessage` reveals no rows: see `skdpot.audit.message_attacks.rows_from_sketch`.
+    The attack reads only what the observer sent or received: `InterpolatingMeasure`,
+    `FractionRequest`, `CostMatrices` and `GeodesicMeasure`. A `SketchMessage` reveals no rows: see
+    `skdpot.audit.message_attacks.rows_from_sketch`.
 
     Parameters
     ----------
@@ -152,8 +151,7 @@ def reconstruct(
     dict of str to Reconstruction
         Recovered ``rows`` by name of the party, from the first message that reveals them, with
         ``row_errors(truth)``, ``rmse(truth)`` and ``n_exact(truth)``. Parties whose rows are not
-        revealed are missing. In FedWad a party does not see the other's name, which is then "the
-        other party".
+        revealed are missing. A party of FedWad does not see the other's name: "the other party".
 
     Examples
     --------

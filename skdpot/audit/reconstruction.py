@@ -1,9 +1,8 @@
 """Rows of other parties, from nothing but what a participant of TriangleWad or FedWad saw.
 
-Anyone who sees a party's η in TriangleWad and knows the shared reference and t, as the server does,
-recovers every row of that party exactly; in FedWad each party recovers the other's rows besides.
-Neither the size or scale of the reference nor t protects. `skdpot.audit.reconstruct` does what a
-participant of a recorded protocol can do.
+In TriangleWad the server, which sees a party's η and knows the reference and t, recovers every row
+of that party exactly; in FedWad each party also recovers the other's rows. Neither the size or
+scale of the reference nor t protects. `skdpot.audit.reconstruct` attacks a recorded protocol.
 """
 
 from dataclasses import dataclass
@@ -187,10 +186,9 @@ def rows_from_interpolation(
     sums, with masses, hold for couplings, for rows that share reference points, and for
     the points of an exact interpolating measure, each of which moved towards one.
 
-    **Other sizes and masses.** P* minimises a convex function whose minimum determines the rows,
-    also when there are several optimal plans: `find_barycenters` has the theorem and the search,
-    which solves up to `max_plans` transport problems. (Section 4.2 of Li, Pang, "Private
-    Wasserstein distance", 2024, calls finding the plan NP-hard.)
+    **Other sizes and masses.** `find_barycenters` has the theorem and the search, which solves up
+    to `max_plans` transport problems. (Section 4.2 of Li, Pang, "Private Wasserstein distance",
+    2024, calls finding the plan NP-hard.)
     """
     if interpolation not in ("barycentric", "exact"):
         raise ValueError(f"interpolation={interpolation!r} must be 'barycentric' or 'exact'.")

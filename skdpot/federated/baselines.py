@@ -97,10 +97,9 @@ def triangle(
     """Estimate W₂ between two parties from one message of each. **Not private**.
 
     With a known t each party moves its rows a fraction t of the way to a shared reference and
-    sends them to the server, which measures the distance and tells both. With a secret t the first
-    party sends its moved rows to the second, which answers with distances at a few fractions, and
-    the first reads its own off a parabola (Li, Pang, 2024, sections 3.2 and 3.3). Options are the
-    `reference`, the `interpolation` and the `rng`.
+    sends them to the server, which measures the distance and tells both. With a secret t the second
+    party answers the first one's moved rows with distances at a few fractions, and the first fits a
+    parabola (Li, Pang, 2024, sections 3.2 and 3.3). Options: `reference`, `interpolation`, `rng`.
     """
     if disclose_t:
         return _told(pairwise_triangle((first, second), t=t, **options), 2)
@@ -139,9 +138,8 @@ def triangle_to_union(
 ) -> DistanceEstimate:
     """Estimate W₂ between one party and the union of several. **Not private**.
 
-    The buyer sends its moved rows to all sellers. Each answers with the squared distances between
-    its moved rows and the buyer's, and the buyer stacks these matrices and solves one transport
-    problem (Li, Pang, 2024, section 3.4.3).
+    Each seller answers the buyer's moved rows with their squared distances from its own, and the
+    buyer stacks these matrices and solves one transport problem (Li, Pang, 2024, section 3.4.3).
     """
     fraction = as_fraction("t", t)
     exchange, sent = _announced((buyer, *sellers), None, **options)
@@ -182,9 +180,9 @@ class GeodesicPath:
 def fedwad(first: Party, second: Party, **options: Any) -> DistanceEstimate:
     """Bound W₂ between two parties from above, round by round. **Not private**.
 
-    In each round the server sends ξ to both parties, both send their rows moved a fraction of
-    the way to ξ and their distance from it, and the server makes the next ξ between the two
-    (Rakotomamonjy, Nadjahi, Ralaivola, ICLR 2024).
+    In each round both parties send their rows, moved a fraction of the way to the server's ξ, and
+    their distance from it, and the server makes the next ξ between the two (Rakotomamonjy, Nadjahi,
+    Ralaivola, ICLR 2024).
 
     ``W(μ, ξ) + W(ξ, ν) ≥ W(μ, ν)`` by the triangle inequality, whatever ξ. With exact
     interpolating measures the sum never grows, whatever the fractions: a new ξ' on a geodesic

@@ -33,10 +33,7 @@ class Entry:
 
 
 class Transcript:
-    """Messages in the order in which they were sent. Entries are added and never changed.
-
-    `seen_by` is what one participant has seen. The attacks in `skdpot.audit` read nothing else.
-    """
+    """Messages in order; entries are added and never changed. `skdpot.audit` reads nothing else."""
 
     def __init__(self) -> None:
         self._entries: tuple[Entry, ...] = ()
@@ -351,10 +348,9 @@ class PairwiseResult:
 
 
 def common_scale(bounds: DataBounds, declared: bool) -> float | None:
-    """Return the factor by which all features were scaled alike; None if they were not.
+    """Return the factor by which all features were scaled alike, or None.
 
-    None too for bounds that were found in the data: the unit of an estimate must not hang on
-    what a release happened to be.
+    None also for bounds that were found in the data: no unit depends on the noise of a release.
     """
     same = declared and np.all(bounds.scale == bounds.scale[0])
     return float(bounds.scale[0]) if same else None

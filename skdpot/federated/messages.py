@@ -1,8 +1,4 @@
-"""The messages of all protocols, and what each of them tells to whom.
-
-Only `SketchMessage` is private. Rows follow from the others, which carry no noise; the attacks in
-`skdpot.audit` read nothing but messages.
-"""
+"""The messages of all protocols, and what each reveals to whom; only `SketchMessage` is private."""
 
 import json
 import math
@@ -207,10 +203,7 @@ class _Target(MeasureMessage):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReferenceMeasure(_Target):
-    """The reference γ that all parties of TriangleWad move towards, from the server to each.
-
-    It reveals nothing, and makes every `InterpolatingMeasure` readable.
-    """
+    """The reference γ of TriangleWad, to each party; it makes `InterpolatingMeasure` readable."""
 
     kind: ClassVar[str] = "reference"
     reveals: ClassVar[str] = "Nothing: it is drawn without looking at any rows."
@@ -264,8 +257,8 @@ class FractionRequest(MeasureMessage):
 class DistancesAtFractions(Message):
     """Squared distances of a party's interpolating measures from the asker's, to the asker.
 
-    The asker chooses the measure: requests about d + 1 single points give the mean of the rows, and
-    a measure with a little mass far away in one direction finds the outermost rows there.
+    Requests about d + 1 single points give the mean of the rows, and a measure with a little mass
+    far away in one direction finds the outermost rows there.
     """
 
     fractions: FloatArray

@@ -143,10 +143,7 @@ def rehearsed(party: "Party", request: SketchRequest) -> SketchMessage:
 
 
 def release_seed(random_state: Any, party: str, request: SketchRequest) -> int | None:
-    """Return the seed of one release: another party or request gets other noise.
-
-    Equal noise in two releases would cancel in their difference, and leave rows in the clear.
-    """
+    """Return the seed of one release: equal noise of two would cancel in their difference."""
     if random_state is None:
         return None
     given = check_random_state(random_state).randint(0, 2**31, size=4)
@@ -163,9 +160,9 @@ PROTOCOLS = ("sliced", "triangle", "fedwad", "values")
 class Party(Introduction):
     """A data holder that takes part in protocols without handing over its rows.
 
-    A party answers requests with messages. Its owner decides which protocols it takes part in.
-    A message depends on the party's own rows and on the request, never on another party. No
-    attribute, repr, pickle, copy or error message contains the rows.
+    A party answers requests in the protocols that its owner allows. Each answer is a message that
+    depends on the party's own rows and on the request, never on another party. No attribute, repr,
+    pickle, copy or error message contains the rows.
 
     Parameters
     ----------
@@ -186,9 +183,8 @@ class Party(Introduction):
     epsilon, delta : float, default=1.0, 1e-5
         Privacy parameters of each published sketch. No request can change them.
     budget : PrivacyBudget, optional
-        Budget that sketches are charged to. Protocols that are not private are charged to it
-        too, so that a finite budget refuses them. Without a budget, the party publishes one
-        sketch and refuses other requests.
+        Budget that sketches are charged to. Protocols that are not private are charged to it too,
+        and a finite budget refuses them. Without a budget, the party publishes only one sketch.
     covariance : {"full", "diagonal"}, default="full"
         How classes are compared, see `labelled_measure`.
     random_state : int, RandomState or None, default=None
@@ -211,15 +207,12 @@ class Party(Introduction):
     ValueError, TypeError
         If an argument is invalid. The message quotes no value of X, y or masses.
 
-    Notes
-    -----
-    Python has no walls inside a process. A party protects against mistakes of honest code;
-    parties that do not trust each other must run in separate processes.
-
     Privacy
     -------
     The name, the number of rows and of features and the column names are public, also in protocols
-    that the party does not allow. Each message states what it reveals (``message.reveals``).
+    that the party does not allow. Each message states what it reveals (``message.reveals``). A
+    party protects against mistakes of honest code; parties that do not trust each other must run in
+    separate processes.
 
     Examples
     --------

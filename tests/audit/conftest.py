@@ -2,21 +2,9 @@
 
 import dataclasses
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import pytest
 
 import skdpot.release.sketch as sketch_module
-
-
-@pytest.fixture
-def agg():
-    """Draw pictures on no screen."""
-    before = mpl.get_backend()
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
-    plt.switch_backend(before)
 
 
 @pytest.fixture

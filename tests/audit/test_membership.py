@@ -129,7 +129,6 @@ def test_lower_bound_of_normal_scores():
     assert sum(trial.epsilon_lower_bound(0.5) > 0 for trial in trials) <= 30
 
 
-@pytest.mark.usefixtures("agg")
 def test_pictures(found):
     result = result_of([3, 2, 0], [1, 0])
     ax = result.plot(color="red")

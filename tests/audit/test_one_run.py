@@ -228,7 +228,6 @@ def test_verdicts():
     ]  # fmt: skip
 
 
-@pytest.mark.usefixtures("agg")
 def test_picture():
     ax = result_of().plot(color="red")
     assert ax.lines[0].get_color() == "red"

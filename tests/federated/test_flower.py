@@ -15,7 +15,7 @@ import pytest
 from skdpot import PrivacyBudget
 from skdpot.exceptions import MessageError, NotPrivateWarning, ProtocolRefusedError
 from skdpot.federated.baselines import pairwise_fedwad, pairwise_triangle
-from skdpot.federated.messages import InterpolatingMeasure, SketchRequest
+from skdpot.federated.messages import SketchRequest
 from skdpot.federated.party import Party
 from skdpot.federated.sliced_protocol import pairwise_sliced
 
@@ -221,7 +221,6 @@ def test_what_was_not_agreed_on_costs_nothing(make_grid, budgets):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (question(methods=["values_against"]), "and nothing else"),
         (question(methods=["introduce"] * 2, requests=[b"-"] * 2), "and nothing else"),
         (question(methods=[1]), "as many requests"),
         (question(methods=["publish_sketch"] * 2), "as many requests"),
@@ -318,9 +317,6 @@ def test_false_introductions_are_refused(make_grid, tamper, said):
     assert "\x1b" not in str(caught.value)
 
 
-ROWS_INSTEAD = InterpolatingMeasure(np.ones((3, 2))).to_bytes()
-
-
 def from_elsewhere(reply, asked):
     reply.metadata.__dict__["_src_node_id"] = 13
     return reply
@@ -332,7 +328,6 @@ def from_elsewhere(reply, asked):
         (altered(party="south"), "'north'.*answers for another party than before"),
         (altered(answers=[b"one", b"two"]), "'north'.*something else than answers"),
         (altered(answers=[b"\x93skdpot\n"]), "'north'.*truncated"),
-        (altered(answers=[ROWS_INSTEAD]), "'north'.*expected 'sketch'"),
         (altered(format=9), "'north'.*format 1"),
         (from_elsewhere, "'north'.*Another node"),
         ("silent", r"'north'.*no answer within 0\.5 s"),

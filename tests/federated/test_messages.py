@@ -120,6 +120,14 @@ def test_messages_are_frozen_and_own_their_arrays():
     for each in (message, Message.from_bytes(before)):
         with pytest.raises(ValueError, match="read-only"):
             each.points[0, 0] = 1.0
+    read = of_sketch.sketch
+    for array in (of_sketch.record.statistic, read.statistic_):
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            array.setflags(write=True)
+    read.release_ = read.privacy_spent_ = None
+    read.cdf_[:] = 0.0
+    assert of_sketch.to_bytes() == released
+    assert of_sketch.sketch.cdf_.any()
 
 
 def changed(message, facts=None, arrays=None):
