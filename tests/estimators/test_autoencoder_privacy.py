@@ -1,5 +1,7 @@
 """PrivateSWAutoencoder: what a fit costs and says, and what an interrupted one keeps."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -8,22 +10,15 @@ from dp_accounting.pld import pld_privacy_accountant
 from dp_accounting.privacy_accountant import NeighboringRelation
 from sklearn.pipeline import Pipeline
 
-from skdpot import DPSlicedFlowSampler, PrivacyBudget, PrivateSWAutoencoder
+from skdpot import DPSlicedFlowSampler, PrivacyBudget
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.mechanisms import Sketch
 from skdpot.nets import autoencoder_training
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import total_spent
-from tests.flat_options import made
+from tests.estimators.test_autoencoder import X, autoencoder
 
-RNG = np.random.default_rng(8841)
-X = np.tanh(RNG.normal(size=(300, 2)) @ RNG.normal(size=(2, 6)))
 TWO = np.where(np.arange(300) % 5 < 3, "b", "a")  # 180 and 120
-
-
-def autoencoder(**changes):
-    options = {"latent_dim": 3, "bounds": (-1, 1), "n_steps": 5, "batch_size": 10_000}
-    return made(PrivateSWAutoencoder, **(options | changes))
 
 
 def test_the_stated_epsilon_is_that_of_dp_accounting():
@@ -94,31 +89,31 @@ def test_public_training_says_so_and_a_finite_budget_refuses_it():
     budget = PrivacyBudget(1e6)
     with pytest.raises(BudgetExceededError, match="give no budget when the rows are public.*left"):
         autoencoder(private=False, budget=budget).fit(X)
-    with pytest.raises(BudgetExceededError, match="left"):
-        autoencoder(epsilon=np.inf, budget=budget).fit(X)
     assert len(budget.history()) == 0
 
 
-def pipeline(budget=None, output="default", **changes):
-    first = autoencoder(epsilon=3.0, budget=budget, **changes).set_output(transform=output)
+@pytest.mark.parametrize("output", ["default", "pandas"])
+@pytest.mark.parametrize(
+    ("budget", "private", "text"),
+    [
+        (10.0, True, None),
+        (None, True, "together with"),
+        (None, False, "without pri"),
+    ],
+)
+def test_steps_of_a_pipeline_share_a_budget_or_say_what_they_cost_together(
+    budget, private, text, output
+):
+    budget = budget and PrivacyBudget(budget)
+    first = autoencoder(epsilon=3.0, budget=budget, private=private).set_output(transform=output)
     sketch = Sketch(n_projections=4, n_bins=8)
     flow = DPSlicedFlowSampler(sketch, epsilon=3.0, norm_bound=1.0, n_steps=2, budget=budget)
-    return Pipeline([("ae", first), ("flow", flow)])
-
-
-def test_one_budget_pays_for_both_steps_of_a_pipeline():
-    budget = PrivacyBudget(10.0)
-    fitted = pipeline(budget).fit(X)
-    assert list(budget.history()["label"]) == ["PrivateSWAutoencoder", "DPSlicedFlowSampler"]
-    assert 3.0 < total_spent(fitted).epsilon < 6.0
-
-
-@pytest.mark.parametrize("output", ["default", "pandas"])
-@pytest.mark.parametrize(("private", "text"), [(True, "together with"), (False, "without privacy")])
-def test_without_a_budget_they_say_what_they_cost_together(private, text, output):
-    with pytest.warns(PrivacyWarning, match=f"DPSlicedFlowSampler: .*{text}"):
-        fitted = pipeline(output=output, private=private).fit(X)
-    assert (total_spent(fitted).epsilon < np.inf) == private
+    both = Pipeline([("ae", first), ("flow", flow)])
+    warned = pytest.warns(PrivacyWarning, match=f"DPSlicedFlowSampler: .*{text}")
+    with warned if text else nullcontext():
+        both.fit(X)
+    assert (3.0 < total_spent(both).epsilon < 6.0) == private
+    assert budget is None or len(budget.history()) == 2
 
 
 @pytest.mark.parametrize("refit", [False, True])

@@ -188,22 +188,16 @@ def diffusion():
     return quiet_fit(estimator, rows, t), law
 
 
-def test_marginals_are_those_of_the_law(diffusion):
+def test_marginals_are_those_of_the_law_between_the_times_too(diffusion):
     recovered, law = diffusion
-    for i, time in enumerate(recovered.times_):
-        cloud = recovered.particles_[i]
-        np.testing.assert_allclose(cloud.mean(axis=0), law.mean(time), atol=0.03)
-        np.testing.assert_allclose(np.cov(cloud.T), law.covariance(time), atol=0.02)
-
-
-@pytest.mark.parametrize("time", [0.05, 0.33, 0.77])
-def test_between_the_times_too(diffusion, time):
-    recovered, law = diffusion
-    points = recovered.sample_marginal(time, 20_000, random_state=0)
-    np.testing.assert_allclose(points.mean(axis=0), law.mean(time), atol=0.04)
-    np.testing.assert_allclose(np.cov(points.T), law.covariance(time), atol=0.03)
-    paths = recovered.sample(20_000, times=[time], random_state=1)[:, 0]
-    np.testing.assert_allclose(paths.mean(axis=0), points.mean(axis=0), atol=0.02)
+    between = [0.05, 0.33, 0.77]
+    paths = recovered.sample(20_000, times=between, random_state=1)
+    clouds = [*zip(recovered.times_, recovered.particles_, strict=True)]
+    clouds += [(t, recovered.sample_marginal(t, 20_000, random_state=0)) for t in between]
+    clouds += [(t, paths[:, i]) for i, t in enumerate(between)]
+    for time, cloud in clouds:
+        np.testing.assert_allclose(cloud.mean(axis=0), law.mean(time), atol=0.04)
+        np.testing.assert_allclose(np.cov(cloud.T), law.covariance(time), atol=0.03)
 
 
 def test_paths_remember_where_they_came_from(diffusion):

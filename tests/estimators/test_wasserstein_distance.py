@@ -238,9 +238,7 @@ def test_triangle():
     assert secret.distance(OTHERS) == pytest.approx(here.distance(OTHERS), rel=0.05)
     assert secret.reference_.t is None
     parts = [Party(name, OTHERS[s::2], allows="triangle") for s, name in enumerate("ab")]
-    union, truth = here.compare(parts), wasserstein_distance(FEW, OTHERS)
-    assert truth < union.distance < 1.3 * truth
-    assert {"cost matrices", "fraction request"} <= set(union.transcript.to_frame()["kind"])
+    assert 1 < here.compare(parts).distance / wasserstein_distance(FEW, OTHERS) < 1.3
 
 
 @plainly
@@ -254,14 +252,6 @@ def test_classes_and_weights():
     weighted = plain("triangle", gamma_scale=0.0).fit(FEW, masses=masses)
     truth = wasserstein_distance(FEW, OTHERS, X_weights=masses, Y_weights=masses)
     assert weighted.distance(OTHERS, masses=masses) == pytest.approx(truth, rel=1e-9)
-
-
-@plainly
-def test_fedwad_comes_near_and_a_fixed_t_stays_away():
-    truth = wasserstein_distance(FEW, OTHERS)
-    drawn = plain("fedwad").fit(FEW).distance(OTHERS)
-    fixed = plain("fedwad", draw_t=False).fit(FEW).distance(OTHERS)
-    assert truth * (1 - 1e-9) <= drawn <= min(1.05 * truth, fixed)
 
 
 @plainly
@@ -292,7 +282,7 @@ def test_what_cannot_be_compared_is_named(exact):
     fitted, rows = plain("triangle").fit(FEW), {"a": FEW, "b": OTHERS}
     somebody = Party("somebody", FEW)
     parties = [Party(name, HERE) for name in "ab"]
-    secret = plain("triangle", disclose_t=False)
+    secret, labeled = plain("triangle", disclose_t=False), plain("triangle", labeled=True)
     for error, text, call, *arguments in (
         (ValueError, "features", exact.distance, THERE[:, :2]),
         (ValueError, "NaN", exact.score, np.full((5, 3), np.nan)),
@@ -310,20 +300,10 @@ def test_what_cannot_be_compared_is_named(exact):
         (ValueError, "counts every row", lambda: exact.compare(FEW, masses=np.ones(60))),
         (ValueError, "two parties or more", exact.pairwise_distances, parties[:1]),
         (TypeError, "sequence of Party", exact.pairwise_distances, [HERE, THERE]),
-        (
-            ValueError,
-            "requires public bounds",
-            private_distance().pairwise_distances,
-            rows,
-        ),
+        (ValueError, "requires public bounds", private_distance().pairwise_distances, rows),
         (ValueError, "disclose_t=True", secret.pairwise_distances, rows),
-        (ValueError, "requires y", plain("triangle", labeled=True).fit, FEW),
-        (
-            ValueError,
-            "Party objects with classes",
-            plain("triangle", labeled=True).pairwise_distances,
-            rows,
-        ),
+        (ValueError, "requires y", labeled.fit, FEW),
+        (ValueError, "Party objects with classes", labeled.pairwise_distances, rows),
     ):
         with pytest.raises(error, match=text):
             call(*arguments)
