@@ -20,10 +20,6 @@ at each end of the chain there, :math:`(1 + e^\epsilon)\tau`, and in every :math
 that leaks with a probability known for whole groups (`Event.group_leak`) and is :math:`\mu`-GDP
 otherwise adds that probability to delta once. Public facts must be the same along the chain.
 
-References
-----------
-.. [1] J. Dong, A. Roth, W. Su, "Gaussian Differential Privacy", 2022, theorem 2.14 (groups).
-
 From a target to the least noise
 --------------------------------
 A fit without a budget is measured by its own privacy loss. A fit that draws on a budget is measured
@@ -31,6 +27,10 @@ in the ledger's units, which add up over fits: `LEAK_SHARE` of delta pays for le
 of sampled steps, counts of one above a threshold, the sampler's error), and the rest caps the sum
 of squared mu. Costs are rounded up and caps down to whole units: squared mu in 1e-12, leaks in
 1e-18. Infinity stands for no cap, and for no noise.
+
+References
+----------
+.. [1] J. Dong, A. Roth, W. Su, "Gaussian Differential Privacy", 2022, theorem 2.14 (groups).
 """
 
 import math

@@ -6,22 +6,9 @@ category that occurs gets a noisy count, and those above a threshold are shown. 
 ``plan.event`` before it calls `select_categories`.
 
 A fit that needs categories and something else plans the categories first, from a fixed share of
-the squared mu and of delta (`PrivacyTarget.tail_delta`: a tenth of delta for a fit that stands
-alone; with a ledger so little that a thousand fits share its reserve for leaks). The noise of the
-rest is then calibrated; `calibrate` counts what is left of both:
-
->>> import math
->>> from skdpot.privacy.accounting import calibrate, privacy_target
->>> from skdpot.privacy.events import ComposedEvent, GaussianEvent
->>> target = privacy_target(1.0, 1e-5, None)
->>> plan = plan_category_selection(
-...     30_000, mu=target.mu_cap * math.sqrt(0.05), delta=target.tail_delta, n_columns=3
-... )
->>> fit = calibrate(target, lambda sigma: ComposedEvent(
-...     events=(plan.event, GaussianEvent(sigma=sigma, sensitivity=1.0))
-... ))
->>> target.admits(fit)
-True
+the squared mu and of delta (`PrivacyTarget.tail_delta`: a tenth of delta for a fit without a
+budget; a ten-thousandth of it in a ledger, so that a thousand fits share its reserve for leaks).
+`calibrate` then finds the noise of the rest from what is left of both.
 
 Counts above a threshold, replace-one
 -------------------------------------

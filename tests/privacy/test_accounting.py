@@ -4,7 +4,6 @@ import itertools
 import math
 from functools import partial, reduce
 
-import mpmath
 import numpy as np
 import pytest
 from dp_accounting import dp_event
@@ -36,22 +35,18 @@ from skdpot.privacy.sampling import (
     clipped_sum_delta,
     mean_amplified_delta,
 )
+from tests.contract.accountant_suite import exact_gdp_delta
+from tests.contract.test_accountants import mixture_delta
 from tests.privacy.cases import composed_epsilon, gaussian, poisson, subsets
 
 EPS = float(np.finfo(float).eps)
 EPSILONS = (-30.0, -1.0, -1e-4, 0.0, 1e-6, 0.01, 0.3, 1.0, 5.0, 40.0, 300.0, 2000.0)
 
 
-def exact_delta(epsilon: float, mu: float) -> mpmath.mpf:
-    with mpmath.workdps(80):
-        e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
-        return mpmath.ncdf(-e / m + m / 2) - mpmath.exp(e) * mpmath.ncdf(-e / m - m / 2)
-
-
 @pytest.mark.parametrize("mu", [1e-4, 0.01, 0.3, 1.0, 4.0, 30.0])
 def test_delta_is_exact_far_into_the_tail(mu):
     for epsilon in EPSILONS:
-        exact = exact_delta(epsilon, mu)
+        exact = exact_gdp_delta(epsilon, mu)
         if exact < 1e-280:
             assert gdp_delta(epsilon, mu) < 1e-270
         else:
@@ -87,7 +82,7 @@ def test_the_raised_profile_is_a_bound_with_room_for_other_machines(log_mu, log_
     """At least 5e-10 above the exact one, even with mu a few units in the last place too small."""
     mu = 10.0**log_mu
     epsilon = mu * 10.0**log_ratio
-    exact = exact_delta(epsilon, mu * (1 + 4 * EPS))
+    exact = exact_gdp_delta(epsilon, mu * (1 + 4 * EPS))
     assume(exact > 1e-250)
     raised = raised_gdp_delta(epsilon, mu)
     assert 5e-10 <= raised / exact - 1 <= 2e-9 + 1e-13 * (10 + mu + 1 / mu)
@@ -195,7 +190,7 @@ def test_composed_masses_bound_the_exact_ones_far_into_the_tail(parts):
 def test_what_cancels_near_the_largest_loss_is_added(rate, mu):
     """One order has no loss above -log(1 - rate), before which the closed form has no digits."""
     epsilons = -math.log1p(-rate) * (1.0 - 10.0 ** -np.arange(1.0, 16.5, 0.1))
-    exact = [float(exact_absent_delta(float(e), mu, rate)) for e in epsilons]
+    exact = [mixture_delta(float(e), rate, 0.0, mu) for e in epsilons]
     ours = absent_delta(epsilons, mu, rate) * (1.0 + ROUNDING)
     assert np.all(ours >= exact)
     assert np.all(ours <= (1.0 + 2.0 * ROUNDING) * np.array(exact) + 1e-14)
@@ -205,32 +200,10 @@ def test_what_cancels_near_the_largest_loss_is_added(rate, mu):
 def test_what_cancels_in_a_sum_of_clipped_vectors_is_added(mu):
     rate = 0.3
     epsilons = np.append(0.0, min(mu, 1.0) * rate * np.geomspace(1e-4, 30.0, 40))
-    exact = np.array([float(exact_clipped_delta(float(e), mu, rate)) for e in epsilons])
+    exact = np.array([mixture_delta(float(e), rate, -mu / 2, mu / 2) for e in epsilons])
     ours = clipped_sum_delta(epsilons, mu, rate) * (1.0 + ROUNDING)
     assert np.all(ours >= exact)
     assert np.all(ours <= (1.0 + 2.0 * ROUNDING) * exact + 1e-14)
-
-
-def exact_clipped_delta(epsilon, mu, rate):
-    """H between (1 - p) N(0, 1) + p N(-m, 1) and its mirror image, where the loss is epsilon."""
-    with mpmath.workdps(50):
-        e, m, p = mpmath.mpf(epsilon), mpmath.mpf(mu) / 2, mpmath.mpf(rate)
-        c, b = p * mpmath.exp(-m * m / 2), (1 - p) * (1 - mpmath.exp(-e))
-        x = mpmath.log(2 * c / (b + mpmath.sqrt(b * b + 4 * c * c * mpmath.exp(-e)))) - e
-        plain, left, right = (mpmath.ncdf(x / m + shift) for shift in (0, m, -m))
-        return p * left + (1 - p) * plain - mpmath.exp(e) * (p * right + (1 - p) * plain)
-
-
-def exact_absent_delta(epsilon, mu, rate):
-    """H between N(0, 1) and (1 - p) N(0, 1) + p N(mu, 1): the loss is monotone in x."""
-    with mpmath.workdps(50):
-        e, m, p = mpmath.mpf(epsilon), mpmath.mpf(mu), mpmath.mpf(rate)
-        inner = (mpmath.exp(-e) - 1 + p) / p  # where the loss is epsilon
-        if inner <= 0:  # it never rises so high
-            return mpmath.mpf(0)
-        x = mpmath.log(inner) / m + m / 2
-        plain, moved = mpmath.ncdf(x), mpmath.ncdf(x - m)
-        return plain - mpmath.exp(e) * ((1 - p) * plain + p * moved)
 
 
 DELTA = 1 / 300_000
@@ -471,34 +444,11 @@ def test_golden_cost_of_the_conversion():
     assert private.leak == target.leak_cap / 1000
 
 
-# Poisson samples whose size shows, against brute force.
+# Poisson samples whose size shows.
 
 
 def shown(sampling="poisson_rows", **options):
     return SampledGaussianEvent(sampling=sampling, sigma=1.0, **options)
-
-
-def worst_mechanism(epsilon, mu, rate, n):
-    """Profile of "is the record in the sample?", told with noise beside the size of the sample.
-
-    A record that is absent gives 0, present -> mu, and its replacement gives 0 as well: the
-    statistic changes by mu when the record of the batch is replaced, and no pair is worse.
-    """
-    return sum(
-        binom.pmf(size, n, rate)
-        * exact_profile([(1 - size / n, 0.0), (size / n, mu)], [(1.0, 0.0)], epsilon)
-        for size in range(n + 1)
-    )
-
-
-@pytest.mark.parametrize(("n", "rate", "mu"), [(2, 0.5, 1.0), (4, 0.3, 2.0), (7, 0.6, 0.5)])
-def test_mean_profile_is_attained_by_brute_force(n, rate, mu):
-    for epsilon in (0.0, 0.3, 1.0, 2.0):
-        exact = worst_mechanism(epsilon, mu, rate, n)
-        bound = float(mean_amplified_delta(np.array([epsilon]), mu, rate, n)[0])
-        assert bound == pytest.approx(exact, rel=1e-6, abs=1e-12)
-        event = shown(sensitivity=mu, sampling_rate=rate, n_samples=n, n_steps=1)
-        assert exact * (1 - 1e-6) <= compose(event).delta(epsilon) <= exact * (1 + 1e-3) + 1e-12
 
 
 @pytest.mark.parametrize(

@@ -270,6 +270,7 @@ def test_no_temporary_directory_is_reported(monkeypatch, tmp_path):
         PrivacyBudget(1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_the_temporary_ledger_goes_with_its_process_but_not_with_a_fork():
     script = """
@@ -307,6 +308,7 @@ class Spender(BaseEstimator):
         return self.size
 
 
+@pytest.mark.slow
 def test_a_search_charges_every_fit_in_other_processes_too():
     budget, rows = PrivacyBudget(1.0), [[float(i)] for i in range(30)]
     search = GridSearchCV(Spender(budget), {"size": [1, 2, 3]}, cv=2, n_jobs=2).fit(rows)

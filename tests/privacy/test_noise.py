@@ -68,8 +68,10 @@ def exact_pmf(s: float, half_width: int) -> list[mpmath.mpf]:
 # ---------------------------------------------------------------- the law
 
 
-@pytest.mark.parametrize("mu", [0.01, 1.0, 5.0])
-@pytest.mark.parametrize("s", [1.0, 1.37, 10.0, 31.4, MAX_TABLE_S])
+@pytest.mark.parametrize(
+    ("s", "mu"),
+    [*itertools.product((1.0, 1.37, 10.0, 31.4), (0.01, 1.0, 5.0)), (MAX_TABLE_S, 1.0)],
+)
 def test_table_is_right_to_its_last_bit_and_adds_less_to_delta_than_is_charged(s, mu):
     """Total variation of 2**32 draws, times what epsilon can make of it."""
     table = _table(s, required_bits(s, mu))
@@ -231,7 +233,7 @@ def increments(s: float, half_width: int) -> list[mpmath.mpf]:
     return [s * step for step in steps]
 
 
-@pytest.mark.parametrize("s", [1.0, 1.013, 1.2, 1.618, 2.0, 3.3, 5.0, 8.7, 16.0, 30.0])
+@pytest.mark.parametrize("s", [1.0, 1.013, 1.2, 1.618, 2.0, 3.3, 5.0, 8.7, 16.0, 27.1, 64.0])
 def test_domination(s):
     # The docstring's claim: increments of q stay below (1 + 1/(20 s^2))/s over the table.
     # Tables of 128 bits end at 13.4 s; for small s go beyond those of 192 bits, too.
