@@ -1,4 +1,4 @@
-"""What the displays share: colours, Axes, legends, and the plane that points are drawn in."""
+"""What the displays share: colours, Axes, legends and names."""
 
 import base64
 import io
@@ -9,13 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from skdpot._utils.validation import as_points, solver_generator
-from skdpot.ot.slices import orthogonal_directions
-
 # Okabe and Ito, "Color universal design", 2008, without the yellow, too pale for lines.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-_MOST_TERMS = 2  # of the name of a direction
 
 
 def single_axes(ax: Any, size: tuple[float, float]) -> Any:
@@ -178,47 +174,3 @@ def feature_numbers(features: Any, n_features: int, names: Any) -> tuple[int, ..
             + (f", or of the names {known}." if known else ".")
         )
     return tuple(int(one) for one in numbers)
-
-
-def direction_name(direction: np.ndarray, names: Sequence[str]) -> str:
-    """Write a direction as the sum that it projects on, with the largest terms first."""
-    order = np.argsort(-np.abs(direction), kind="stable")
-    present = [k for k in order.tolist() if abs(direction[k]) > 1e-9]
-    if len(present) == 1 and direction[present[0]] > 0:
-        return names[present[0]]
-    text = ""
-    for k in present[:_MOST_TERMS]:
-        sign = "−" if direction[k] < 0 else "+"
-        size = f"{abs(direction[k]):.2f} {names[k]}"
-        text = f"{text} {sign} {size}" if text else f"{sign}{size}".removeprefix("+")
-    return text + (" + …" if len(present) > _MOST_TERMS else "")
-
-
-def plane_of(plane: Any, n_features: int, names: Any, random_state: Any) -> np.ndarray:
-    """Return one or two directions."""
-    if isinstance(plane, str) and plane == "random":
-        if n_features > 1:
-            return orthogonal_directions(2, n_features, solver_generator(random_state))
-        plane = None
-    if plane is None or isinstance(plane, str) or np.ndim(plane) != 2:
-        return np.eye(n_features)[list(feature_numbers(plane, n_features, names))]
-    directions = as_points(plane, "plane")
-    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
-    if directions.shape[1] != n_features or len(directions) > 2 or not (lengths > 0).all():
-        raise ValueError(
-            f"plane has shape {directions.shape}; it must be one or two directions of "
-            f"{n_features} features each, none of them zero."
-        )
-    return np.asarray(directions / lengths)
-
-
-def in_plane(points: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """Return where points are drawn, (..., n, 2).
-
-    Along a single direction they are drawn against the share of points that lie below.
-    """
-    where: np.ndarray = points @ directions.T
-    if len(directions) == 2:
-        return where
-    ranks = np.argsort(np.argsort(where, axis=-2, kind="stable"), axis=-2)
-    return np.concatenate([where, (ranks + 0.5) / points.shape[-2]], axis=-1)

@@ -60,11 +60,6 @@ class ComparedTable:
         """Typical standard deviation of the noise of a distribution function."""
         return self.noise * self.strategy.typical_deviation
 
-    @property
-    def variance(self) -> float:
-        """About the variance of a distribution function: that of noise, and of sampling."""
-        return self.cdf_noise**2 + 0.25 / self.n_samples
-
 
 def compared_tables(first: Any, second: Any) -> list[ComparedTable]:
     """Read the two sides of a comparison, in an order that does not depend on the arguments'."""
@@ -210,7 +205,6 @@ def _fitted_covariance(table: CDFTable) -> np.ndarray | None:
 DROWNING_NOISE = 0.2
 """Noise of a distribution function from which on the simulations are not believed."""
 
-_TARGETS = ("population", "data")
 _FEWEST_SIMULATIONS, _MOST_SIMULATIONS = 32, 128
 _ROWS_SIMULATED = 8192  # slices times simulations, between these limits
 _CAUTION = 4.0  # null deviations at which an estimate is believed half way
@@ -370,7 +364,7 @@ def debiased_squared_distance(
     >>> bool(low < 0.2 < high)
     True
     """
-    if target not in _TARGETS:
+    if target not in ("population", "data"):
         raise ValueError(f'target={target!r} must be "population" or "data".')
     if n_simulations is not None and n_simulations < 8:
         raise ValueError(f"n_simulations={n_simulations!r} must be at least 8.")
@@ -397,7 +391,9 @@ def debiased_squared_distance(
             rng = np.random.default_rng(words.tolist())
         else:
             rng = solver_generator(random_state)
-        share = tables[0].variance / (tables[0].variance + tables[1].variance)
+        # About the variances of the distribution functions: of noise, and of sampling.
+        one, other = (table.cdf_noise**2 + 0.25 / table.n_samples for table in tables)
+        share = one / (one + other)
         middle = (1 - share) * guesses[0] + share * guesses[1]
         null, apart = (
             simulate_distances(
@@ -407,18 +403,13 @@ def debiased_squared_distance(
         )
     else:
         null = apart = SimulatedDistances()
-    return _debiased(raw, float(binning), noise, null, apart, target, n_simulations)
+    found = _debiased(raw, float(binning), noise, null, apart)
+    return DebiasedDistance(raw_squared=raw, target=target, n_simulations=n_simulations, **found)
 
 
 def _debiased(
-    raw: float,
-    binning: float,
-    noise: float,
-    null: SimulatedDistances,
-    apart: SimulatedDistances,
-    target: str,
-    n_simulations: int,
-) -> DebiasedDistance:
+    raw: float, binning: float, noise: float, null: SimulatedDistances, apart: SimulatedDistances
+) -> dict[str, float]:
     """Subtract what the simulations say about equal measures and about those that were found."""
     excess = max(raw - null.bias, 0.0)
     level = _CAUTION * math.sqrt(null.variance)
@@ -431,17 +422,14 @@ def _debiased(
     # Smoothed tables that are mostly noise mislead the simulations, which cannot know it.
     blindness = min(max(noise / DROWNING_NOISE - 1.0, 0.0), 1.0)
     least = null.variance + (_DOUBT * floor) ** 2 + (blindness * raw) ** 2
-    doubt = (_BINNING_DOUBT * binning) ** 2
-    return DebiasedDistance(
-        squared=squared,
-        standard_error=math.sqrt(least + slope * max(squared, 0.0) + doubt),
-        noise_floor=floor,
-        binning_error=binning,
-        raw_squared=raw,
-        target=target,
-        n_simulations=n_simulations,
-        null_standard_error=math.sqrt(least),
-    )
+    variance = least + slope * max(squared, 0.0) + (_BINNING_DOUBT * binning) ** 2
+    return {
+        "squared": squared,
+        "standard_error": math.sqrt(variance),
+        "noise_floor": floor,
+        "binning_error": binning,
+        "null_standard_error": math.sqrt(least),
+    }
 
 
 def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:

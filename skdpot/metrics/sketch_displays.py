@@ -7,28 +7,28 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.validation import as_points, check_is_fitted, validate_rows
+from skdpot._utils.validation import as_points, check_is_fitted, solver_generator, validate_rows
 from skdpot.metrics._panels import (
     COLORS,
     add_legend,
     add_title,
     check_choice,
-    direction_name,
     draw_ways,
     feature_labels,
-    in_plane,
+    feature_numbers,
     label_panel,
     panel_grid,
-    plane_of,
     shades,
     widened,
 )
+from skdpot.ot.slices import orthogonal_directions
 from skdpot.release.decoding import measured_cdf
 from skdpot.release.sketch import SlicedSketch
 
 _DIRECTIONS = 6  # drawn by default
 _CDF_SIZE = (3.1, 2.6)  # inches
 _N_COLUMNS = 3
+_MOST_TERMS = 2  # of the name of a direction
 _SMALL_WIDTH = 40  # characters of a label, of the small font
 
 
@@ -161,7 +161,7 @@ class SketchDisplay:
             cdf=table.cdf[chosen],
             measured=measured[chosen],
             deviations=deviations[chosen],
-            names=[direction_name(direction, names) for direction in directions],
+            names=[_direction_name(direction, names) for direction in directions],
             projections=chosen,
             public=public,
             name=name,
@@ -236,6 +236,18 @@ def _in_units(positions: np.ndarray, directions: np.ndarray, sketch: SlicedSketc
     along = np.take_along_axis(directions, axis, axis=1)
     mapped = sketch.bounds_.center[axis] * np.sign(along) + sketch.bounds_.scale[axis] * positions
     return np.where(np.abs(along) > 1 - 1e-9, mapped, positions)
+
+
+def _direction_name(direction: np.ndarray, names: list[str]) -> str:
+    """Write a direction as the sum that it projects on, with the largest terms first."""
+    order = np.argsort(-np.abs(direction), kind="stable")
+    present = [k for k in order.tolist() if abs(direction[k]) > 1e-9]
+    if len(present) == 1 and direction[present[0]] > 0:
+        return names[present[0]]
+    signs = np.where(direction < 0, "−", "+")
+    terms = [f"{signs[k]} {abs(direction[k]):.2f} {names[k]}" for k in present[:_MOST_TERMS]]
+    terms[0] = terms[0][2:] if signs[present[0]] == "+" else f"−{terms[0][2:]}"
+    return " ".join(terms) + (" + …" if len(present) > _MOST_TERMS else "")
 
 
 _PANELS = 4  # by default
@@ -395,7 +407,7 @@ class FlowDisplay:
         """
         n_features = trace.particles.shape[2]
         labels = feature_labels(feature_names, n_features)
-        directions = plane_of(plane, n_features, feature_names, random_state)
+        directions = _plane_of(plane, n_features, feature_names, random_state)
         public = None if X is None else as_points(X, "X")
         if public is not None and public.shape[1] != n_features:
             raise ValueError(
@@ -404,7 +416,7 @@ class FlowDisplay:
         return cls(
             **vars(trace),
             plane=directions,
-            names=[direction_name(direction, labels) for direction in directions],
+            names=[_direction_name(direction, labels) for direction in directions],
             public=public,
             name=name,
         ).plot(**kwargs)
@@ -451,7 +463,7 @@ class FlowDisplay:
         self.axes_ = panel_grid(ax, n_panels, n_columns, _PANEL_SIZE)
         self.figure_ = self.axes_[0].figure
         plane = np.eye(self.particles.shape[2])[:2] if self.plane is None else self.plane
-        where = in_plane(self.particles, plane)
+        where = _in_plane(self.particles, plane)
         self.points_ = {}
         for panel, step in zip(self.axes_, chosen, strict=False):
             panel.set_title(_step_title(step), fontsize="medium")
@@ -461,7 +473,7 @@ class FlowDisplay:
         self.public_points_ = None
         seen = where.reshape(-1, 2)
         if has_rows:
-            rows = in_plane(np.asarray(self.public), plane)
+            rows = _in_plane(np.asarray(self.public), plane)
             seen = np.concatenate([seen, rows])
             panel = self.axes_[len(chosen)]
             panel.set_title("public rows", fontsize="medium")
@@ -538,3 +550,33 @@ class FlowDisplay:
 
 def _step_title(step: int) -> str:
     return "start" if step == 0 else "1 step" if step == 1 else f"{step} steps"
+
+
+def _plane_of(plane: Any, n_features: int, names: Any, random_state: Any) -> np.ndarray:
+    """Return one or two directions."""
+    if isinstance(plane, str) and plane == "random":
+        if n_features > 1:
+            return orthogonal_directions(2, n_features, solver_generator(random_state))
+        plane = None
+    if plane is None or isinstance(plane, str) or np.ndim(plane) != 2:
+        return np.eye(n_features)[list(feature_numbers(plane, n_features, names))]
+    directions = as_points(plane, "plane")
+    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+    if directions.shape[1] != n_features or len(directions) > 2 or not (lengths > 0).all():
+        raise ValueError(
+            f"plane has shape {directions.shape}; it must be one or two directions of "
+            f"{n_features} features each, none of them zero."
+        )
+    return np.asarray(directions / lengths)
+
+
+def _in_plane(points: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """Return where points are drawn, (..., n, 2).
+
+    Along a single direction they are drawn against the share of points that lie below.
+    """
+    where: np.ndarray = points @ directions.T
+    if len(directions) == 2:
+        return where
+    ranks = np.argsort(np.argsort(where, axis=-2, kind="stable"), axis=-2)
+    return np.concatenate([where, (ranks + 0.5) / points.shape[-2]], axis=-1)

@@ -157,7 +157,7 @@ def test_equal_laws_are_within_two_standard_errors_of_zero(sizes):
 def test_intervals_cover(shift, scale):
     """For a shift, and for a spread that differs; as precise as they claim to be."""
     found = estimates("population", shift, scale)
-    many = exact(cloud(997, 400_000)), exact(cloud(998, 400_000, shift=shift, scale=scale))
+    many = exact(cloud(997, 200_000)), exact(cloud(998, 200_000, shift=shift, scale=scale))
     true = many[0].distance(many[1])
     assert coverage(found, true, 0.95) >= 0.9
     assert coverage(found, true, 0.8) >= 0.65
