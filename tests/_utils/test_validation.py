@@ -2,82 +2,77 @@
 
 import datetime
 import decimal
-import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from skdpot._utils.validation import all_or_nothing, encode_labels, validate_rows, validate_targets
+from tests.contract.fuzz_harness import attempt
+from tests.contract.fuzz_strategies import (
+    BAD_LABELS,
+    FORMS,
+    LABELS,
+    NUMBER,
+    PLAIN_FORMS,
+    TEXT,
+)
 
-SECRET, NUMBER = "SECRET-8841", 123456.789
 
-BAD_ROWS = {
+@pytest.mark.parametrize("form", PLAIN_FORMS | FORMS)
+def test_every_table_is_read_as_finite_numbers_or_refused_without_a_quotation(form):
+    make = (PLAIN_FORMS | FORMS)[form]
+    for value in (NUMBER, np.nan, -np.inf):
+        table = make(np.full((4, 2), value))
+        outcome = attempt(form, partial(validate_rows, BaseEstimator(), table, reset=True))
+        if outcome.error is None:
+            assert np.isfinite(outcome.value).all()
+        assert outcome.error is None or form in FORMS or value != NUMBER
+
+
+@pytest.mark.parametrize("kind", LABELS | BAD_LABELS)
+def test_every_column_is_read_as_labels_or_refused_without_a_quotation(kind):
+    outcome = attempt(kind, lambda: encode_labels((LABELS | BAD_LABELS)[kind](6), 6))
+    assert outcome.error is None or kind in BAD_LABELS
+
+
+TIMES = {
+    "numpy": np.array([["1988-04-01"], ["NaT"]], dtype="datetime64[D]"),
+    "durations": np.array([[1988], [2]], dtype="timedelta64[s]"),
+    "pandas": pd.DataFrame({"a": pd.to_datetime(["1988-04-01", None])}),
+    "pandas, zone": pd.DataFrame({"a": pd.to_datetime(["1988-04-01"], utc=True)}),
+    "polars": pl.DataFrame({"a": [datetime.date(1988, 4, 1), None]}),
+    "polars, mixed": pl.DataFrame({"b": 1.0, "a": [datetime.datetime(1988, 4, 1)]}),
+}
+TEXT_IN_ROWS = "cannot be read as numbers"
+BAD_ROWS = {f"times, {name}": (table, "dates, times or dur") for name, table in TIMES.items()} | {
     "one dimension": (np.array([NUMBER, 1.0]), "Reshape your data"),
-    "a number": (NUMBER, "Reshape your data"),
     "a series": (pd.Series([NUMBER, 1.0]), "2-dimensional container"),
     "three dimensions": (np.full((2, 2, 2), NUMBER), "dim 3"),
     "complex": (np.array([[NUMBER + 1j], [2.0]]), "Complex data not supported"),
-    "complex objects": (
-        np.array([[NUMBER + 1j], [2.0]], dtype=object),
-        "cannot be read as numbers|Complex",
-    ),
-    "strings": ([[SECRET, "b"], ["c", "d"]], "cannot be read as numbers"),
-    "string array": (np.array([[SECRET], ["x"]]), "cannot be read as numbers"),
-    "bytes": (np.array([[SECRET.encode()], [b"x"]]), "cannot be read as numbers"),
-    "mixed objects": (np.array([[SECRET, 1.0]], dtype=object), "cannot be read as numbers"),
-    "dictionaries": (np.array([[{SECRET: 1}], [2]], dtype=object), "cannot be read as numbers"),
-    "categories": (pd.DataFrame({"a": pd.Categorical([SECRET, "x"])}), "cannot be read as numbers"),
-    "text column": (pd.DataFrame({"a": [SECRET, "x"]}), "cannot be read as numbers"),
-    "missing": (pd.DataFrame({"a": [pd.NA, NUMBER]}), "cannot be read as numbers|NaN"),
-    "periods": (
-        pd.DataFrame({"a": pd.period_range("2020-01-01", periods=2)}),
-        "cannot be read as numbers",
-    ),
-    "dates": (np.array([[datetime.date(1988, 4, 1)]], dtype=object), "cannot be read as numbers"),
-    **{
-        f"times, {name}": (table, "dates, times or durations")
-        for name, table in {
-            "numpy": np.array([["1988-04-01"], ["NaT"]], dtype="datetime64[D]"),
-            "durations": np.array([[1988], [2]], dtype="timedelta64[s]"),
-            "pandas": pd.DataFrame({"a": pd.to_datetime(["1988-04-01", None])}),
-            "pandas, zone": pd.DataFrame({"a": pd.to_datetime(["1988-04-01"], utc=True)}),
-            "polars": pl.DataFrame({"a": [datetime.date(1988, 4, 1), None]}),
-            "polars, mixed": pl.DataFrame({"b": 1.0, "a": [datetime.datetime(1988, 4, 1)]}),
-        }.items()
-    },
-    "huge integers": ([[10**400], [1]], "cannot be read as numbers|too large"),
+    "strings": ([[TEXT, "b"], ["c", "d"]], TEXT_IN_ROWS),
+    "dates": (np.array([[datetime.date(1988, 4, 1)]], dtype=object), TEXT_IN_ROWS),
+    "periods": (pd.DataFrame({"a": pd.period_range("2020-01-01", periods=2)}), TEXT_IN_ROWS),
     "ragged": ([[NUMBER], [1.0, 2.0]], "inhomogeneous"),
     "NaN": ([[np.nan, NUMBER], [1.0, 2.0]], "contains NaN.* imputer that learns .* not be private"),
     "infinity": ([[np.inf, NUMBER], [1.0, 2.0]], "infinity"),
     "no feature": (np.empty((3, 0)), "0 feature"),
     "no row": (np.empty((0, 3)), "0 sample"),
-    "sparse": (sparse.csr_matrix([[NUMBER, 0.0]]), "dense data is required"),
+    "sparse": (FORMS["sparse csr"](np.eye(2)), "dense data is required"),
     "mixed names": (pd.DataFrame({"a": [NUMBER], 1: [2.0]}), "[Ff]eature names"),
 }
 
 
-def assert_nothing_is_quoted(text, call, *args, **options):
-    with warnings.catch_warnings(record=True) as shown:
-        warnings.simplefilter("always")
-        with pytest.raises((ValueError, TypeError), match=text) as refusal:
-            call(*args, **options)
-    # A logger writes the chain of causes and contexts too.
-    said, error = [str(warning.message) for warning in shown], refusal.value
-    while error is not None:
-        said += [str(error), repr(error)]
-        error = error.__cause__ or error.__context__
-    for hidden in (SECRET, "123456", "1.23456", "1988"):
-        assert not any(hidden in text for text in said)
-
-
 @pytest.mark.parametrize("name", BAD_ROWS)
-def test_no_value_is_quoted(name):
+def test_bad_rows_are_refused_for_a_reason(name):
     X, text = BAD_ROWS[name]
-    assert_nothing_is_quoted(text, validate_rows, BaseEstimator(), X, reset=True)
+    outcome = attempt(name, lambda: validate_rows(BaseEstimator(), X, reset=True))
+    assert "1988" not in str(outcome.texts)
+    with pytest.raises(type(outcome.error), match=text):
+        raise outcome.error
 
 
 def test_other_numbers_are_read_as_numbers():
@@ -100,10 +95,10 @@ def test_other_columns_are_refused_by_name_or_number():
         validate_rows(unnamed, np.zeros((1, 3)), reset=False)
 
 
-@pytest.mark.parametrize("name", [name for name in BAD_ROWS if name.startswith("times")])
+@pytest.mark.parametrize("name", TIMES)
 def test_targets_are_no_times_either(name):
     """A missing date would be read as the number -9.2e18, which is finite."""
-    X, _ = BAD_ROWS[name]
+    X = TIMES[name]
     with pytest.raises(ValueError, match="y must hold numbers"):
         validate_targets(X["a"] if hasattr(X, "columns") else X[:, 0], len(X))
 
@@ -137,29 +132,28 @@ def test_declared_classes_may_be_more_than_those_that_occur():
     np.testing.assert_array_equal(codes, [1, 0])
 
 
-BAD_LABELS = {
+REFUSED_LABELS = {
     "none": (None, {}, "requires y"),
     "another length": ([1, 2], {}, "2 labels for 3 rows"),
     "continuous": ([NUMBER, 0.5, 1.0], {}, "continuous"),
     "NaN": ([NUMBER, np.nan, 1.0], {}, "NaN"),
-    "missing text": (np.array([SECRET, None, "a"], dtype=object), {}, "missing"),
-    "missing in pandas": (pd.Series([SECRET, pd.NA, "a"], dtype="string"), {}, "missing"),
-    "mixed": (np.array([SECRET, 1, 2], dtype=object), {}, "mixed"),
-    "complex": ([NUMBER + 1j, 2, 3], {}, "unknown"),
-    "two columns": ([[SECRET, "a"]] * 3, {}, r"shape \(3, 2\)"),
-    "a scalar": (SECRET, {}, "shape|unknown"),
-    "bytes": ([SECRET.encode()] * 3, {}, "unknown"),
-    "undeclared": ([SECRET, "a", "a"], {"classes": ["a", "b"]}, "among the 2 declared"),
-    "undeclared number": ([7, 123456, 1], {"classes": [1, 7]}, "among the 2 declared"),
-    "longer than declared": (["a", "ab", SECRET], {"classes": ["a", "ab"]}, "among the 2"),
+    "missing text": (np.array([TEXT, None, "a"], dtype=object), {}, "missing"),
+    "missing in pandas": (pd.Series([TEXT, pd.NA, "a"], dtype="string"), {}, "missing"),
+    "mixed": (np.array([TEXT, 1, 2], dtype=object), {}, "mixed"),
+    "two columns": ([[TEXT, "a"]] * 3, {}, r"shape \(3, 2\)"),
+    "undeclared": ([TEXT, "a", "a"], {"classes": ["a", "b"]}, "among the 2 declared"),
+    "undeclared number": ([7, 8765, 1], {"classes": [1, 7]}, "among the 2 declared"),
+    "longer than declared": (["a", "ab", TEXT], {"classes": ["a", "ab"]}, "among the 2"),
     "other kind": (["1", "7", "1"], {"classes": [1, 7]}, "among the 2 declared"),
 }
 
 
-@pytest.mark.parametrize("name", BAD_LABELS)
-def test_bad_labels_are_refused_and_not_quoted(name):
-    y, options, text = BAD_LABELS[name]
-    assert_nothing_is_quoted(text, encode_labels, y, 3, **options)
+@pytest.mark.parametrize("name", REFUSED_LABELS)
+def test_bad_labels_are_refused_for_a_reason(name):
+    y, options, text = REFUSED_LABELS[name]
+    outcome = attempt(name, lambda: encode_labels(y, 3, **options))
+    with pytest.raises(ValueError, match=text):
+        raise outcome.error
 
 
 def test_many_different_labels_cause_no_warning():

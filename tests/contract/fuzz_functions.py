@@ -93,9 +93,11 @@ ARGUMENTS = {
     "sigma": usually(1.0, 20.0, 1e-9, 1e9),
     "sensitivity": usually(1.0, 2),
     "lattice": usually(None, 0.1),
-    "sampling_rate": usually(0.5, 1.0),
-    "batch_sizes": usually((5,)),
-    "group_sizes": usually((50,)),
+    "sampling": usually("poisson", "fixed_size"),
+    "of_batches": st.one_of(
+        st.fixed_dictionaries({"sampling_rate": usually(0.5, 1.0)}),
+        st.fixed_dictionaries({"batch_sizes": usually((5,)), "group_sizes": usually((50,))}),
+    ),
     "label": usually("a", "", "b"),
     "ledger": ANY.filter(lambda value: not (isinstance(value, str) and value)),
     "event": ANY,
@@ -115,46 +117,17 @@ def spend(epsilon: Any, delta: Any, sigma: Any, label: Any) -> Any:
     return [budget.epsilon_spent(), budget.remaining(), len(budget.history())]
 
 
-def with_ledger(ledger: Any) -> Any:
-    """Make a budget with a file."""
-    return PrivacyBudget(1.0, ledger=ledger)
-
-
-def afford(event: Any) -> Any:
-    """Ask whether a budget can pay for whatever is passed."""
-    return PrivacyBudget(1.0).can_afford(event)
-
-
 def gaussian(sigma: Any, sensitivity: Any, n_steps: Any = 1, lattice: Any = None) -> Any:
     """Account for Gaussian noise."""
     options = {"n_steps": n_steps, "lattice": lattice}
     return compose(GaussianEvent(sigma=sigma, sensitivity=sensitivity, **options)).epsilon(1e-5)
 
 
-def poisson(sigma: Any, sensitivity: Any, sampling_rate: Any, n_steps: Any) -> Any:
-    """Account for Poisson samples."""
-    scales = {"sigma": sigma, "sensitivity": sensitivity}
-    sampled = {"sampling_rate": sampling_rate, "n_steps": n_steps}
-    return compose(SampledGaussianEvent(sampling="poisson", **scales, **sampled)).epsilon(1e-5)
-
-
-def subset(sigma: Any, sensitivity: Any, batch_sizes: Any, group_sizes: Any, n_steps: Any) -> Any:
-    """Account for batches of a fixed size."""
-    scales = {"sigma": sigma, "sensitivity": sensitivity, "n_steps": n_steps}
-    sizes = {"batch_sizes": batch_sizes, "group_sizes": group_sizes}
-    return compose(SampledGaussianEvent(sampling="fixed_size", **scales, **sizes)).epsilon(1e-5)
-
-
-def target(epsilon: Any, delta: Any) -> Any:
-    """Return the cap of a target."""
-    return PrivacyTarget(epsilon, delta).mu_cap
-
-
-def calibrated(epsilon: Any, delta: Any) -> Any:
-    """Find the noise for a target."""
-    return calibrate(
-        PrivacyTarget(epsilon, delta), lambda sigma: GaussianEvent(sigma=sigma, sensitivity=1.0)
-    )
+def sampled(sigma: Any, sensitivity: Any, sampling: Any, n_steps: Any, of_batches: Any) -> Any:
+    """Account for batches."""
+    options = {"sampling": sampling, "n_steps": n_steps} | of_batches
+    event = SampledGaussianEvent(sigma=sigma, sensitivity=sensitivity, **options)
+    return compose(event).epsilon(1e-5)
 
 
 @dataclass(frozen=True)
@@ -199,18 +172,21 @@ FUNCTIONS: dict[str, Function] = {
     "datasets.OrnsteinUhlenbeck": Function(law_density, undefined=True),
     **of(transport, ("wasserstein_1d",)),
     "PrivacyBudget": Function(spend, undefined=True),
-    "PrivacyBudget.ledger": Function(with_ledger, undefined=True),
-    "PrivacyBudget.can_afford": Function(afford),
-    **{  # the grid of a sampled event grows with 1 / sigma
-        f"privacy.{name}": Function(call, undefined=True, allowed=(MemoryError,))
-        for name, call in {
-            "GaussianEvent": gaussian,
-            "SampledGaussianEvent, poisson": poisson,
-            "SampledGaussianEvent, fixed_size": subset,
-        }.items()
-    },
-    "privacy.PrivacyTarget": Function(target, undefined=True),
-    "privacy.calibrate": Function(calibrated),
+    "PrivacyBudget.ledger": Function(
+        lambda ledger: PrivacyBudget(1.0, ledger=ledger), undefined=True
+    ),
+    "PrivacyBudget.can_afford": Function(lambda event: PrivacyBudget(1.0).can_afford(event)),
+    # The grid of a sampled event grows with 1 / sigma.
+    "privacy.GaussianEvent": Function(gaussian, undefined=True, allowed=(MemoryError,)),
+    "privacy.SampledGaussianEvent": Function(sampled, undefined=True, allowed=(MemoryError,)),
+    "privacy.PrivacyTarget": Function(
+        lambda epsilon, delta: PrivacyTarget(epsilon, delta).mu_cap, undefined=True
+    ),
+    "privacy.calibrate": Function(
+        lambda epsilon, delta: calibrate(
+            PrivacyTarget(epsilon, delta), lambda sigma: GaussianEvent(sigma=sigma, sensitivity=1.0)
+        )
+    ),
     "privacy.gdp_delta": Function(gdp_delta),
     "privacy.gdp_epsilon": Function(gdp_epsilon, undefined=True),
     "privacy.gdp_mu": Function(gdp_mu, undefined=True),

@@ -137,14 +137,6 @@ def test_a_failed_commit_is_not_remembered_as_a_charge(ledger, monkeypatch):
     assert ledger.totals().n_charges == 3
 
 
-def test_damage_is_found_when_a_ledger_is_opened(ledger):
-    ledger.admit(charge(7))
-    with transaction(ledger.path, "IMMEDIATE") as connection:
-        connection.execute("UPDATE charges SET mu_squared = '6'")
-    with pytest.raises(LedgerError, match=DAMAGED):
-        Ledger.attach(ledger.path, terms())
-
-
 @pytest.mark.parametrize("time", ["'soon'", "9e999", "1e300", "x'00'"])
 def test_a_history_with_impossible_times_is_refused(ledger, time):
     ledger.admit(charge())
