@@ -8,11 +8,6 @@ from torch import nn
 from skdpot.nets.training import check_per_record
 
 
-class Centred(nn.Module):
-    def forward(self, rows):
-        return rows - rows.mean(0)
-
-
 class Counting(nn.Module):
     def __init__(self):
         super().__init__()
@@ -60,7 +55,6 @@ def check(*layers):
         (nn.LazyBatchNorm1d(), "BatchNorm1d"),
         (nn.Sequential(nn.Unflatten(1, (2, 2)), nn.InstanceNorm1d(2, track_running_stats=True)),
          r"'1\.1' \(InstanceNorm1d\).*track_running_stats=False"),
-        (Centred(), "depends on the other records"),
         (Mixing(), "depends on the other records"),
         (nn.Softmax(dim=0), "depends on the other records"),
         (Counting(), r"'1\.total' of the network changes"),

@@ -48,11 +48,10 @@ def releases(n_batches=4, n_rows=8, sigma=0.5):
     for _ in range(n_batches):
         directions = orthogonal_directions(6, 3, RNG).astype(np.float32)
         rows = MEAN + SPREAD * RNG.normal(size=(n_rows, 3))
-        values = directions @ rows.T + sigma * RNG.normal(size=(6, n_rows))
-        values = np.sort(values).astype(np.float32)
+        values = np.sort(directions @ rows.T + sigma * RNG.normal(size=(6, n_rows)))
         event = GaussianEvent(sigma=sigma, sensitivity=1.0)
         facts = {"directions": directions}
-        batches.append(Release("rows", values, facts, sigma=sigma, event=event))
+        batches.append(Release("rows", values.astype(np.float32), facts, sigma=sigma, event=event))
     return SmoothedProjections(tuple(batches))
 
 
@@ -118,16 +117,12 @@ def test_release_batches_come_in_their_order_with_their_noise():
         assert batch.sigma == 1.0
 
 
-def test_units_of_a_release_leave_its_noise_out():
+def test_units_of_a_release_leave_its_noise_out_and_stay_in_the_ball():
     """2,000 rows with twice as much noise as spread; the estimate is good to a few percent."""
     units = OutputUnits.of_release(releases(20, 2000, 0.5), 1.0)
     np.testing.assert_allclose(units.location, MEAN, atol=0.05)
     assert units.scale == pytest.approx(SPREAD, rel=0.1)
-
-
-def test_units_of_a_release_stay_in_the_ball():
-    projections = releases(3, 5, 1000.0)
-    units = OutputUnits.of_release(projections, 1.0)
+    units = OutputUnits.of_release(releases(3, 5, 1000.0), 1.0)
     assert np.linalg.norm(units.location) <= 1 + 1e-9
     assert 0.05 < units.scale <= 1 / np.sqrt(3) + 1e-9
 
