@@ -79,8 +79,8 @@ class PriorPenalty(CodePenalty):
 class CodeParity(CodePenalty):
     """Penalty of an autoencoder: the mean distance of the codes of two groups.
 
-    Little can then be told from a code about the group of its row. It needs the groups as
-    ``fit(X, sensitive_features=groups)``, and a batch takes the same share of each.
+    Codes then reveal little about the group of a row. Pass the groups as
+    ``fit(X, sensitive_features=groups)``; a batch takes the same share of each group.
 
     Parameters
     ----------
@@ -127,8 +127,8 @@ class DPSGD(Mechanism):
         public rows. For private rows it is 0.32 over the fourth root of the number of parameters,
         at most 0.03, and beyond 400 steps it shrinks with the square root of their number.
     batch_size : int, default=250
-        (Expected) number of records per step, capped at n. Groups that are
-        compared have the same share of a batch as of the rows, rounded down.
+        (Expected) number of records per step, capped at n. Groups that are compared have the same
+        share of a batch as of the rows, rounded down.
     clip : float, default=1.0
         Largest norm C of the gradient of one record's reconstruction error (half of the squared
         error, in mapped units), from 1e-30 to 1e30. The default shortens nearly all gradients. Not
@@ -259,8 +259,8 @@ class DPSGD(Mechanism):
             )
         except BudgetExceededError as error:
             raise BudgetExceededError(
-                "private=False has no noise, which no finite budget can pay for: give no budget "
-                f"when the rows are public. {error}"
+                "private=False adds no noise, which a finite budget cannot pay for: pass no budget "
+                f"if the rows are public. {error}"
             ) from None
         n_steps = self._number_of_steps(len(rows), _FEWEST_PUBLIC_STEPS)
         train_network(

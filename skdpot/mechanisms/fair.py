@@ -497,13 +497,13 @@ class SketchedOutputs(FairGradients):
         C: largest norm of the gradient of a record's loss, from 1e-30 to 1e30.
     clip_output : float, optional
         M: largest norm of what is compared. A classifier then compares logits shortened to M
-        instead of probabilities; a small M looks at decisions near the threshold only. A regressor
+        instead of probabilities; a small M compares decisions near the threshold only. A regressor
         shortens mapped predictions to M, by default the square root of the number of targets.
     n_projections : int, default=50
         Directions along which more than two classes, or several targets, are compared.
     n_releases : int, default=20
-        How often distributions are released. Together they cost 10 % of the squared mu, however
-        many they are.
+        Number of times that the distributions are released. Together these releases cost 10 % of
+        the squared mu, whatever their number.
     """
 
     _: KW_ONLY

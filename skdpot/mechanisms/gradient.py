@@ -34,7 +34,7 @@ class Gradient(Mechanism):
     """Noisy gradients of a generator, one per step.
 
     Training minimises the sliced Wasserstein distance between generated rows and a batch of private
-    rows. Training is the release: every step is paid for.
+    rows. Every step is a release and is charged.
 
     Parameters
     ----------

@@ -85,8 +85,8 @@ class _NoisyRows(Mechanism):
         releases = tuple(noisy_batches(rows, plan, bounds, streams.secret, progress))
         if not releases:
             raise ValueError(
-                "Every Poisson sample came out empty, so nothing was released; what was charged is "
-                "spent. Raise batch_size or n_steps."
+                "All Poisson samples were empty, so nothing was released, but the charge stands. "
+                "Increase batch_size or n_steps."
             )
         return Released(SmoothedProjections(releases), bounds, spent)
 

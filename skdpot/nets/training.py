@@ -509,7 +509,7 @@ def check_per_record(
     records = _made_up(_N_RECORDS, input_shape, rng)
     if any(is_lazy(tensor) for tensor in (*network.parameters(), *network.buffers())):
         _run(network, records[0], seed)
-    apart = deepcopy(network)
+    apart = deepcopy(network).train()
     _check_companions(apart, *records, seed)
     if chain_of_layers(network) is None:
         # It may treat few records in another way than many.
@@ -551,12 +551,8 @@ def _check_companions(
 
 
 def _run(network: nn.Module, records: torch.Tensor, seed: int) -> torch.Tensor:
-    training = network.training
-    try:
-        with torch.no_grad(), torch_randomness(np.random.default_rng(seed)):
-            outputs: torch.Tensor = network.train()(records)
-    finally:
-        network.train(training)
+    with torch.no_grad(), torch_randomness(np.random.default_rng(seed)):
+        outputs: torch.Tensor = network(records)
     if outputs.ndim < 1 or len(outputs) != len(records):
         raise ValueError(
             f"The network maps {len(records)} records to {tuple(outputs.shape)}; it must keep the "

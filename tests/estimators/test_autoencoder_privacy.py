@@ -87,7 +87,7 @@ def test_public_training_says_so_and_a_finite_budget_refuses_it():
     assert (spent.epsilon, spent.event) == (np.inf, NonPrivateEvent())
     assert spent.assumptions == ("the rows given to fit are public",)
     budget = PrivacyBudget(1e6)
-    with pytest.raises(BudgetExceededError, match="give no budget when the rows are public.*left"):
+    with pytest.raises(BudgetExceededError, match="pass no budget if the rows are public.*left"):
         autoencoder(private=False, budget=budget).fit(X)
     assert len(budget.history()) == 0
 

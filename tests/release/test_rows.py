@@ -411,7 +411,7 @@ def test_empty_samples_are_left_out_unless_all_are_empty(monkeypatch):
     assert 25 <= len(batches) <= 50  # 38 expected, standard deviation 3.7
     empty = np.empty(0, dtype=np.intp)
     monkeypatch.setattr(noisy_rows, "poisson_batches", lambda *args: iter([empty] * 4))
-    with pytest.raises(ValueError, match="Every Poisson sample came out empty"):
+    with pytest.raises(ValueError, match="All Poisson samples were empty"):
         release_of(sampling="poisson")
 
 
