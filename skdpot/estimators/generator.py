@@ -26,7 +26,6 @@ from skdpot.mechanisms.gradient import Gradient
 from skdpot.mechanisms.rows import Resample
 from skdpot.mechanisms.sketch import Sketch
 from skdpot.nets.generator_training import (
-    LossBatch,
     OutputUnits,
     draw_groups,
     generator_steps,
@@ -34,6 +33,7 @@ from skdpot.nets.generator_training import (
     table_batches,
 )
 from skdpot.nets.training import check_callbacks, draw_latents, evaluate, train_network
+from skdpot.ot.flow import DirectionBatch
 from skdpot.release.release import Records, Release
 
 MECHANISMS: dict[str, type[Mechanism]] = {
@@ -255,7 +255,7 @@ class DPSlicedGenerator(SyntheticRows):
 
     def _loss(
         self, n: int, rng: np.random.Generator
-    ) -> tuple[OutputUnits, Iterator[LossBatch], int]:
+    ) -> tuple[OutputUnits, Iterator[DirectionBatch], int]:
         """Return units of outputs, where outputs should be in each step, and the steps."""
         if hasattr(self, "releases_"):
             units = OutputUnits.of_release(self.releases_, self.bounds_.radius)

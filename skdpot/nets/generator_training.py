@@ -17,6 +17,7 @@ from torch import nn
 
 from skdpot._utils.validation import SecretStream
 from skdpot.nets.training import GradientStep, draw_latents
+from skdpot.ot.flow import DirectionBatch
 from skdpot.ot.slices import CDFTable
 from skdpot.ot.transport import matched_means, pulls_between, ranked_projections
 from skdpot.release.bounds import DataBounds
@@ -87,22 +88,13 @@ class OutputUnits:
 _PREFERRED_SLICES = 64
 
 
-@dataclass(frozen=True, eq=False)
-class LossBatch:
-    """Directions of one step, and where the generated points should be along each."""
-
-    directions: np.ndarray
-    quantiles: np.ndarray
-    sigma: float = 0.0
-
-
 def table_batches(
     tables: Sequence[CDFTable],
     group_size: int,
     units: OutputUnits,
     rng: np.random.Generator,
     n_projections_per_step: int | None = None,
-) -> Iterator[LossBatch]:
+) -> Iterator[DirectionBatch]:
     """Yield batches of the directions of a sketch for ever, in whole orthogonal blocks."""
     levels = (np.arange(group_size) + 0.5) / group_size
     directions = tables[0].directions
@@ -110,25 +102,23 @@ def table_batches(
     quantiles = _in_units(quantiles, directions, units)
     directions = directions.astype(np.float32)
     n_projections, n_features = directions.shape
-    blocks = [slice(k, k + n_features) for k in range(0, n_projections, n_features)]
+    blocks = np.split(np.arange(n_projections), range(n_features, n_projections, n_features))
     together = max(1, round((n_projections_per_step or _PREFERRED_SLICES) / n_features))
     while True:
         order = rng.permutation(len(blocks))
         for start in range(0, len(blocks), together):
-            rows = np.concatenate(
-                [np.arange(n_projections)[blocks[k]] for k in order[start : start + together]]
-            )
-            yield LossBatch(directions[rows], quantiles[rows])
+            rows = np.concatenate([blocks[k] for k in order[start : start + together]])
+            yield DirectionBatch(directions[rows], quantiles[rows])
 
 
 def release_batches(
     projections: SmoothedProjections, group_size: int, units: OutputUnits
-) -> Iterator[LossBatch]:
+) -> Iterator[DirectionBatch]:
     """Yield the released batches of noisy projections, one per step."""
     for batch in projections.batches:
         matched = matched_means(batch.values.astype(np.float64), group_size)[:, None]
         quantiles = _in_units(matched, batch.directions, units)
-        yield LossBatch(batch.directions, quantiles, projections.sigma / units.scale)
+        yield DirectionBatch(batch.directions, quantiles, projections.sigma / units.scale)
 
 
 def draw_groups(
@@ -143,7 +133,7 @@ def draw_groups(
 
 
 def generator_steps(
-    batches: Iterator[LossBatch],
+    batches: Iterator[DirectionBatch],
     draw_inputs: Callable[[int], np.ndarray],
     rng: np.random.Generator,
 ) -> GradientStep:
@@ -164,7 +154,7 @@ def generator_steps(
 
 
 def sliced_pull(
-    points: torch.Tensor, batch: LossBatch, noise: np.ndarray | None = None
+    points: torch.Tensor, batch: DirectionBatch, noise: np.ndarray | None = None
 ) -> torch.Tensor:
     """Return the gradient of the sliced loss with respect to each generated point.
 
@@ -186,7 +176,7 @@ def sliced_pull(
 
 
 def _pull_by_torch(
-    points: torch.Tensor, batch: LossBatch, noise: np.ndarray | None
+    points: torch.Tensor, batch: DirectionBatch, noise: np.ndarray | None
 ) -> torch.Tensor:
     given = (batch.directions, batch.quantiles, 0.0 if noise is None else noise)
     theta, quantiles, added = (torch.as_tensor(part, device=points.device) for part in given)

@@ -366,19 +366,13 @@ def test_the_bound_of_the_fixed_side_is_attained(d):
     other[2] *= -1
     z = np.concatenate([5.0 * directions, np.zeros((n - d, d))])
 
-    class Scaled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight = nn.Parameter(torch.ones(1, dtype=torch.float64))
-
-        def forward(self, latents):
-            return self.weight * latents
-
+    network = nn.Sequential(nn.Unflatten(1, (1, d)), nn.Conv1d(1, 1, 1, bias=False), nn.Flatten())
+    nn.init.ones_(network.double()[1].weight)
     gradients = []
     for points in (fixed, other):
         vectors = torch.from_numpy(n * wasserstein_vectors(z, points, directions))
         shortened = by_jacobians(clip, vectors)
-        (total,) = pulled_back_sum(Scaled(), torch.from_numpy(z), shortened).values()
+        (total,) = pulled_back_sum(network, torch.from_numpy(z), shortened).values()
         gradients.append(float(total))
     bound = fixed_side_sensitivity(radius, clip, d, 1.0)
     assert bound == pytest.approx(4 * radius * clip / math.sqrt(d))

@@ -9,7 +9,6 @@ from torch import nn
 
 from skdpot.nets import generator_training
 from skdpot.nets.generator_training import (
-    LossBatch,
     OutputUnits,
     generator_steps,
     release_batches,
@@ -17,6 +16,7 @@ from skdpot.nets.generator_training import (
     table_batches,
 )
 from skdpot.nets.training import train_network
+from skdpot.ot.flow import DirectionBatch
 from skdpot.ot.slices import CDFTable, orthogonal_directions
 from skdpot.ot.transport import wasserstein_1d
 from skdpot.privacy.events import GaussianEvent
@@ -30,7 +30,7 @@ MEAN, SPREAD = np.array([0.5, -0.2, 0.1]), 0.25
 def loss_batch(n_groups=2, size=6, n_projections=5, sigma=0.0):
     directions = orthogonal_directions(n_projections, 3, RNG).astype(np.float32)
     quantiles = np.sort(RNG.normal(size=(n_projections, n_groups, size))).astype(np.float32)
-    return LossBatch(directions, quantiles, sigma)
+    return DirectionBatch(directions, quantiles, sigma)
 
 
 def normal_table(n_projections=12, mean=MEAN):
