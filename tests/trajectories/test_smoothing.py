@@ -131,10 +131,5 @@ def test_quantiles_stay_in_order_and_shifts_commute(seed, n_times):
     assert np.all(np.diff(smooth, axis=-1) >= 0)
     moved = smoothed_in_time(values + 4.0, times, variances)
     np.testing.assert_allclose(moved, smooth + 4.0, atol=1e-7)
-
-
-def test_fewer_than_four_times_are_left_alone():
-    values = np.sort(np.random.default_rng(0).standard_normal((3, 2, 9)), axis=-1)
-    np.testing.assert_array_equal(
-        smoothed_in_time(values, np.array([0, 0.3, 1.0]), np.ones(3)), values
-    )
+    if n_times < 4:  # too few to tell what changes smoothly
+        np.testing.assert_array_equal(smooth, values)
