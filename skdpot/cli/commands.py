@@ -153,7 +153,7 @@ def run_schema(args: Namespace, console: Console) -> None:
         _show(schema, args.data, console)
     if not args.yes:
         place = args.output or "the schema"
-        console.ask(f"\nMay all of this become public? Write {place}? [y/N] ")
+        console.say(f"\nMay all of this become public? Write {place}? [y/N] ")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CommandError("not confirmed; nothing was written.")
     schema = schema.confirm()
@@ -207,13 +207,13 @@ def _show(schema: TableSchema, path: str, console: Console) -> None:
         (c.name, c.describe(in_full=True) + ("; may be missing" if c.missing else ""))
         for c in schema
     ]
-    console.ask(f"{console.paragraph(_GUESSED.format(path=path))}\n\n{console.columns(rows)}\n\n")
+    console.say(f"{console.paragraph(_GUESSED.format(path=path))}\n\n{console.columns(rows)}\n\n")
     if schema.excluded:
         left_out = ", ".join(name if name.strip() else repr(name) for name in schema.excluded)
-        console.ask(f"{console.paragraph(f'Left out: {left_out}.')}\n\n")
+        console.say(f"{console.paragraph(f'Left out: {left_out}.')}\n\n")
     for note in schema.notes:
-        console.ask(f"{console.paragraph(f'Note: {note}')}\n\n")
-    console.ask(f"{console.paragraph(_ADVICE)}\n")
+        console.say(f"{console.paragraph(f'Note: {note}')}\n\n")
+    console.say(f"{console.paragraph(_ADVICE)}\n")
 
 
 # What belongs to a fit, and means nothing where a model is loaded.
@@ -440,8 +440,9 @@ def _encoded(args: Namespace, form: FileFormat) -> _Rows:
 def _numbers(args: Namespace, form: FileFormat) -> _Rows:
     """Return the columns of numbers that both tables have."""
     paths = (args.first, args.second)
-    tables = [read_guessable(path, form) for path in paths]
-    found = [_numeric_columns(table) for table in tables]
+    tables = [Table.of(read_guessable(path, form)) for path in paths]
+    columns = [{name: table.column(name) for name in table.names} for table in tables]
+    found = [{n: c for n, c in each.items() if c.values.dtype.kind in "iuf"} for each in columns]
     names = args.columns or [name for name in found[0] if name in found[1]]
     for path, numeric in zip(paths, found, strict=True):
         if lacking := [repr(name) for name in names if name not in numeric]:
@@ -452,26 +453,18 @@ def _numbers(args: Namespace, form: FileFormat) -> _Rows:
             "their names are private values). Choose columns with --columns, or pass --schema to "
             "compare all kinds of columns."
         )
-    parties = [_complete(path, table, names) for path, table in zip(paths, tables, strict=True)]
+    for path, numeric in zip(paths, found, strict=True):
+        if lacking := [repr(name) for name in names if numeric[name].missing.any()]:
+            raise CommandError(
+                f"{path}: values of {', '.join(lacking)} are missing. Leave out such columns with "
+                "--columns, or pass --schema, which encodes missing values."
+            )
+    parties = [
+        pd.DataFrame({name: numeric[name].values.astype("float64") for name in names})
+        for numeric in found
+    ]
     bounds = {"bounds": "private" if args.bounds is None else tuple(args.bounds)}
     return parties, names, bounds, "", _INFERRED
-
-
-def _numeric_columns(table: Any) -> list[str]:
-    frame = Table.of(table)
-    kinds = {name: frame.column(name).values.dtype.kind for name in frame.names}
-    return [name for name, kind in kinds.items() if kind in "iuf"]
-
-
-def _complete(path: str, table: Any, names: list[str]) -> pd.DataFrame:
-    columns = {name: Table.of(table).column(name) for name in names}
-    for name, column in columns.items():
-        if column.missing.any():
-            raise CommandError(
-                f"{path}: values of {name!r} are missing. Leave the column out with --columns, or "
-                "pass --schema, which encodes missing values."
-            )
-    return pd.DataFrame({name: c.values.astype("float64") for name, c in columns.items()})
 
 
 def _check_affordable(

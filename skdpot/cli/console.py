@@ -39,13 +39,9 @@ class Console:
         """Say why a command failed."""
         self._err.write(f"skdpot: error: {printable(text)}\n")
 
-    def trace(self, text: str) -> None:
-        """Show the lines of code that led to an error."""
-        self._err.write(f"{text}\n")
-
-    def ask(self, question: str) -> None:
-        """Write a question whose answer is typed behind it."""
-        self._err.write(question)
+    def say(self, text: str) -> None:
+        """Write a text for whoever sits at the terminal."""
+        self._err.write(text)
         self._err.flush()
 
     def result(self, lines: Sequence[str], facts: Mapping[str, Any], *, wanted: bool) -> None:

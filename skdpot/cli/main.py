@@ -252,7 +252,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (Exception, KeyboardInterrupt) as error:
         text, code = explain(error)
         if args.verbose:
-            console.trace(where_it_happened(error))
+            console.say(f"{where_it_happened(error)}\n")
         console.fail(text)
         return code
     return OK

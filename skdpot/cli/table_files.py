@@ -163,26 +163,24 @@ def _read_texts(path: str, form: FileFormat) -> tuple[list[str], list[list[str]]
     Every line is one record, unless a quoted field goes on in the next one: what a record holds
     has no part in how many there are, nor in how the others are read.
     """
-    problem, line = "", 0
+    problem, place = "", path
     try:
         with _opened(path, form, "rt") as stream:
             reader = csv.reader(stream, delimiter=form.separator_of(path), strict=True)
-            try:
-                header = next(reader, [])
-                names = _checked_names(path, header)
-                columns = _read_columns(path, reader, len(names))
-            except csv.Error:
-                problem = (
-                    "is not valid CSV: a quotation mark may be missing, --sep may be wrong, or a "
-                    "carriage return may be outside quotation marks."
-                )
-                line = reader.line_num
+            names = _checked_names(path, next(reader, []))
+            columns = _read_columns(path, reader, len(names))
+    except csv.Error:
+        place = f"{path}, line {reader.line_num},"
+        problem = (
+            "is not valid CSV: a quotation mark may be missing, --sep may be wrong, or a carriage "
+            "return may be outside quotation marks."
+        )
     except UnicodeDecodeError:
         problem = f"is not encoded in {form.encoding}. Convert it, or state its --encoding."
     except (EOFError, gzip.BadGzipFile, zlib.error):
         problem = "is not an intact gzip file."
-    if problem:
-        raise CommandError(f"{path}{f', line {line},' if line else ''} {problem}")
+    if problem:  # said outside, where no error of a library that may quote hangs on it
+        raise CommandError(f"{place} {problem}")
     if not columns[0]:
         raise CommandError(f"{path} has no rows besides the header.")
     return names, columns

@@ -89,7 +89,9 @@ def coarsen(noisy: NoisyMarginal, grid: ColumnGrid, n_rows: int, n_groups: int) 
     cells = np.maximum(_shrunk(counts, nearest, bins, sigma, ~empty) / n_rows, _POSSIBLE)
     cells /= cells.sum()
     shares = np.bincount(bins, weights=cells).astype(np.float64)
-    groups = group_bins(shares, n_groups, ordered=ordered, missing=missing)
+    groups: IntArray = np.arange(len(shares))
+    if len(shares) - missing > n_groups:  # cells of more would drown in noise
+        groups = _grouped(shares, n_groups, 0.0, ordered=ordered, missing=missing)
     return ColumnBins(bins, cells, groups)
 
 
@@ -107,19 +109,12 @@ def _first_seen(counts: FloatArray, sigma: float) -> int:
     return start
 
 
-def group_bins(shares: FloatArray, n_groups: int, *, ordered: bool, missing: bool) -> IntArray:
-    """Join bins to fewer groups, for marginals whose cells would drown in noise."""
-    if len(shares) - missing <= n_groups:
-        return np.arange(len(shares))
-    return _grouped(shares, n_groups, 0.0, ordered=ordered, missing=missing)
-
-
 def _grouped(
     counts: FloatArray, n_groups: int, least: float, *, ordered: bool, missing: bool
 ) -> IntArray:
     """Join cells to groups; missing values keep their own."""
     present = counts[:-1] if missing else counts
-    groups = (group_intervals if ordered else _group_categories)(present, n_groups, least)
+    groups = (_group_intervals if ordered else _group_categories)(present, n_groups, least)
     return np.append(groups, groups.max() + 1) if missing else groups
 
 
@@ -131,7 +126,7 @@ def project_to_total(counts: FloatArray, total: float) -> FloatArray:
     return np.maximum(counts - excess[last] / (last + 1), 0.0)
 
 
-def group_intervals(counts: FloatArray, n_groups: int, least: float) -> IntArray:
+def _group_intervals(counts: FloatArray, n_groups: int, least: float) -> IntArray:
     """Join neighbouring cells; one that has more than its share alone stays alone."""
     is_large = counts > counts.sum() / n_groups
     rest = counts[~is_large].sum() / max(n_groups - int(is_large.sum()), 1)
