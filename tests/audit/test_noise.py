@@ -90,11 +90,11 @@ def evidence_of(energies, n_numbers=100, **options):
 
 
 def test_p_values_of_correct_noise_are_uniform():
-    """Of 2,000 releases through `EvidenceSum`; false alarms of less than one in a million."""
+    """Of 1,000 releases through `EvidenceSum`; false alarms of less than one in a million."""
     rng = np.random.default_rng(0)
     heads = rng.random(5) < 0.5
     evidence, deaf = EvidenceSum(5, heads), EvidenceSum(5)
-    for _ in range(2000):
+    for _ in range(1000):
         differences = 3.0 * rng.normal(size=(5, 20))
         residual = np.where(heads, 0.5, -0.5) @ differences + 0.7 * rng.normal(size=20)
         for one in (evidence, deaf):

@@ -65,7 +65,7 @@ def spread_within(plan):
 
 
 @given(triple=triples(), t=st.floats(0, 0.95))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_estimates_lie_between_the_distance_and_the_linearised_one(triple, t):
     mu, nu, gamma = triple
     plans = [optimal_plan(m, gamma) for m in (mu, nu)]
@@ -181,14 +181,14 @@ def check_bounds(triple, n_rounds, interpolation):
 
 
 @given(triple=triples(least=2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_rounds_bound_the_distance_from_above_and_exact_ones_never_grow(triple):
     assert check_bounds(triple, 4, "exact") <= 1e-7
     check_bounds(triple, 5, "barycentric")
 
 
 @given(triple=triples(balanced=True, least=2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_nor_do_barycentric_rounds_between_equally_many_points(triple):
     assert check_bounds(triple, 6, "barycentric") <= 1e-7
 

@@ -215,15 +215,6 @@ def test_a_request_draws_directions_and_declares_bounds():
     assert again.directions.tobytes() == scaled.directions.tobytes()
 
 
-@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
-def test_bounds_that_one_party_has_released_serve_all():
-    rows = RNG.normal(5.0, 2.0, size=(2000, 3))
-    released = SlicedSketch(epsilon=5.0, projections=np.eye(3), n_bins=8).fit(rows)
-    request = SketchRequest.from_bytes(SketchRequest(np.eye(3), 8, released.bounds_).to_bytes())
-    other = SlicedSketch(epsilon=5.0, **request.sketch_parameters).fit(rows + 1)
-    assert released.distance(request.read(SketchMessage(other))) > 0
-
-
 @pytest.mark.parametrize(
     ("make", "text"),
     [
