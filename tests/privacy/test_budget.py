@@ -4,7 +4,6 @@ Faults of the file and of other processes are in `tests.contract.test_ledger_fau
 """
 
 import copy
-import itertools
 import math
 import os
 import pickle
@@ -13,7 +12,6 @@ import stat
 import subprocess
 import sys
 from contextlib import closing
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -33,41 +31,16 @@ from skdpot.privacy.ledger import Charge, Ledger, Terms, Totals
 from tests.privacy.cases import gaussian, subsets
 
 
-def fit_of(epsilon, delta=1e-5, make=gaussian):
+def fit_of(epsilon, delta=1e-5):
     """The event of an estimator with these parameters."""
-    return calibrate(PrivacyTarget(epsilon, delta), make)
+    return calibrate(PrivacyTarget(epsilon, delta), gaussian)
 
 
 def gaussian_delta(epsilon, mu):
     return norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
 
 
-def on_lattice(sigma):
-    return gaussian(sigma, lattice=1e-3)
-
-
 # Admission
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "make"),
-    [
-        *itertools.product((0.01, 1.0, 30.0), (1e-9, 1e-5, 1e-2), (on_lattice,)),
-        (1.0, 1e-5, subsets),
-        (1.0, 1e-5, partial(gaussian, sensitivity=1e9)),
-    ],
-)
-def test_one_estimator_with_the_budgets_values_fills_it_exactly(epsilon, delta, make):
-    budget = PrivacyBudget(epsilon, delta)
-    event = fit_of(epsilon, delta, make)
-    assert budget.can_afford(event)
-    budget.spend(event)
-    assert not budget.can_afford(event)
-    with pytest.raises(BudgetExceededError, match="is left in this budget"):
-        budget.spend(event)
-    # The integers are full to within the rounding of sigma, so nothing useful is left.
-    assert epsilon * (1 - 1e-4) <= budget.epsilon_spent() <= epsilon
-    assert budget.remaining() < 1e-2 * epsilon
 
 
 def test_the_leak_has_a_cap_of_its_own_and_its_own_message():
@@ -101,7 +74,7 @@ def test_the_cap_holds_at_any_time_and_only_what_does_not_fit_is_refused(sigmas,
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.floats(0.05, 20.0), st.floats(0.001, 0.999), st.sampled_from([1e-10, 1e-5, 1e-3]))
+@given(st.floats(0.01, 30.0), st.floats(0.001, 0.999), st.sampled_from([1e-10, 1e-5, 1e-2]))
 def test_what_remains_fits_and_a_little_more_does_not(epsilon, share, delta):
     budget = PrivacyBudget(epsilon, delta)
     assert (budget.remaining(), budget.epsilon_spent()) == (epsilon, 0.0)
@@ -109,7 +82,10 @@ def test_what_remains_fits_and_a_little_more_does_not(epsilon, share, delta):
     remaining = budget.remaining()
     assert not budget.can_afford(fit_of(remaining * (1 + 1e-3), delta))
     budget.spend(fit_of(remaining, delta))
-    assert budget.epsilon_spent() == pytest.approx(epsilon, rel=1e-4)
+    assert epsilon * (1 - 1e-4) <= budget.epsilon_spent() <= epsilon
+    assert budget.remaining() < 1e-2 * epsilon  # the integers are full but for roundings
+    with pytest.raises(BudgetExceededError, match="is left in this budget"):
+        budget.spend(fit_of(0.05 * epsilon, delta))
 
 
 def test_a_release_without_noise_fits_an_infinite_budget_only():
