@@ -410,7 +410,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     6: [
         (rewritten("clipped_fit_gradient", ("np.sqrt(np.einsum('bk,bk,bk->b', shares, shares, squares))", "shares * np.sqrt(squares)"), ("where=spread)[:, None]", "where=spread)")), {
-            "one record": "release/test_data_fit.py::test_no_neighbour_moves_a_sum_further_than_twice_the_clip",
+            "one record": "release/test_langevin.py::test_no_neighbour_moves_a_sum_further_than_twice_the_clip",
             "a whole step": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[mean-field Langevin]"}),
     ],
     7: [
