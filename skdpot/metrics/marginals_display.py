@@ -70,7 +70,7 @@ def _draw_marginal(
 def draw_pairs(ax: Any, pairs: pd.DataFrame, name: str) -> Any:
     """Draw the map of pairs, with figures in the cells where they fit."""
     values = pairs.to_numpy()
-    signed = bool(np.nanmin(values) < 0)
+    signed = name == "correlation" or bool(np.nanmin(values) < 0)
     largest = float(np.nanmax(np.abs(values))) or 1.0
     limits = {"vmin": -largest if signed else 0.0, "vmax": largest}
     image = ax.imshow(values, cmap="RdBu_r" if signed else "Blues", **limits)

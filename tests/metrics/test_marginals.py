@@ -235,9 +235,11 @@ def test_pairs_by_total_variation_or_correlation():
     np.testing.assert_allclose(display.pairs.loc["text"], due)
     np.testing.assert_allclose(display.pairs, display.pairs.T)
     np.testing.assert_array_equal(display.image_.get_array(), display.pairs)
-    found = MarginalsDisplay.from_frames(REAL, OTHER, pairs="correlation").pairs
     names = ["number", "whole"]
-    pd.testing.assert_frame_equal(found, OTHER[names].corr() - REAL[names].corr())
+    for real, other in ((REAL, OTHER), (OTHER, REAL)):  # whatever the sign
+        display = MarginalsDisplay.from_frames(real, other, pairs="correlation")
+        pd.testing.assert_frame_equal(display.pairs, other[names].corr() - real[names].corr())
+        assert "synthetic − real" in display.axes_[-1].get_title()
 
 
 def test_a_sampler_is_sampled():
