@@ -21,33 +21,53 @@ def single_axes(ax: Any, size: tuple[float, float]) -> Any:
     return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 
-def panel_grid(
-    ax: Any,
-    n_panels: int,
-    n_columns: int,
-    size: tuple[float, float],
-    margin: tuple[float, float] = (0.0, 0.5),
-    **options: Any,
-) -> np.ndarray:
-    """Return one Axes a panel: those given, or new ones in rows."""
-    import matplotlib.pyplot as plt
+class PanelDisplay:
+    """A display on several Axes: those given, or new ones in a figure with a title and a legend."""
 
-    if ax is None:
-        n_rows = math.ceil(n_panels / n_columns)
-        n_columns = min(n_columns, n_panels)
-        inches = size[0] * n_columns + margin[0], size[1] * n_rows + margin[1]
-        style: Any = {"layout": "constrained", "squeeze": False} | options
-        figure, grid = plt.subplots(n_rows, n_columns, figsize=inches, **style)
-        for unused in grid.ravel()[n_panels:]:
-            figure.delaxes(unused)
-        return grid.ravel()[:n_panels]
-    given = np.ravel(np.asarray(ax, dtype=object))
-    if len(given) != n_panels:
-        raise ValueError(
-            f"ax holds {len(given)} Axes and there are {n_panels} panels: give one Axes each, or "
-            "draw fewer panels."
-        )
-    return given
+    axes_: np.ndarray
+    figure_: Any
+    name: str | None = None
+
+    def _take_axes(
+        self,
+        ax: Any,
+        n_panels: int,
+        n_columns: int,
+        size: tuple[float, float],
+        margin: tuple[float, float] = (0.0, 0.5),
+        **options: Any,
+    ) -> None:
+        """Take the Axes given, one per panel, or make new ones in rows."""
+        import matplotlib.pyplot as plt
+
+        self.axes_ = np.ravel(np.asarray(ax, dtype=object))
+        if ax is None:
+            n_rows, n_columns = math.ceil(n_panels / n_columns), min(n_columns, n_panels)
+            inches = size[0] * n_columns + margin[0], size[1] * n_rows + margin[1]
+            style: Any = {"layout": "constrained", "squeeze": False} | options
+            grid = plt.subplots(n_rows, n_columns, figsize=inches, **style)[1].ravel()
+            for unused in grid[n_panels:]:
+                unused.remove()
+            self.axes_ = grid[:n_panels]
+        if len(self.axes_) != n_panels:
+            raise ValueError(
+                f"ax holds {len(self.axes_)} Axes and there are {n_panels} panels: give one Axes "
+                "each, or draw fewer panels."
+            )
+        self.figure_ = self.axes_[0].figure
+
+    def _add_title_and_legend(
+        self, ax: Any, name: str | None, handles: Any = (), texts: Any = None, **options: Any
+    ) -> None:
+        """Write both around a figure of our own, or the legend alone into the first Axes given."""
+        owner = self.axes_[0]
+        if ax is None:
+            owner = self.figure_
+            options |= {"loc": "outside lower center", "ncols": len(handles)}
+            owner.suptitle(self.name if name is None else name, fontsize="medium")
+        if handles:
+            texts = texts or [handle.get_label() for handle in handles]
+            owner.legend(handles, texts, fontsize="small", **options)
 
 
 def draw_methods(
@@ -80,21 +100,6 @@ def add_legend_beside(ax: Any, beside: bool, handles: Any = None) -> None:
     """Put the legend to the right of Axes of our own, or into the Axes given."""
     style: Any = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "frameon": False}
     ax.legend(handles=handles, **(style if beside else {"loc": "best", "fontsize": "small"}))
-
-
-def add_title(axes: np.ndarray, ax: Any, *names: str | None) -> None:
-    """Write the first of the names that is given above all panels of a figure of our own."""
-    title = next((name for name in names if name is not None), None)
-    if title and ax is None:
-        axes[0].figure.suptitle(title, fontsize="medium")
-
-
-def add_legend(axes: np.ndarray, ax: Any, handles: Any, texts: Any, **options: Any) -> None:
-    """Put the legend below a figure of our own, or in the first of the Axes given."""
-    if ax is None:
-        options |= {"loc": "outside lower center", "ncols": len(texts)}
-    owner = axes[0].figure if ax is None else axes[0]
-    owner.legend(handles, texts, fontsize="small", **options)
 
 
 def label_panel(ax: Any, horizontal: str, vertical: str) -> None:

@@ -7,15 +7,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from skdpot.metrics._panels import (
-    COLORS,
-    add_legend,
-    add_title,
-    check_choice,
-    cut_short,
-    panel_grid,
-    show_dates,
-)
+from skdpot.metrics._panels import COLORS, PanelDisplay, check_choice, cut_short, show_dates
 from skdpot.metrics.marginals import (
     ColumnShares,
     as_columns,
@@ -34,16 +26,14 @@ _MOST_LETTERS = 16
 _MOST_WRITTEN = 8  # columns whose figures fit into the cells of the map
 
 
-def _make_axes(ax: Any, n_columns: int, pairs: pd.DataFrame | None) -> np.ndarray:
-    """Return one Axes per column and, with pairs, one for their map, to the right of all."""
-    if ax is not None or pairs is None:
-        return panel_grid(ax, n_columns + (pairs is not None), _N_COLUMNS, _SIZE)
+def _mosaic(n_columns: int, n_pairs: int) -> np.ndarray:
+    """Make one Axes per column and one for the map of pairs, to the right of all."""
     import matplotlib.pyplot as plt
 
     width = min(n_columns, max(2, math.ceil(math.sqrt(n_columns))), _N_COLUMNS)
     places = np.array_split(np.arange(n_columns), range(width, n_columns, width))
     rows = [[*row.tolist(), *[-2] * (width - len(row)), -1] for row in places]
-    map_size = float(np.clip(0.36 * len(pairs) + 1.8, 3.2, 9.0))
+    map_size = float(np.clip(0.36 * n_pairs + 1.8, 3.2, 9.0))
     size = width * _SIZE[0] + map_size + 0.8, max(len(rows) * _SIZE[1], map_size) + 0.5
     ratios = [_SIZE[0]] * width + [map_size + 0.8]
     options: Any = {"empty_sentinel": -2, "width_ratios": ratios, "layout": "constrained"}
@@ -152,7 +142,7 @@ _PAIRS = {"total_variation": pair_distances, "correlation": correlation_differen
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class MarginalsDisplay:
+class MarginalsDisplay(PanelDisplay):
     """Marginal distributions of real and synthetic rows, one panel per column.
 
     Create one with `from_frames` or `from_estimator`. Parameters are stored as attributes.
@@ -315,8 +305,9 @@ class MarginalsDisplay:
         **kwargs : dict
             Style of the synthetic rows, such as `color`.
         """
-        self.axes_ = _make_axes(ax, len(self.marginals), self.pairs)
-        self.figure_ = self.axes_[0].figure
+        n_columns, n_pairs = len(self.marginals), 0 if self.pairs is None else len(self.pairs)
+        given = _mosaic(n_columns, n_pairs) if n_pairs and ax is None else ax
+        self._take_axes(given, n_columns + (n_pairs > 0), _N_COLUMNS, _SIZE)
         style = {"color": COLORS[0]} | kwargs
         self.artists_ = {
             marginal.name: _draw_marginal(panel, marginal, max_categories, style)
@@ -325,7 +316,6 @@ class MarginalsDisplay:
         self.image_ = None
         if self.pairs is not None:
             self.image_ = draw_pairs(self.axes_[-1], self.pairs, str(self.pairs_name))
-        if legend:
-            add_legend(self.axes_, ax, next(iter(self.artists_.values())), self.labels)
-        add_title(self.axes_, ax, name)
+        handles = next(iter(self.artists_.values())) if legend else ()
+        self._add_title_and_legend(ax, name, handles, self.labels)
         return self

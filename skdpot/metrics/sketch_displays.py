@@ -10,14 +10,12 @@ from numpy.typing import ArrayLike
 from skdpot._utils.validation import as_points, check_is_fitted, solver_generator, validate_rows
 from skdpot.metrics._panels import (
     COLORS,
-    add_legend,
-    add_title,
+    PanelDisplay,
     check_choice,
     draw_ways,
     feature_labels,
     feature_numbers,
     label_panel,
-    panel_grid,
     shades,
     widened,
 )
@@ -33,7 +31,7 @@ _SMALL_WIDTH = 40  # characters of a label, of the small font
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SketchDisplay:
+class SketchDisplay(PanelDisplay):
     """Distribution functions of a sketch along some directions, with bands of its noise.
 
     Create one with `from_estimator`. Parameters are stored as attributes.
@@ -189,8 +187,7 @@ class SketchDisplay:
         **kwargs : dict
             For ``Axes.plot`` of the distribution functions.
         """
-        self.axes_ = panel_grid(ax, len(self.cdf), _N_COLUMNS, _CDF_SIZE, sharey=True)
-        self.figure_ = self.axes_[0].figure
+        self._take_axes(ax, len(self.cdf), _N_COLUMNS, _CDF_SIZE, sharey=True)
         reaches = (self.measured + n * self.deviations for n in (-n_deviations, n_deviations))
         low, high = (np.clip(reach, 0, 1) for reach in reaches)
         style = {"color": COLORS[0], "label": "sketch"} | kwargs
@@ -210,10 +207,8 @@ class SketchDisplay:
             label_panel(panel, fill(self.names[k], _SMALL_WIDTH), "share of rows below")
             panel.xaxis.label.set_fontsize("small")
             panel.margins(x=0)
-        if legend:
-            handles = [self.lines_[0], self.bands_[0], *self.public_lines_[:1]]
-            add_legend(self.axes_, ax, handles, [handle.get_label() for handle in handles])
-        add_title(self.axes_, ax, name, self.name)
+        handles = [self.lines_[0], self.bands_[0], *self.public_lines_[:1]] if legend else ()
+        self._add_title_and_legend(ax, name, handles)
         return self
 
 
@@ -259,7 +254,7 @@ _DOTS = {"s": 5, "linewidths": 0}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FlowDisplay:
+class FlowDisplay(PanelDisplay):
     """Particles of a flow at several steps, and their distances to the sketch.
 
     Create one with `from_estimator` or `from_trace`. Parameters are stored as attributes.
@@ -460,8 +455,7 @@ class FlowDisplay:
         n_clouds = len(chosen) + has_rows
         n_panels = n_clouds + (len(curves) > 0)
         n_columns = n_panels if n_panels <= _MOST_IN_A_ROW else -(-n_panels // 2)
-        self.axes_ = panel_grid(ax, n_panels, n_columns, _PANEL_SIZE)
-        self.figure_ = self.axes_[0].figure
+        self._take_axes(ax, n_panels, n_columns, _PANEL_SIZE)
         plane = np.eye(self.particles.shape[2])[:2] if self.plane is None else self.plane
         where = _in_plane(self.particles, plane)
         self.points_ = {}
@@ -481,10 +475,9 @@ class FlowDisplay:
         self._share_limits(self.axes_[:n_clouds], seen)
         self.curves_ = self._draw_distances(self.axes_[-1], curves) if len(curves) else []
         handles, texts = self.axes_[0].get_legend_handles_labels()
-        if legend and len(texts) > 1:
-            # The dots of a scatter are too small to show their colour in a legend.
-            add_legend(self.axes_, ax, handles, texts, markerscale=3)
-        add_title(self.axes_, ax, name, self.name)
+        shown = handles if legend and len(texts) > 1 else ()
+        # The dots of a scatter are too small to show their colour in a legend.
+        self._add_title_and_legend(ax, name, shown, texts, markerscale=3)
         return self
 
     def _chosen(self, steps: ArrayLike | None) -> list[int]:

@@ -9,12 +9,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdpot._utils.validation import solver_generator
 from skdpot.metrics._panels import (
-    add_title,
+    PanelDisplay,
     draw_ways,
     feature_labels,
     feature_numbers,
     label_panel,
-    panel_grid,
     shades,
     show_dates,
     widened,
@@ -32,7 +31,7 @@ Content = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TrajectoryDisplay:
+class TrajectoryDisplay(PanelDisplay):
     """Recovered paths beside the data they were recovered from, colored by time.
 
     Create one with `from_estimator` or `from_paths`. Parameters are stored as attributes.
@@ -274,8 +273,7 @@ class TrajectoryDisplay:
         size = _PANEL_HEIGHT * float(np.clip(shape, 0.6, 1.6)) + 0.3, _PANEL_HEIGHT
         options: Any = {"margin": (1.2, 1.1), "layout": "compressed"}
         options |= {"sharex": True, "sharey": True}
-        self.axes_ = panel_grid(ax, len(content), len(content), size, **options)
-        self.figure_ = self.axes_[0].figure
+        self._take_axes(ax, len(content), len(content), size, **options)
         style = _colors(cmap, content)
         self.panels_ = {
             key: self._draw(panel, key, *content[key], style)
@@ -283,7 +281,7 @@ class TrajectoryDisplay:
         }
         self.colorbar_ = self._add_colorbar() if colorbar and len(self.features) == 2 else None
         self._label(content, limits)
-        add_title(self.axes_, ax, name, self.name)
+        self._add_title_and_legend(ax, name)
         return self
 
     def _content(self, n_paths: int, max_points: int) -> Content:
