@@ -136,7 +136,7 @@ def test_one_time(mechanism, coupling):
 def test_many_times_need_no_other_parameters(mechanism):
     """Default steps shrink where times are near to each other."""
     t = np.concatenate([np.arange(400) / 10, [3.04] * 400])
-    changes = {"schedule": None, "n_particles": 10, "n_times": 60}
+    changes = {"schedule": None, "n_particles": 5, "n_times": 30}
     if mechanism == "mfld":
         changes["noise_multiplier"] = 3.0
     many = sampler(mechanism, **changes).fit(X, t)

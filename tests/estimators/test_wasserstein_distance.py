@@ -33,7 +33,7 @@ HERE = RNG.normal(0.0, 0.2, size=(N, 3))
 THERE = HERE[::-1] + 0.25
 FEW, OTHERS = HERE[:60], RNG.normal(0.2, 0.25, size=(60, 3))
 LABELS = np.repeat(["a", "b"], 30)
-PUBLIC = {"bounds": (-1, 1), "n_projections": 12}
+PUBLIC = {"bounds": (-1, 1), "n_projections": 6}
 plainly = pytest.mark.filterwarnings("ignore::skdpot.exceptions.NotPrivateWarning")
 seeded = pytest.mark.filterwarnings("ignore:.*reproducible:skdpot.exceptions.PrivacyWarning")
 
@@ -81,15 +81,15 @@ def test_equal_parties_are_not_told_apart():
     assert "Noise floor" in estimate._repr_html_()
 
 
-def test_the_unit_is_that_of_the_features_where_all_are_scaled_alike():
+def test_the_unit_is_that_of_the_features_where_all_are_scaled_alike(exact):
     """Ten times the numbers are ten times as far apart."""
-    tens = private_distance(epsilon=np.inf, bounds=(-10, 10)).fit(10 * HERE)
+    tens = sliced(epsilon=np.inf, bounds=(-10, 10)).fit(10 * HERE)
     assert tens.distance(10 * THERE) == pytest.approx(2.5, abs=0.04)
-    norms = private_distance(epsilon=np.inf, norm_bound=2.0).fit(HERE)
+    norms = sliced(epsilon=np.inf, bounds="private", norm_bound=2.0).fit(HERE)
     assert norms.distance(THERE) == pytest.approx(0.25, abs=0.01)
-    ones = sliced(epsilon=np.inf, n_projections="auto").fit(HERE).score_samples(THERE)
+    ones = exact.score_samples(THERE)
     np.testing.assert_allclose(tens.score_samples(10 * THERE), 100 * ones, rtol=1e-6, atol=1e-6)
-    apart = private_distance(epsilon=np.inf, bounds=([-1, -1, -2], [1, 1, 2])).fit(HERE)
+    apart = sliced(epsilon=np.inf, bounds=([-1, -1, -2], [1, 1, 2])).fit(HERE)
     estimate = apart.compare(THERE)
     assert estimate.unit == "scaled features"
     assert estimate.distance == pytest.approx(0.25 * np.sqrt((1 + 1 + 0.25) / 3), abs=0.01)
