@@ -93,9 +93,8 @@ class PrivateSWAutoencoder(
         Steps, batches, learning rate, clipping and noise; "dpsgd" is `skdpot.mechanisms.DPSGD`
         with defaults. With ``private=False`` there is no clipping and no noise.
     callbacks : list of skorch.callbacks.Callback, optional
-        Called during training, in which an epoch is one step: a learning-rate schedule, a
-        checkpoint, a stop. They see the network and its noisy gradients, never rows, losses
-        or batch sizes; callbacks that need those are refused.
+        Called at each training step, which counts as an epoch. They see the network and its noisy
+        gradients; callbacks that need rows, losses or batch sizes are refused.
     bounds : "private" or (low, high), default="private"
         Range of each feature. ``(low, high)``, scalars or arrays of shape (n_features,), is public
         and free, for example (0, 255) for pixels. "private" spends at most 10 % of the squared mu
@@ -108,8 +107,8 @@ class PrivateSWAutoencoder(
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where networks run; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
-        Makes the fit reproducible, privacy noise included. With ``private=True`` for tests only:
-        anyone who knows it can remove the noise.
+        Seed of everything, the noise included. With ``private=True`` for tests only: it lets anyone
+        remove the noise.
     verbose : int, default=0
         1 shows a progress bar, of steps and not of losses.
 

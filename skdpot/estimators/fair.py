@@ -246,9 +246,8 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         How gradients are made private: steps, batches, learning rate, clipping. A name stands for
         `skdpot.mechanisms.SketchedOutputs` or `skdpot.mechanisms.RankedOutputs` with defaults.
     callbacks : list of skorch.callbacks.Callback, optional
-        Called during training, in which an epoch is one step: a learning-rate schedule, a
-        checkpoint, a stop. They see the network and its noisy gradients, never rows, losses or
-        batch sizes; callbacks that need those are refused.
+        Called at each training step, which counts as an epoch. They see the network and its noisy
+        gradients; callbacks that need rows, losses or batch sizes are refused.
     tune_threshold : bool, default=False
         For two classes: move the intercept after training, so that as many training records are
         predicted in the second class as belong to it; costs 5 % of the squared mu. A strong
@@ -260,8 +259,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where networks run; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
-        Makes the fit reproducible, privacy noise included. For tests only: anyone who knows it can
-        remove the noise.
+        Seed of everything, the noise included. For tests only: it lets anyone remove the noise.
     verbose : int, default=0
         1 shows a progress bar of steps.
 
@@ -456,17 +454,14 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
     module : {"linear", "mlp"}, torch.nn.Module or callable, default="linear"
-        Network from features to mapped targets. "mlp" has one hidden layer of 64 units and needs
-        tens of thousands of rows at epsilon 1. A module is copied and starts
-        from its weights, which must be public; a function without arguments makes one. It must
-        treat every record by itself.
+        Network from features to mapped targets, as in `FairPrivateClassifier`. "mlp" needs tens of
+        thousands of rows at epsilon 1.
     mechanism : {"sketch", "ranks"}, SketchedOutputs or RankedOutputs, default="sketch"
         How gradients are made private: steps, batches, learning rate, clipping. A name stands for
         `skdpot.mechanisms.SketchedOutputs` or `skdpot.mechanisms.RankedOutputs` with defaults.
     callbacks : list of skorch.callbacks.Callback, optional
-        Called during training, in which an epoch is one step: a learning-rate schedule, a
-        checkpoint, a stop. They see the network and its noisy gradients, never rows, losses or
-        batch sizes; callbacks that need those are refused.
+        Called at each training step, which counts as an epoch. They see the network and its noisy
+        gradients; callbacks that need rows, losses or batch sizes are refused.
     target_bounds : "private" or (low, high), default="private"
         Range of each target. ``(low, high)``, scalars or arrays of shape (n_targets,), is public
         and free. "private" spends at most 10 % of the squared mu on estimating it.
@@ -475,8 +470,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where networks run; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
-        Makes the fit reproducible, privacy noise included. For tests only: anyone who knows it can
-        remove the noise.
+        Seed of everything, the noise included. For tests only: it lets anyone remove the noise.
     verbose : int, default=0
         1 shows a progress bar of steps.
 

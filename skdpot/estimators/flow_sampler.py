@@ -314,8 +314,7 @@ class DPSlicedFlowSampler(SyntheticRows):
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where the flow runs; "auto" uses a GPU if there is one.
     random_state : int, RandomState or None, default=None
-        Makes everything reproducible, including the privacy noise. For tests only: anyone who knows
-        it can remove the noise.
+        Seed of everything, the noise included. For tests only: it lets anyone remove the noise.
     verbose : int, default=0
         1 shows a progress bar.
 

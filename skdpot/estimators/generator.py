@@ -83,9 +83,8 @@ class DPSlicedGenerator(SyntheticRows):
     learning_rate : float, default=5e-3
         Initial learning rate of Adam; it falls to zero along a half cosine.
     callbacks : list of skorch.callbacks.Callback, optional
-        Called during training, in which an epoch is one step: a learning-rate schedule, a
-        checkpoint, a stop. They see the network and what was released, never rows or losses;
-        callbacks that need those are refused.
+        Called at each training step, which counts as an epoch. They see the network and what was
+        released; callbacks that need rows or losses are refused.
     conditional : bool, default=False
         Learn the rows of each class of `y`, so that `sample_labeled` works. Otherwise `y` is
         ignored. Needs a `Sketch`, which says what is public about labels.
@@ -99,8 +98,7 @@ class DPSlicedGenerator(SyntheticRows):
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where the network runs; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
-        Makes the fit reproducible, privacy noise included. For tests only: anyone who knows it can
-        remove the noise.
+        Seed of everything, the noise included. For tests only: it lets anyone remove the noise.
     verbose : int, default=0
         1 shows progress bars, of steps and not of losses.
 

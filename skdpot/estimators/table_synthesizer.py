@@ -84,8 +84,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Number of particles that represent the distribution. If None, four per row, but at least
         20,000 and at most 100,000.
     random_state : int, RandomState instance or None, default=None
-        Seed of everything, the privacy noise included. For tests only: anyone who knows it can
-        remove the noise.
+        Seed of everything, the noise included. For tests only: it lets anyone remove the noise.
     verbose : int, default=0
         1 shows a progress bar.
 

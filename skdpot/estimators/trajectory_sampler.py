@@ -82,8 +82,7 @@ class PrivateTrajectorySampler(PrivateSampler):
         Transport plan between neighbouring times: that of the diffusion, or the optimal transport
         plan, which mixes clusters less.
     random_state : int, RandomState or None, default=None
-        Seed of all randomness, including the privacy noise. For tests only: anyone who knows it can
-        remove the noise.
+        Seed of everything, the noise included. For tests only: it lets anyone remove the noise.
     verbose : int, default=0
         1 shows a progress bar.
 

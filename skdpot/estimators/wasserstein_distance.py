@@ -76,7 +76,7 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     device : {"auto", "cpu", "cuda"}, default="auto"
         Device on which projections are counted.
     random_state : int, RandomState or None, default=None
-        Seed of the privacy noise, for tests only: anyone who knows it can remove the noise.
+        Seed of everything, the noise included. For tests only: it lets anyone remove the noise.
 
     Attributes
     ----------

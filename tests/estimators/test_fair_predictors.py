@@ -184,7 +184,7 @@ def test_a_group_that_the_noise_hides_is_named():
         fitted(groups=groups, epsilon=1.0, n_steps=3)
 
 
-@pytest.mark.parametrize("n_steps", [1, 2, 10, 200])
+@pytest.mark.parametrize("n_steps", [1, 2, 30])
 def test_no_release_comes_before_the_first_step(n_steps):
     event = fitted(epsilon=3.0, n_steps=n_steps, n_releases=20).privacy_spent_.event
     assert sum(e.n_steps for e in event.phases[:-1]) == min(20, n_steps - 1)

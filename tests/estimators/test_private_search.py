@@ -118,10 +118,9 @@ def test_a_plan_is_made_from_the_number_of_rows_alone(log):
         plan.n_trials(1.0)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_parts_of_a_trial_cost_no_more_than_the_trial(seed):
+def test_parts_of_a_trial_cost_no_more_than_the_trial():
     """Against the definition: what each record pays, summed over the folds that it is in."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     everyone = np.arange(60)
     out = [rng.choice(60, 20, False) for _ in range(4)]
     public = [(np.setdiff1d(everyone, held), held) for held in out]
