@@ -1,13 +1,13 @@
-"""The one way to write things down: frozen dataclasses as ``safetensors``, without pickle.
+"""Frozen dataclasses as ``safetensors`` files and messages, without pickle.
 
-Arrays lie under the names of their fields, and everything else is one JSON text in the header. Any
-reader of ``safetensors`` can show what a file holds.
+Arrays are stored under the names of their fields, and everything else is one JSON text in the
+header. Any reader of ``safetensors`` can show what a file holds.
 
-Who reads bytes does not trust who wrote them. Lengths and shapes are compared with the bytes that
-are really there before anything is allocated, types are those that the class declares, and nothing
-is executed. There is exactly one way to write an object and a reader refuses any other, so that
-equal objects are equal bytes and nothing hides beside what is read. The checksum finds damage; it
-does not prove who the sender is.
+The reader does not trust the writer. It compares lengths and shapes with the available bytes before
+it allocates anything, accepts only the types that the class declares, and executes nothing. Each
+object has exactly one valid encoding and every other one is refused, so equal objects have equal
+bytes and nothing is hidden beside the data. The checksum detects damage; it does not authenticate
+the sender.
 """
 
 import json
@@ -44,9 +44,9 @@ Packed = tuple[str, int, Any, dict[str, np.ndarray]]
 
 
 class Record:
-    """A frozen dataclass that can be written down: plain values, arrays and other dataclasses.
+    """A frozen dataclass of plain values, arrays and other dataclasses that can be saved.
 
-    Annotations say what `from_bytes` accepts. Whoever can check more does so in `__post_init__`.
+    Annotations say what `from_bytes` accepts; `__post_init__` checks more.
     """
 
     kind: ClassVar[str]
@@ -55,14 +55,14 @@ class Record:
     most_header: ClassVar[int] = 2**20  # bytes; parsed, they take some twenty times as much memory
 
     def to_bytes(self) -> bytes:
-        """Return the bytes of the record; always the same for equal records."""
+        """Return the bytes of the record; equal records have equal bytes."""
         arrays: dict[str, np.ndarray] = {}
         data = pack(self.kind, self.version, _plain(self, "", arrays), arrays)
         n_header = int.from_bytes(data[:8], "little")
         if n_header > self.most_header:
             raise ValueError(
-                f"The header of this {self.noun} takes {n_header} bytes, and it may have at most "
-                f"{self.most_header}. Shorten the longest lists, of categories or names perhaps."
+                f"The header of this {self.noun} has {n_header} bytes; the limit is "
+                f"{self.most_header}. Shorten the longest lists, such as categories or names."
             )
         return data
 
@@ -97,10 +97,10 @@ class Record:
         place = Path(path)
         found = place.stat()  # opening a pipe would wait for its writer
         if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-            raise ValueError(f"{place.name} is not a {cls.noun}: it is no regular file.")
+            raise ValueError(f"{place.name} is not a {cls.noun}: it is not a regular file.")
         if found.st_size > MOST_BYTES:
             raise ValueError(
-                f"{place.name} is larger than {MOST_BYTES} bytes, the most to be read."
+                f"{place.name} is larger than {MOST_BYTES} bytes, the largest size that is read."
             )
         with place.open("rb") as file:
             return cls.from_bytes(file.read(found.st_size), source=place.name)
@@ -108,9 +108,9 @@ class Record:
 
 @contextmanager
 def refusing(noun: str) -> Iterator[None]:
-    """Refuse what cannot be as a ValueError, without a warning."""
+    """Raise ValueError, without a warning, where values are impossible."""
     try:
-        # Absurd numbers overflow on the way to their refusal; warnings would come first.
+        # Absurd numbers may overflow before they are refused.
         with np.errstate(all="ignore"):
             yield
     except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -166,7 +166,7 @@ def unpack(
             raise TypeError("a kind and a version are due")
         found = _checksum(facts, arrays)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{broken}it is no safetensors that skdpot wrote.") from error
+        raise ValueError(f"{broken}it is not a safetensors file written by skdpot.") from error
     except RecursionError as error:
         raise ValueError(f"{broken}it is nested too deeply.") from error
     if checksum != found:
@@ -227,7 +227,7 @@ def _plain(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
         return found | ({"type": type(value).__name__} if _has_variants(type(value)) else {})
     if isinstance(value, Mapping):
         if not all(isinstance(name, str) for name in value):
-            raise ValueError(f"{path} has names that are no text, and cannot be written.")
+            raise ValueError(f"{path} has keys that are not strings, and cannot be written.")
         return {name: _plain(inner, _at(path, name), arrays) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner, _at(path, str(k)), arrays) for k, inner in enumerate(value)]
@@ -267,14 +267,16 @@ def _stored(array: np.ndarray, path: str, arrays: dict[str, np.ndarray]) -> str:
             (*array.shape, array.dtype.itemsize)
         )
     else:
-        raise ValueError(f"{path} holds objects that are not strings or numbers, and cannot be.")
+        raise ValueError(
+            f"{path} holds objects that are neither strings nor numbers, and cannot be written."
+        )
     _check_values(array, path)
     return mark
 
 
 def _check_values(array: np.ndarray, path: str) -> None:
     if array.dtype.kind == "b" and (array.view("u1") > 1).any():
-        raise ValueError(f"{path!r:.60} holds no truth values.")
+        raise ValueError(f"{path!r:.60} holds values that are not booleans.")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"{path!r:.60} holds non-finite values, NaN or infinity.")
 

@@ -1,7 +1,8 @@
 """Validation of parameters, rows and labels; random streams; devices and threads.
 
-Errors go to people who may not see the data, so no message quotes a value: scikit-learn's texts are
-kept only where they speak of shapes and types. scikit-learn's private names are used only here.
+Errors may reach people who are not allowed to see the data, so no message quotes a value.
+scikit-learn's messages are kept only where they concern shapes and types, and its private names are
+used only in this file.
 """
 
 import os
@@ -55,12 +56,12 @@ _WIDE = (np.int64, np.float32, np.float64)
 
 
 class Interval(_Interval):
-    """Numbers in an interval, of types that calculate exactly enough.
+    """Numbers in an interval, of types with enough precision.
 
-    A boolean is no number, although Python counts it as one. Of numpy's types only some will do:
-    products of narrow integers wrap around, and half precision loses the digits that a
-    sensitivity needs. What counts things from 1 on, without another limit, ends below 2^31: no
-    array could hold more.
+    Booleans are refused, although Python counts them as integers. Of NumPy's types only int64,
+    float32 and float64 are accepted: products of narrow integers wrap around, and half precision
+    loses digits that a sensitivity needs. A count without an upper limit is limited to less than
+    2^31, because no array could hold more.
     """
 
     def __init__(self, type: Any, left: Any, right: Any, *, closed: str) -> None:
@@ -83,9 +84,9 @@ def fit_context(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Validate the parameters before ``fit``, as scikit-learn does, without printing tables.
 
-    Whoever writes ``Estimator(X)`` in the place of ``Estimator().fit(X)`` would else find rows in
-    the text of the error. And the fit has numpy's own settings for floating-point errors: where
-    the caller has others, one person's tiny value could be an error after the charge.
+    Otherwise ``Estimator(X)``, written instead of ``Estimator().fit(X)``, would show rows in the
+    error. The fit also runs with NumPy's default settings for floating-point errors: with settings
+    of the caller, one person's tiny value could raise an error after the charge.
     """
     validated = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
 
@@ -105,7 +106,7 @@ def fit_context(
 
 
 def check_parameters(owner: BaseEstimator) -> None:
-    """Refuse what `owner._parameter_constraints` do not allow, without quoting tables."""
+    """Check `owner._parameter_constraints`, without quoting tables."""
     _without_tables_in_refusals(owner, owner._validate_params)
 
 
@@ -119,11 +120,11 @@ def _without_tables_in_refusals(owner: BaseEstimator, call: Callable[[], Any]) -
 
 
 def _without_tables(text: str, estimator: BaseEstimator) -> str:
-    """Return scikit-learn's refusal of a parameter; of what is no plain value, its type only."""
+    """Return scikit-learn's message, with the type instead of the value of an object."""
     name = text.split("'", 2)[1] if text.startswith("The '") else ""
     value = estimator.get_params(deep=False).get(name)
     if isinstance(value, np.number) and not isinstance(value, _WIDE):
-        return f"{text} Use int() or float(): of numpy, only int64, float32 and float64 are taken."
+        return f"{text} Use int() or float(); NumPy numbers must be int64, float32 or float64."
     plain = value is None or isinstance(value, str | bytes | bool | int | float)
     if plain or not name:
         return text
@@ -132,9 +133,9 @@ def _without_tables(text: str, estimator: BaseEstimator) -> str:
 
 @contextmanager
 def all_or_nothing(estimator: BaseEstimator, *, forget: bool = False) -> Iterator[None]:
-    """Leave `estimator` as it was when the block raises: a refused call changes nothing.
+    """Restore the attributes of `estimator` if the block raises.
 
-    With `forget` the block begins without what an earlier fit has learned.
+    With `forget`, what an earlier fit has learned is removed before the block runs.
     """
     before = dict(vars(estimator))
     try:
@@ -149,7 +150,7 @@ def all_or_nothing(estimator: BaseEstimator, *, forget: bool = False) -> Iterato
 
 
 def check_count(value: Any, name: str, *, least: int = 1, most: int = _MOST) -> int:
-    """Return an integer in this range, of whatever type it is, as an int of Python."""
+    """Check that an integer of any type is in this range, and return it as an int."""
     if isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be an instance of int, not bool.")
     check_scalar(value, name, Integral, min_val=least, max_val=most)
@@ -157,7 +158,7 @@ def check_count(value: Any, name: str, *, least: int = 1, most: int = _MOST) -> 
 
 
 def check_real(value: Any, name: str, *, most: float = np.inf, positive: bool = False) -> float:
-    """Return a finite number of at least 0, or above it, and at most `most` as a float."""
+    """Check that a number is finite, nonnegative or positive, and at most `most`."""
     check_scalar(value, name, Real)
     # Written so that a NaN is refused as well.
     if not 0 <= value <= most or value == np.inf or (positive and value == 0):
@@ -168,7 +169,7 @@ def check_real(value: Any, name: str, *, most: float = np.inf, positive: bool = 
 
 
 def check_covariance(matrix: np.ndarray, name: str) -> None:
-    """Refuse what is no covariance, but for rounding in single precision."""
+    """Check that a matrix is a covariance, up to rounding in single precision."""
     slack = 1e-6 * np.abs(matrix).max(initial=0.0)
     if not (
         np.isfinite(matrix).all()
@@ -186,7 +187,7 @@ _NOT_NUMERIC = (
 )
 _TIMES = (
     "X holds dates, times or durations, which are not read as numbers. Convert them first, for "
-    "instance to days, or encode the table with TableEncoder."
+    "example to days, or encode the table with TableEncoder."
 )
 
 # The replacement of scikit-learn's error, by a phrase of its text; None keeps a text that speaks of
@@ -247,9 +248,9 @@ def read_rows(X: Any, *, dtype: tuple[type, ...] = (np.float64, np.float32)) -> 
 
 
 def _without_times(X: Any) -> Any:
-    """Return X, refused if the data type of a column says that it holds dates or durations.
+    """Return X unless the data type of a column says that it holds dates or durations.
 
-    As numbers they are ticks since 1970, of which a missing one is the smallest: -9.2e18.
+    As numbers they would be ticks since 1970, and a missing value would become -9.2e18.
     """
     typed = hasattr(X, "dtypes") or hasattr(X, "dtype") or not hasattr(X, "__array__")
     given: Any = X if typed else np.asarray(X)
@@ -318,11 +319,11 @@ def as_points(X: Any, name: str) -> np.ndarray:
 
 
 def check_same_features(first: int, second: int) -> None:
-    """Refuse samples that do not live in the same space."""
+    """Check that two samples have the same number of features."""
     if first != second:
         raise ValueError(
-            f"X has {first} features and Y has {second}; a distance needs the same features, in "
-            "the same order, on both sides."
+            f"X has {first} features and Y has {second}; both must have the same features in the "
+            "same order."
         )
 
 
@@ -426,7 +427,7 @@ def _one_kind(labels: np.ndarray) -> np.ndarray:
 
 
 def _label_fault(labels: np.ndarray) -> str:
-    """Return why values cannot be class labels; empty if they can."""
+    """Return why values cannot be class labels, or an empty string."""
     kind = labels.dtype.kind
     if kind == "f" and not np.isfinite(labels).all():
         return "NaN or infinity"
@@ -523,8 +524,8 @@ def torch_randomness(rng: np.random.Generator) -> Iterator[None]:
 
 # ---------------------------------------------------------------------------- devices and threads
 
-# What the drivers of GPUs that torch can use show in /dev: NVIDIA's, of desktops and of boards
-# (nv*), AMD's, and that of Linux inside of Windows.
+# Device files of the GPU drivers that torch supports: NVIDIA (desktops, and boards as nv*), AMD
+# (kfd), and Linux inside Windows (dxg).
 _DRIVERS = ("nvidia*", "nvmap", "nvgpu*", "nvhost*", "kfd", "dxg")
 
 
@@ -544,7 +545,7 @@ def resolve_device(device: str) -> "torch.device | None":
 
 
 def _may_have_gpu() -> bool:
-    """Whether asking torch, which takes seconds to load, can have another answer than no."""
+    """Return whether a GPU is possible, without loading torch, which takes seconds."""
     if "torch" in sys.modules or sys.platform != "linux":
         return True
     return any(chain.from_iterable(Path("/dev").glob(name) for name in _DRIVERS))
@@ -571,8 +572,8 @@ def n_threads() -> int:
 def one_blas_thread() -> Iterator[None]:
     """Keep matrix products on the calling thread.
 
-    The products of these kernels are thin: splitting them gains little, and the threads of
-    OpenBLAS spin while they wait, which on a busy machine makes a kernel several times slower.
+    These products are thin: splitting them gains little, and waiting OpenBLAS threads spin, which
+    makes a kernel several times slower on a busy machine.
     """
     with _libraries("blas").limit(limits=1):
         yield

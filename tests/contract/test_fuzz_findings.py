@@ -69,7 +69,7 @@ FITS = [
         for name in (SKETCH, PREDICTOR)
     ),
     # Products with them wrapped around or were no integers.
-    *((GENERATOR, narrow, {}, "only int64") for narrow in NARROW),
+    *((GENERATOR, narrow, {}, "must be int64") for narrow in NARROW),
     *(
         (f"{FLOW} {mechanism}", {name: size}, {}, rf"'{name.split('__')[-1]}' .* 2147483647")
         for mechanism, name in (("sketch", "n_particles"), ("resample", "mechanism__batch_size"))

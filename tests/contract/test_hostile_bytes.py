@@ -232,7 +232,7 @@ def test_pipes_and_devices_are_not_opened(tmp_path):
     told = []
 
     def load(place):
-        with pytest.raises(ValueError, match="no regular file"):
+        with pytest.raises(ValueError, match="not a regular file"):
             SlicedSketch.load(place)
         told.append(place)
 

@@ -112,7 +112,7 @@ def test_private_rows_are_not_in_the_file(path):
 
 def test_a_schema_beyond_the_limit_is_not_written(path, monkeypatch):
     monkeypatch.setattr(TableRecord, "most_header", 500)
-    with pytest.raises(ValueError, match="may have at most 500"):
+    with pytest.raises(ValueError, match="the limit is 500"):
         fitted("one column").save(path)
     assert not path.exists()
 
