@@ -42,10 +42,7 @@ DEFAULT_DELTA = 1e-5
 
 
 class Payment:
-    """Who pays for a fit: the ledger at `path`, if that is given.
-
-    Nothing is made before `open`; a cap that is not the one of the ledger is refused.
-    """
+    """Who pays for a fit: the ledger at `path`, if given; nothing is created before `open`."""
 
     def __init__(self, path: str | None, args: Namespace) -> None:
         epsilon, cap = args.epsilon, args.epsilon_cap

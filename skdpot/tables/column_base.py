@@ -146,10 +146,7 @@ class TableColumn:
         return {"kind": self.kind} | {item.name: getattr(self, item.name) for item in fields(self)}
 
     def read(self, values: Any) -> PlainColumn:
-        """Read values and refuse those that the column cannot hold.
-
-        What was read once is not converted again.
-        """
+        """Read values, unless they have been read, and refuse those that the column cannot hold."""
         try:
             column = read_column(values)
         except ValueError as error:
@@ -315,10 +312,7 @@ class ScaledColumn(TableColumn):
         return np.array([0.0, 1.0])
 
     def grid(self) -> "ColumnGrid":
-        """Return a cell for each value, or intervals of equal length if there are too many.
-
-        Intervals come with cells for single values that many rows may share.
-        """
+        """Return a cell for each value or, if too many, intervals and cells of frequent values."""
         n_values = 1 if self.lower == self.upper else self.n_values
         even = n_values == 1 or not self.log_scale
         if even and n_values is not None and n_values <= _MAX_VALUES:
@@ -417,10 +411,7 @@ def strings(values: Sequence[str | None]) -> pd.Series:
 
 
 def text_numbers(values: Iterable[str | None]) -> list[int | float | None] | None:
-    """Return integers of any size, and else the nearest doubles; None if a text is no number.
-
-    What is NaN is missing.
-    """
+    """Return integers, and else the nearest doubles, None for NaN; None if a text is no number."""
     try:
         return [None if value is None else _number(value) for value in values]
     except ValueError:  # it quotes the text

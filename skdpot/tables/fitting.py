@@ -188,10 +188,7 @@ class Candidates:
 
     @property
     def weights(self) -> FloatArray:
-        """Shares of the squared mu of a release, up to a factor.
-
-        ``sum(importance * cells * sigma)`` is least at the power 2/3.
-        """
+        """Shares of the squared mu: ``sum(importance * cells * sigma)`` is least at 2/3."""
         return (self.importance * self.n_cells) ** (2 / 3)
 
     def take(self, places: Sequence[int]) -> "Candidates":

@@ -110,10 +110,7 @@ def _nullable(name: str) -> str:
 
 
 def pandas_dtype(name: str, missing: bool) -> Any:
-    """Return the pandas data type of a column without a list of categories.
-
-    Where values may be missing, integers and booleans are nullable.
-    """
+    """Return the pandas data type of plain values; those that may be missing are nullable."""
     if missing and dtype_family(name) in ("integer", "boolean"):
         name = _nullable(name)
     if name == "str" and _OLD_STRINGS:
@@ -155,10 +152,7 @@ class PlainColumn:
 
     @cached_property
     def distinct(self) -> tuple[IntArray, list[Any]]:
-        """Position of each value among the distinct ones, -1 where it is missing, and these.
-
-        True and 1 are two values.
-        """
+        """Place of each value among the distinct ones, -1 if missing, and these; 1 is not True."""
         present = self.present
         alike = pd.api.types.infer_dtype(present, skipna=False) in ("string", "integer", "boolean")
         if present.dtype.kind != "O" or alike:
@@ -181,10 +175,7 @@ class PlainColumn:
 
 
 def category_key(value: Any) -> tuple[str, Any] | None:
-    """Return what two equal categories share, None for what is no category. Keys sort.
-
-    Numbers are compared by value, so that 1 and 1.0 are one category; True is another.
-    """
+    """Return the sortable key of equal categories (1 and 1.0, not True), None for no category."""
     if isinstance(value, str):
         return "text", str(value)
     if isinstance(value, bool | np.bool_):
@@ -319,10 +310,7 @@ class Table:
         return self._read[column]
 
     def categories(self, name: str) -> tuple[list[Any], bool] | None:
-        """Return the categories that the data type of a column lists, and whether in order.
-
-        They may have been made from the values, and are as private as these.
-        """
+        """Return the categories that a data type lists, as private as values, and if in order."""
         dtype = self.series(name).dtype
         if isinstance(dtype, pd.CategoricalDtype) and dtype.categories is not None:
             return dtype.categories.tolist(), bool(dtype.ordered)

@@ -359,10 +359,7 @@ def _fit_clique(
     tables: Sequence[tuple[int, NoisyMarginal]],
     n_rows: int,
 ) -> FloatArray:
-    """Fit (target, parent, node), whose first two axes are known.
-
-    Tables are those of the node and of what lies on an axis, in groups of their bins.
-    """
+    """Fit (target, parent, node), whose first two axes are known, to tables of node and axis."""
     above = np.maximum(above, 1e-12)
     joint = above[:, :, None] * shares
     facts = []

@@ -1,8 +1,4 @@
-"""What a fitted synthesizer consists of, for files, and whether it can be true.
-
-A record whose parts contradict each other (counts that are more precise than the stated noise
-allows, a smaller epsilon than the events cost) is refused.
-"""
+"""What files of synthesizers hold. Records whose parts contradict each other are refused."""
 
 import itertools
 import json

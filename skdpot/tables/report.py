@@ -591,10 +591,7 @@ def _is_blank(grid: ColumnGrid, noisy: NoisyMarginal, bins: ColumnBins, n_rows: 
 
 
 def _clipped(grid: ColumnGrid, noisy: NoisyMarginal, n_rows: int) -> Iterator[str]:
-    """Say where rows pile up at a bound, as clipped values do.
-
-    A few possible values may well pile up at an end, and amounts at zero: these are left out.
-    """
+    """Say where rows pile up at a bound as clipped values do; few values and zero may do so."""
     if not grid.on_scale or grid.n_cells < _FEWEST_VALUES:
         return
     column: Any = grid.column

@@ -1,7 +1,6 @@
 """Schemas: what is public about the columns of a table, and what they leave to be estimated.
 
-An estimator that needs more than a schema composes ``plan.event`` with the events of its other
-phases, reads the table (`TableSchema.read`), charges all at once, and then calls `release_schema`.
+Estimators read the table (`TableSchema.read`) before and call `release_schema` after the charge.
 """
 
 import json
