@@ -231,10 +231,7 @@ def _hadamard(n_pairs: int, n_features: int, rng: np.random.Generator) -> np.nda
 
 
 def _opposite(estimator: Any, slots: _Slots) -> CanaryPairs:
-    """Make pairs of one group each: of opposite targets, or of opposite features.
-
-    Classes are those of `y`, targets its smallest and largest, or the declared bounds.
-    """
+    """Make pairs of one group each: of different classes or extreme targets, or opposite rows."""
     n_pairs, y, rng = slots.n_pairs, slots.y, slots.rng
     if y is None or np.ndim(y) != 1:
         raise ValueError("y must have shape (n_samples,): classes, or a single target.")
@@ -297,10 +294,7 @@ def _with_values(column: Any, table: Table) -> Any:
 
 
 def numbered(fitted: Any, X: Any) -> tuple[TableSchema, np.ndarray]:
-    """Return a schema of the cells that a synthesizer counts in, and the cells of rows.
-
-    A fit on these numbers counts in the same cells, whatever the columns held: text or dates.
-    """
+    """Return a schema of a synthesizer's cells, and the cells of rows: a fit counts in the same."""
     table = Table.of(X, fitted.schema_.names)
     columns: list[TableColumn] = []
     numbers = []
@@ -395,9 +389,9 @@ class AuditTask:
         """Name an output of a fit that depends on the rows beside its releases.
 
         An estimator is fitted twice with one seed, the second time to other records with the
-        releases of the first fit in place of its own. What depends on the rows through the releases
-        alone is then the same to the last bit. A slot of the other rows has the label of its other
-        record and the features of another slot, since the records of a pair may have equal ones.
+        releases of the first fit: what depends on the rows through the releases alone is then the
+        same to the last bit. A slot of the other rows has the label of its other record and the
+        features of another slot, since the records of a pair may have equal ones.
         """
         seeds = named_parameters(self.fit, "random_state")
         if not seeds:

@@ -76,9 +76,8 @@ def gaussian_audit(
         either record), ``epsilon`` and ``delta`` (the claim), ``refuted`` and ``verdict`` (by
         counting, at 95 %), ``advantage`` and ``advantage_bound``. ``epsilon_lower_bound()`` holds
         for any noise, but cannot exceed about ``log(n_trials / 8)``. ``mu_lower_bound()``,
-        ``gaussian_epsilon_lower_bound()`` and ``refuted_if_normal()`` assume that the scores are
-        normal with one variance, as those of Gaussian noise are, and show much more; they misjudge
-        other noise. ``roc()`` and ``plot()`` give the operating characteristic.
+        ``gaussian_epsilon_lower_bound()`` and ``refuted_if_normal()`` show much more, but only for
+        Gaussian noise. ``roc()`` and ``plot()`` give the operating characteristic.
 
     Raises
     ------

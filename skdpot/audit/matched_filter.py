@@ -199,13 +199,11 @@ class EvidenceSum:
     :math:`D_{ti}` the difference between those of the two records of pair i. The score is the
     estimate of :math:`b` with the least mean squared error: the matched filter
     :math:`\sum_t ⟨S_t − s_t, D_{ti}⟩ / σ_t^2` where the noise dominates, and without noise the
-    solution of the equations. Per release only a matrix of shape (n_pairs, n_pairs) is kept. The
-    stated noise σ may be wrong, so c is learned from what no coin explains, if there are enough
-    numbers: the squared distance of the releases to the nearest that real coins would give.
+    solution of the equations. The stated noise σ may be wrong, so c is learned from what no coin
+    explains, if there are enough numbers.
 
     *Secret batches* (`add_batch`). Let :math:`g_j` be what record j adds to a sum if it is in the
-    batch. Of a pair one record is in the data, and a record in the data is in the batch with
-    probability q. The noisy sum then has the mean
+    batch, with probability q if it is in the data. The noisy sum then has the mean
 
     .. math:: q \left(\sum_{known} g_j + \sum_i \frac{g_i + g_i'}{2}
               + \sum_i b_i \frac{g_i - g_i'}{2}\right)

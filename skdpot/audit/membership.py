@@ -91,8 +91,8 @@ class MembershipResult:
     def tpr_at(self, fpr: float, confidence: float = 0.95) -> Share:
         """Return the true positive rate at a false positive rate, with confidence limits.
 
-        An attack is dangerous if it finds some members with certainty, even if it does no better
-        than guessing on average, so consider small `fpr` (N. Carlini et al., IEEE S&P 2022).
+        Consider small `fpr`: an attack that finds a few members with certainty is dangerous even if
+        it is no better than guessing on average (N. Carlini et al., IEEE S&P 2022).
         """
         if not 0 <= fpr <= 1:
             raise ValueError(f"fpr={fpr!r} must be in [0, 1].")

@@ -384,12 +384,11 @@ def one_run_audit(
         words), ``confidence``, ``n_canaries``, ``n_guesses``, ``n_correct``, ``epsilon`` and
         ``delta`` (the claim), ``right`` (whether each guess is correct, surest first), ``gaussian``
         (whether the bound for Gaussian noise applies), ``ceiling`` (the bound if all guesses were
-        correct), ``noise`` (the test of the noise of each release, with ``to_frame()`` and
-        ``blind``, or None with a score of your own), ``gaussian_epsilon_lower`` (a bound from the
-        noise that was found, if it is normal), ``power`` (noise below this share of the stated
-        noise is found in any release with a probability of 95 %) and ``leak`` (the first output
-        that depends on rows beside the releases; empty if there is none, None if not tested).
-        ``plot()`` draws the guesses.
+        correct), ``noise`` (the test of each release's noise, with ``to_frame()`` and ``blind``, or
+        None with a score of your own), ``gaussian_epsilon_lower`` (a bound from the noise found, if
+        it is normal), ``power`` (noise below this share of the stated noise is found with a
+        probability of 95 %) and ``leak`` (the first output that depends on rows beside the
+        releases; empty if none, None if not tested). ``plot()`` draws the guesses.
 
     Raises
     ------
