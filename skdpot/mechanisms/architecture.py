@@ -1,7 +1,6 @@
 """The networks of the autoencoder and of the generator, as parameters."""
 
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,11 +9,11 @@ from torch import nn
 
 from skdpot._utils.validation import (
     HasMethods,
-    Interval,
     StrOptions,
     check_parameters,
     torch_randomness,
 )
+from skdpot.mechanisms.base import COUNT
 from skdpot.nets.training import (
     build_networks,
     check_widths,
@@ -117,7 +116,7 @@ class LatentNetwork(_Networks):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "module": [HasMethods("forward"), callable, None],
-        "latent_dim": [Interval(Integral, 1, None, closed="left"), None],
+        "latent_dim": [COUNT, None],
     }
 
     def dimension(self, n_features: int) -> int:

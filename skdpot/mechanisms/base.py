@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from skdpot._utils.validation import Streams, check_parameters, resolve_device
+from skdpot._utils.validation import Interval, Streams, check_parameters, resolve_device
 from skdpot.privacy.accounting import PrivacyTarget, privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import Event
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from skdpot.release.gradients import TrainingPlan
     from skdpot.release.langevin import LangevinPlan
     from skdpot.release.rows import RowPlan
+
+
+# Parameters of many mechanisms: numbers of something, and lengths that gradients are clipped to.
+COUNT = Interval(Integral, 1, None, closed="left")
+LENGTH = Interval(Real, 1e-30, 1e30, closed="both")
 
 
 class Mechanism(BaseEstimator):

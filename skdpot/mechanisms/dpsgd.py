@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from torch import nn
 
 from skdpot._utils.validation import Interval, StrOptions, resolve_device
 from skdpot.exceptions import BudgetExceededError
-from skdpot.mechanisms.base import FitContext, Mechanism, Released
+from skdpot.mechanisms.base import COUNT, LENGTH, FitContext, Mechanism, Released
 from skdpot.nets.autoencoder_training import (
     AutoencoderLoss,
     ParityDistance,
@@ -33,9 +33,6 @@ _FEWEST_PUBLIC_STEPS = 1500
 _PUBLIC_RATE = 2e-3
 _LARGEST_RATE = 0.03
 
-_LENGTH = Interval(Real, 1e-30, 1e30, closed="both")
-_COUNT = Interval(Integral, 1, None, closed="left")
-
 
 @dataclass(eq=False, repr=False)
 class CodePenalty(Mechanism):
@@ -50,8 +47,8 @@ class CodePenalty(Mechanism):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "alpha": [Interval(Real, 0, 1, closed="left")],
-        "n_projections": [_COUNT],
-        "clip_jacobian": [_LENGTH],
+        "n_projections": [COUNT],
+        "clip_jacobian": [LENGTH],
     }
 
 
@@ -104,7 +101,7 @@ class CodeParity(CodePenalty):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CodePenalty._parameter_constraints,
-        "clip_output": [_LENGTH],
+        "clip_output": [LENGTH],
     }
 
     def distance(self, *, on_sphere: bool, **sizes: Any) -> ParityDistance:
@@ -156,10 +153,10 @@ class DPSGD(Mechanism):
     sigma: float | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_steps": [_COUNT, None],
+        "n_steps": [COUNT, None],
         "learning_rate": [Interval(Real, 0, 10, closed="right"), StrOptions({"auto"})],
-        "batch_size": [_COUNT],
-        "clip": [_LENGTH],
+        "batch_size": [COUNT],
+        "clip": [LENGTH],
         "sampling": [StrOptions({"auto", "poisson", "without_replacement"})],
         "sigma": [Interval(Real, 0, 1e30, closed="both"), None],
     }

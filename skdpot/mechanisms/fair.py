@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -28,7 +28,7 @@ from torch import nn
 
 from skdpot._utils.validation import Interval, SecretStream, StrOptions, resolve_device
 from skdpot.exceptions import warn_of_fairness
-from skdpot.mechanisms.base import FitContext, Mechanism, Released
+from skdpot.mechanisms.base import COUNT, LENGTH, FitContext, Mechanism, Released
 from skdpot.nets.training import (
     GradientStep,
     noisy_learning_rate,
@@ -75,9 +75,6 @@ _TABLE_SHARE = 0.1  # of the squared mu, for the distributions of the outputs
 _STIFFNESS = 0.5 * 4.0
 _ROWS_AT_ONCE = 8192
 _LARGEST = 1e100  # what outputs that are not finite count as
-
-_LENGTH = Interval(Real, 1e-30, 1e30, closed="both")
-_COUNT = Interval(Integral, 1, None, closed="left")
 
 
 @dataclass(frozen=True, eq=False)
@@ -392,12 +389,12 @@ class FairGradients(Mechanism):
     n_projections: int = 50
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_steps": [_COUNT, None],
+        "n_steps": [COUNT, None],
         "learning_rate": [Interval(Real, 0, 10, closed="right"), StrOptions({"auto"})],
         "batch_fraction": [Interval(Real, 0, 1, closed="right")],
-        "clip_loss": [_LENGTH],
-        "clip_output": [_LENGTH, None],
-        "n_projections": [_COUNT],
+        "clip_loss": [LENGTH],
+        "clip_output": [LENGTH, None],
+        "n_projections": [COUNT],
     }
 
     def release(
@@ -511,7 +508,7 @@ class SketchedOutputs(FairGradients):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **FairGradients._parameter_constraints,
-        "n_releases": [_COUNT],
+        "n_releases": [COUNT],
     }
 
     def _plan(
@@ -589,7 +586,7 @@ class RankedOutputs(FairGradients):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **FairGradients._parameter_constraints,
-        "clip_jacobian": [_LENGTH],
+        "clip_jacobian": [LENGTH],
     }
 
     def _plan(

@@ -12,7 +12,7 @@ from torch import nn
 
 from skdpot._utils.validation import Interval, StrOptions
 from skdpot.mechanisms.architecture import LatentNetwork
-from skdpot.mechanisms.base import FitContext, Mechanism, Released, refuse_classes
+from skdpot.mechanisms.base import COUNT, LENGTH, FitContext, Mechanism, Released, refuse_classes
 from skdpot.mechanisms.rows import epochs
 from skdpot.nets.generator_training import (
     OutputUnits,
@@ -74,11 +74,11 @@ class Gradient(Mechanism):
     sigma: float | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "batch_size": [COUNT],
+        "n_projections": [StrOptions({"auto"}), COUNT],
         "projections": [StrOptions({"orthogonal", "uniform"})],
         "n_latents": [Interval(Integral, 2, None, closed="left"), None],
-        "clip_jacobian": [Interval(Real, 1e-30, 1e30, closed="both")],
+        "clip_jacobian": [LENGTH],
         "sigma": [Interval(Real, 0, None, closed="left"), None],
     }
 

@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from skdpot._utils.validation import Interval, StrOptions
-from skdpot.mechanisms.base import FitContext, Mechanism, Released
+from skdpot.mechanisms.base import COUNT, LENGTH, FitContext, Mechanism, Released
 from skdpot.ot.sinkhorn import WarmCoupling
 from skdpot.release.bounds import planned_bounds, public_bounds
 from skdpot.release.langevin import (
@@ -116,9 +116,9 @@ class MeanFieldLangevin(Mechanism):
         "schedule": ["array-like", None],
         "warm_start": [StrOptions({"mean", "kmeans"}), None],
         "warm_start_share": [Interval(Real, 0, 1, closed="neither")],
-        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "n_clusters": [COUNT],
         "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
-        "clip": [Interval(Real, 1e-30, 1e30, closed="both"), None],
+        "clip": [LENGTH, None],
         "bandwidth": [Interval(Real, 1e-6, 1e6, closed="both")],
         "noise_multiplier": [Interval(Real, 0, None, closed="left"), "array-like", None],
         "regularization": [Interval(Real, 0, None, closed="left")],

@@ -28,7 +28,7 @@ from skdpot.federated.messages import (
 )
 from skdpot.federated.party import Party
 from skdpot.federated.valuation import calibrated_values
-from skdpot.mechanisms.base import FitContext, Mechanism
+from skdpot.mechanisms.base import COUNT, FitContext, Mechanism
 from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, optimal_plan
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import PrivacySpent, charge
@@ -67,7 +67,7 @@ class PlainProtocol(Mechanism):
         "t": [Interval(Real, 0, 1, closed="neither")],
         "gamma_scale": [Interval(Real, 0, None, closed="left")],
         "gamma_mean": [Interval(Real, None, None, closed="neither")],
-        "n_support": [Interval(Integral, 1, None, closed="left"), None],
+        "n_support": [COUNT, None],
         "interpolation": [StrOptions({"barycentric", "exact"})],
         "labeled": ["boolean"],
         "shared_seed": [Interval(Integral, 0, None, closed="left")],
@@ -296,7 +296,7 @@ class FedWad(PlainProtocol):
     _pairwise = staticmethod(pairwise_fedwad)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PlainProtocol._parameter_constraints,
-        "n_rounds": [Interval(Integral, 1, None, closed="left")],
+        "n_rounds": [COUNT],
         "draw_t": ["boolean"],
     }
 

@@ -1,13 +1,13 @@
 """The mechanisms of the flow paper: projections of rows with noise on every value."""
 
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 
 from skdpot._utils.validation import Interval, StrOptions
-from skdpot.mechanisms.base import FitContext, Mechanism, Released, refuse_classes
+from skdpot.mechanisms.base import COUNT, FitContext, Mechanism, Released, refuse_classes
 from skdpot.ot.flow import FlowSchedule, SmoothedFlowProblem
 from skdpot.release.bounds import public_bounds
 from skdpot.release.rows import SmoothedProjections, StepDirections, noisy_batches, plan_rows
@@ -143,9 +143,9 @@ class Resample(_NoisyRows):
     noise: str = "discrete"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = _OF_NOISE | {
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [COUNT],
         "sampling": [StrOptions({"without_replacement", "poisson"})],
-        "n_projections": [Interval(Integral, 1, None, closed="left")],
+        "n_projections": [COUNT],
     }
 
     def release(
@@ -206,8 +206,8 @@ class Presample(_NoisyRows):
     n_projections_per_step: int | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = _OF_NOISE | {
-        "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "n_projections_per_step": [Interval(Integral, 1, None, closed="left"), None],
+        "n_projections": [StrOptions({"auto"}), COUNT],
+        "n_projections_per_step": [COUNT, None],
     }
 
     def release(

@@ -1,15 +1,13 @@
 """The default mechanism: noisy distribution functions of projections, released once."""
 
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.validation import Interval
 from skdpot.exceptions import warn_of_privacy
-from skdpot.mechanisms.base import FitContext, Mechanism, Released
+from skdpot.mechanisms.base import COUNT, FitContext, Mechanism, Released
 from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem
 from skdpot.release.bounds import MAX_AUTO_FEATURES, ball_radius
 from skdpot.release.decoding import measured_cdf
@@ -81,7 +79,7 @@ class Sketch(Mechanism):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **{name: SlicedSketch._parameter_constraints[name] for name in _OF_SKETCH},
-        "n_projections_per_step": [Interval(Integral, 1, None, closed="left"), None],
+        "n_projections_per_step": [COUNT, None],
     }
 
     def release(

@@ -21,7 +21,7 @@ from skdpot.federated.messages import Message, SketchMessage, SketchRequest
 from skdpot.federated.party import Party, release_seed
 from skdpot.federated.sliced_protocol import pairwise_sliced
 from skdpot.federated.valuation import sliced_values
-from skdpot.mechanisms.base import FitContext, Mechanism
+from skdpot.mechanisms.base import COUNT, FitContext, Mechanism
 from skdpot.metrics.debiased_distance import DROWNING_NOISE, debiased_squared_distance
 from skdpot.ot.slices import make_directions
 from skdpot.privacy.budget import PrivacyBudget
@@ -83,7 +83,7 @@ n_features), default="orthogonal"
     fewest_rows = 1
     messages: ClassVar[tuple[type[Message], ...]] = (SketchMessage,)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "n_projections": [StrOptions({"auto"}), COUNT],
         "n_bins": [Interval(Integral, 2, 512, closed="both")],
         "projections": [StrOptions({"axes+orthogonal", "orthogonal", "uniform"}), "array-like"],
         "target": [StrOptions({"population", "data"})],

@@ -167,11 +167,6 @@ class CoupledFlowProblem:
             errors.append(np.mean((above - below) ** 2) / 4 if len(inner) else np.inf)
         return float(np.mean(errors))
 
-    @property
-    def spacings(self) -> np.ndarray:
-        """Time between neighbouring knots, shape (T - 1,)."""
-        return np.diff(self.times)
-
     def start(self, rng: np.random.Generator) -> np.ndarray:
         """Draw Gaussians of each time's location and spread, shape (T, m, d), float32.
 
@@ -218,7 +213,7 @@ class _Ties:
     """The pull between neighbouring times, and the shares of data and ties in a stable step."""
 
     def __init__(self, problem: CoupledFlowProblem, coupling: PairGradients) -> None:
-        self._spacings, self._coupling = problem.spacings, coupling
+        self._spacings, self._coupling = np.diff(problem.times), coupling
         n_times = len(problem.times)
         strengths = np.zeros((n_times, 2))
         if problem.regularization > 0 and n_times > 1:

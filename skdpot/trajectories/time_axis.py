@@ -1,6 +1,6 @@
 """Time axis of trajectories: time stamps, the knots that they belong to, and the rows in use."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from typing import Any, Self
 
@@ -21,7 +21,7 @@ class TimeAxis:
     knots: np.ndarray
     boundaries: np.ndarray
     limits: tuple[float, float]
-    origin: np.datetime64 | None = field(default=None)
+    origin: np.datetime64 | None = None
 
     @classmethod
     def of_stamps(cls, t: np.ndarray, n_times: int | None) -> Self:
