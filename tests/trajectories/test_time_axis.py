@@ -166,3 +166,11 @@ def test_what_is_no_time_is_refused(name):
     given, message = BAD[name]
     with pytest.raises(ValueError, match=message):
         read_stamps(given, "t", 2)
+
+
+@pytest.mark.parametrize(
+    ("t", "message"), [([-1.7e308, 1.7e308], "too far apart"), ([], "at least one time")]
+)
+def test_stamps_without_an_axis_are_refused(t, message):
+    with pytest.raises(ValueError, match=message):
+        axis_of(t)
