@@ -169,7 +169,7 @@ def _with_options(schema: TableSchema, args: Namespace) -> TableSchema:
     schema = schema.replace(*(_ranged(schema, text) for text in args.range))
     names = args.private
     if args.private_all:
-        stated = {text.partition("=")[0] for text in args.range}
+        stated = {text.rpartition("=")[0] for text in args.range}
         names = [name for name in schema.names if name not in stated]
     return schema.replace(*(known_column(schema, name, "--private").left_open() for name in names))
 

@@ -69,8 +69,11 @@ def test_columns_can_be_left_open_bounded_and_excluded(guessed):
 
 def test_what_is_left_open_has_no_scale_of_its_values(guessed):
     cost = {"cost": np.r_[np.ones(299), 1e6]}  # the one row gives it a logarithmic scale
-    for options, log_scale in (("", True), ("--private-all", False)):
-        assert guessed(300, cost, options)[0]["cost"].log_scale is log_scale
+    cost["a=b"] = np.arange(300)
+    for options, log_scale in (("", True), ("--private-all --range a=b=0..400", False)):
+        written, *_ = guessed(300, cost, options)
+        assert written["cost"].log_scale is log_scale
+        assert written["a=b"].is_resolved
 
 
 def test_what_was_left_out_is_told_and_comes_back_when_it_is_named(run, guessed):
