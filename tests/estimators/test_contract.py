@@ -40,16 +40,17 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*one group:skdpot.exceptions.FairnessWarning")
 ]
 
+WHOLE = {"batch_fraction": 1.0, "n_steps": 20}  # the cost of other batches takes seconds
 ESTIMATORS = [
     ClientContribution(),
     DPSlicedFlowSampler(),
     flow_sampler("resample", n_steps=10, n_particles=300),
     flow_sampler("presample", n_steps=50, n_particles=300),
-    DPSlicedGenerator(),
+    DPSlicedGenerator(n_steps=20),
     DPTableSynthesizer(),
-    made(FairPrivateClassifier, batch_fraction=1.0),  # the cost of others is computed in seconds
-    made(FairPrivateRegressor, batch_fraction=1.0),
-    made(PrivateSWAutoencoder),
+    made(FairPrivateClassifier, **WHOLE),
+    made(FairPrivateRegressor, **WHOLE),
+    made(PrivateSWAutoencoder, n_steps=20),
     PrivateScaler(),
     PrivateTrajectorySampler(),
     PrivateWassersteinDistance(),

@@ -18,6 +18,7 @@ from skdpot import (
     FairPrivateRegressor,
     PrivateScaler,
     PrivateSWAutoencoder,
+    PrivateWassersteinDistance,
     SlicedSketch,
 )
 from skdpot.audit import one_run_audit
@@ -115,18 +116,32 @@ def regressor(**options: Any) -> Found:
     return audit(estimator, rows(64, 6), targets, GROUPED)
 
 
+def sketch(X: np.ndarray, y: np.ndarray | None = None, **options: Any) -> Found:
+    return audit(SlicedSketch(conditional=y is not None, **TABLES, **SEED, **options), X, y)
+
+
+def distance() -> PrivateWassersteinDistance:
+    return private_distance(n_bins=8, n_projections=16, **BOX, **SEED)
+
+
+NOBODY = np.empty((0, 16))
+
+
+def autoencoder(X: np.ndarray = NOBODY, given: Any = None, **options: Any) -> Found:
+    return audit(made(PrivateSWAutoencoder, **(NET | options)), X, None, given)
+
+
+def table(**options: Any) -> Found:
+    return audit(DPTableSynthesizer(n_particles=100, **SEED, **options), CODES)
+
+
+THIRDS = np.arange(20) % 3
 AUDITS: dict[str, Callable[[], Found]] = {
     "scaler": lambda: audit(PrivateScaler(**SEED), rows(400, 4)),
-    "sketch": lambda: audit(SlicedSketch(**BOX, **TABLES, **SEED), np.empty((0, 16))),
-    "sketch, classes": lambda: audit(
-        SlicedSketch(conditional=True, **BOX, **TABLES, **SEED), rows(20, 16), np.arange(20) % 3
-    ),
-    "sketch, public classes": lambda: audit(
-        SlicedSketch(conditional=True, public_labels=True, **BOX, **TABLES, **SEED),
-        rows(20, 16),
-        np.arange(20) % 3,
-    ),
-    "sketch, private bounds": lambda: audit(SlicedSketch(**TABLES, **SEED), rows(600, 8)),
+    "sketch": lambda: sketch(NOBODY, **BOX),
+    "sketch, classes": lambda: sketch(rows(20, 16), THIRDS, **BOX),
+    "sketch, public classes": lambda: sketch(rows(20, 16), THIRDS, public_labels=True, **BOX),
+    "sketch, private bounds": lambda: sketch(rows(600, 8)),
     "flow, sketch": lambda: flow("sketch", n_bins=8),
     "flow, resample": lambda: flow("resample"),
     "flow, resample, batches": lambda: flow("resample", batch_size=20, n_steps=2),
@@ -135,27 +150,15 @@ AUDITS: dict[str, Callable[[], Found]] = {
     "generator, sketch": lambda: generator("sketch", n_bins=8),
     "generator, smoothing": lambda: generator("smoothing"),
     "generator, gradient": lambda: generator("gradient", n_latents=16, batch_size=1000),
-    "distance": lambda: audit(
-        private_distance(n_bins=8, n_projections=16, **BOX, **SEED), np.empty((0, 8))
+    "distance": lambda: audit(distance(), np.empty((0, 8))),
+    "contribution": lambda: audit(ClientContribution(distance()), np.empty((0, 8))),
+    "autoencoder": autoencoder,
+    "autoencoder, prior": lambda: autoencoder(penalty="prior", alpha=0.1),
+    "autoencoder, parity": lambda: autoencoder(rows(64, 16), GROUPED, penalty="parity"),
+    "autoencoder, convolutions": lambda: autoencoder(
+        np.empty((0, 64)), architecture="conv", image_shape=(8, 8)
     ),
-    "contribution": lambda: audit(
-        ClientContribution(private_distance(n_bins=8, n_projections=16, **BOX, **SEED)),
-        np.empty((0, 8)),
-    ),
-    "autoencoder": lambda: audit(made(PrivateSWAutoencoder, **NET), np.empty((0, 16))),
-    "autoencoder, prior": lambda: audit(
-        made(PrivateSWAutoencoder, penalty="prior", alpha=0.1, **NET), np.empty((0, 16))
-    ),
-    "autoencoder, parity": lambda: audit(
-        made(PrivateSWAutoencoder, penalty="parity", **NET), rows(64, 16), None, GROUPED
-    ),
-    "autoencoder, convolutions": lambda: audit(
-        made(PrivateSWAutoencoder, architecture="conv", image_shape=(8, 8), **NET),
-        np.empty((0, 64)),
-    ),
-    "autoencoder, batches": lambda: audit(
-        made(PrivateSWAutoencoder, **(NET | {"batch_size": 20})), np.empty((0, 16))
-    ),
+    "autoencoder, batches": lambda: autoencoder(batch_size=20),
     "classifier": classifier,
     "classifier, threshold": lambda: classifier(tune_threshold=True),
     "classifier, odds": lambda: classifier(fairness="equalized_odds"),
@@ -173,9 +176,7 @@ AUDITS: dict[str, Callable[[], Found]] = {
     "paths, mfld, batches": lambda: paths(
         "mfld", schedule=[(1e-4, None, 2)], sampling_rate=0.5, noise_multiplier=8.0
     ),
-    "table": lambda: audit(DPTableSynthesizer(NUMBERED, n_particles=100, **SEED), CODES),
-    "table, target": lambda: audit(
-        DPTableSynthesizer(NUMBERED, target="x0", n_particles=100, **SEED), CODES
-    ),
-    "table, nothing known": lambda: audit(DPTableSynthesizer(n_particles=100, **SEED), CODES),
+    "table": lambda: table(schema=NUMBERED),
+    "table, target": lambda: table(schema=NUMBERED, target="x0"),
+    "table, nothing known": table,
 }
