@@ -128,9 +128,9 @@ def column_numbers(column: pd.Series, kind: str) -> np.ndarray:
 def _shared_codes(
     real: pd.Series, synthetic: pd.Series
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the place of each value of two columns among the categories of both, and these.
+    """Return places of values among the categories of both columns, -1 if missing, and these.
 
-    They are in their order if they have one, else the frequent first; -1 is a missing value.
+    Categories are in their order if they have one, else the frequent first.
     """
     first, second = _texts(real), _texts(synthetic)
     if isinstance(real.dtype, pd.CategoricalDtype) and real.dtype.ordered:
@@ -146,10 +146,7 @@ def _shared_codes(
 
 
 def _texts(column: pd.Series) -> np.ndarray:
-    """Return the values as text, None where they miss.
-
-    Only distinct values are written as text: there may be many rows.
-    """
+    """Return the values as text, None where they miss; each distinct value is written once."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         codes, uniques = column.cat.codes.to_numpy(), column.cat.categories
     elif column.dtype == object and pd.api.types.infer_dtype(column) not in _ALIKE:

@@ -564,10 +564,7 @@ def _plane_of(plane: Any, n_features: int, names: Any, random_state: Any) -> np.
 
 
 def _in_plane(points: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """Return where points are drawn, (..., n, 2).
-
-    Along a single direction they are drawn against the share of points that lie below.
-    """
+    """Return where points are drawn, (..., n, 2): along one direction, against the share below."""
     where: np.ndarray = points @ directions.T
     if len(directions) == 2:
         return where

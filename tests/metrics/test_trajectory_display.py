@@ -60,8 +60,7 @@ def test_colour_is_time_in_every_panel():
     assert {panel.get_clim() for panel in display.panels_.values()} == {(2.0, 4.0)}
     for panel in ("true", "recovered"):
         shades = display.panels_[panel].get_array().reshape(50, -1)
-        np.testing.assert_allclose(shades, np.tile(shades[0], (50, 1)))
-        assert (np.diff(shades[0]) > 0).all()
+        assert (np.diff(shades, axis=1) > 0).all()
     np.testing.assert_array_equal(display.panels_["means"].get_array(), TIMES[3:7])
 
 
