@@ -293,8 +293,8 @@ def noisy_batches(
         values = np.empty((len(theta), len(members)), dtype=np.float32)
         for start in range(0, len(members), _BLOCK):
             block = slice(start, start + _BLOCK)
-            mapped = bounds.to_ball(members[block])
-            values[:, block] = _noisy(mapped, theta, plan, bounds.radius, stream)
+            exact = project_rows(bounds.to_ball(members[block]), theta, bounds.radius)
+            values[:, block] = _noisy(exact, plan, stream) * bounds.radius
         values.sort(axis=1)
         release = Release(
             "rows",
@@ -309,25 +309,18 @@ def noisy_batches(
 
 
 def _noisy(
-    rows: npt.NDArray[Any],
-    directions: npt.NDArray[np.float32],
-    plan: RowPlan,
-    radius: float,
-    stream: SecretStream,
+    exact: npt.NDArray[np.float64], plan: RowPlan, stream: SecretStream
 ) -> npt.NDArray[np.float64]:
-    """Project rows of the ball and add noise, in the units of the rows."""
-    shape, lattice = (len(directions), len(rows)), plan.lattice
-    if lattice is None:
-        values = project_rows(rows, directions, radius)
-        if plan.sigma > 0:
-            values += gaussian_noise(plan.sigma / plan.unit, shape, stream)
-    else:
+    """Add noise to projections, as shares of the radius."""
+    lattice = plan.lattice
+    if lattice is not None:
         steps = {"lattice": lattice * plan.unit, "mu": plan.step_mu}
-        units = lattice_noise(plan.sigma, shape, stream, **steps)
-        units += round_to_lattice(project_rows(rows, directions, radius), lattice)
-        values = units.astype(np.float64) * lattice
-    values *= radius
-    return values
+        units = lattice_noise(plan.sigma, exact.shape, stream, **steps)
+        units += round_to_lattice(exact, lattice)
+        return units.astype(np.float64) * lattice
+    if plan.sigma > 0:
+        exact += gaussian_noise(plan.sigma / plan.unit, exact.shape, stream)
+    return exact
 
 
 def on_direction_grid(directions: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
