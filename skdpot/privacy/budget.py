@@ -390,7 +390,7 @@ class PrivacyBudget:
             raise ValueError(
                 f"The event is accounted under relation={str(event.relation)!r}, the budget holds "
                 f"relation={str(self.relation)!r}, and the two cannot be added. Use estimators of "
-                "one relation with a budget, and one budget a relation."
+                "one relation with a budget, and one budget per relation."
             )
         return event_cost(event, PrivacyTarget(self.epsilon, self.delta).leak_cap)
 

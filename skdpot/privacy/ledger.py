@@ -80,7 +80,7 @@ def transaction(
 ) -> Iterator[sqlite3.Connection]:
     """Open an existing file for one transaction, rolled back on any exception.
 
-    A new connection a call keeps forked and threaded callers apart. The file is looked at, but
+    A new connection per call keeps forked and threaded callers apart. The file is looked at, but
     never opened, outside SQLite: closing it would drop the locks of this process's other threads.
     """
     _check_is_file(path)

@@ -157,7 +157,7 @@ def _unnormalised(s: float, half_width: int, precision: int) -> list[int]:
     """Return ``exp(-k**2 / 2s**2) * 2**precision`` for k = 0, ..., half_width.
 
     The ratio of neighbours, exp(-(2k+1)/2s**2), is itself a geometric sequence: two
-    multiplications an entry. The k-th value is off by at most ``2 * (k + 1)**2`` units.
+    multiplications per entry. The k-th value is off by at most ``2 * (k + 1)**2`` units.
     """
     with decimal.localcontext() as context:
         context.prec = math.ceil(precision * math.log10(2)) + 10

@@ -114,7 +114,7 @@ def learns(part: Any) -> bool:
 
 
 def keeps_more(part: Any) -> bool:
-    """Whether a part that should learn nothing holds more than before its fit."""
+    """Whether a part that declares to learn nothing has new attributes after its fit."""
     if isinstance(part, FrozenEstimator) or _is_declared(part):
         return False
     return not set(vars(part)) <= set(vars(clone(part))) | _FORM
@@ -222,7 +222,7 @@ def check_pipeline(estimator: _Estimator) -> _Estimator:
 
 
 def leaks(estimator: Any) -> tuple[str, ...]:
-    """Say what in a pipeline tells of private rows without noise, a sentence or two for each."""
+    """Name everything in a pipeline that reveals private rows without noise."""
     found = []
     for _, composite in leaves(estimator, composite=True):
         for name, _, columns in getattr(composite, "transformers", ()):

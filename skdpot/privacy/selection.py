@@ -480,7 +480,7 @@ class ThresholdedCountsEvent(Event):
 
     @property
     def n_steps(self) -> int:
-        """Number of releases, one a column."""
+        """Number of releases, one per column."""
         return self.n_columns
 
     @property

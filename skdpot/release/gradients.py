@@ -312,14 +312,14 @@ def _largest_eigenvalues(gram: torch.Tensor) -> torch.Tensor:
 
 
 def _first_chunk_size(network: nn.Module, total: dict[nn.Parameter, torch.Tensor]) -> int:
-    """Return a careful size, for want of anything that was measured."""
+    """Return a cautious size, used before anything has been measured."""
     if chain_of_layers(network) is not None:  # of no record a whole gradient is formed
         return 4 * _FIRST_CHUNK
     return min(_FIRST_CHUNK, _chunk_size(sum(value.numel() for value in total.values())))
 
 
 def _chunk_size(numbers_per_record: int) -> int:
-    """Return how many records are taken at a time, from what is public: the sizes of arrays."""
+    """Return how many records are taken at a time, from the public sizes of arrays."""
     return max(1, min(_LARGEST_CHUNK, _NUMBERS_HELD // max(1, numbers_per_record)))
 
 
@@ -327,8 +327,8 @@ def _chunk_size(numbers_per_record: int) -> int:
 class Gradients:
     """What single records add to a sum of gradients: one part per layer, for disjoint parameters.
 
-    The gradient of a linear layer is an outer product, whose inner products take a few numbers a
-    record: it is never formed.
+    The gradient of a linear layer is an outer product, whose inner products take a few numbers
+    per record: it is never formed.
     """
 
     parts: tuple[RecordJacobians, ...]

@@ -111,7 +111,7 @@ class OuterProducts(_Factors):
 
 
 class FormedGradients(_Factors):
-    """Jacobians that are there, as tensors of shape (n_records, k, *shape of the parameter)."""
+    """Jacobians in full, as tensors of shape (n_records, k, *shape of the parameter)."""
 
     @classmethod
     def joined(cls, rows: Sequence["FormedGradients"]) -> "FormedGradients":

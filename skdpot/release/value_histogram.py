@@ -200,7 +200,7 @@ def _counted(release: Release, records: Records, shares: FloatArray) -> Iterator
     shape = (len(values), counting.grid.n_cells)
     array = csr_array((weights[there], (places[there], cells)), shape=shape)
     expected = shares @ array
-    if counting.paired:  # once a pair, and not once a member
+    if counting.paired:  # once per pair, not once per member
         expected = np.bincount(cells, weights[there] / 4.0, minlength=shape[1])
     sigma, rows, exact = float(np.max(release.sigma)), Vectors(array), not counting.paired
     yield Part(value=release.value, sigma=sigma, rows=rows, center=expected, exact=exact)
