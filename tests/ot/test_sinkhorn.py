@@ -182,6 +182,14 @@ def test_unusable_input_is_refused(value, regularization, message):
 # The search ---------------------------------------------------------------------------------
 
 
+def test_combinations_save_nine_iterations_of_ten(monkeypatch):
+    first, second = branches(np.random.default_rng(17), 200)
+    combined = schrodinger_potentials(first, second, np.array([0.02]), tol=1e-6)
+    monkeypatch.setattr(AndersonMixing, "next_point", lambda self: self._last[1])
+    plain = schrodinger_potentials(first, second, np.array([0.02]), tol=1e-6)
+    assert combined.n_iter < plain.n_iter / 10  # 17 and 290
+
+
 def test_combinations_that_fail_are_given_up(monkeypatch):
     # Nonsense in place of combinations slows the search; it must not lead it astray.
     rng = np.random.default_rng(6)
