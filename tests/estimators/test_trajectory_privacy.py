@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skdpot.mechanisms import mean_field_langevin as mechanisms
 from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release.histogram import square_root_strategy
@@ -173,37 +172,6 @@ def test_a_row_touches_the_releases_of_its_time_only(options, released, time):
     if "n_bins" in options:
         moved = np.linalg.norm(released(first) - released(second))
         assert 0 < moved <= first.privacy_spent_.sensitivity
-
-
-def one_step(rows, clip):
-    """How the sum of gradients came out, from where the particles of one time went."""
-    options = {"schedule": [(0.01, None, 1)], "sampling_rate": 1.0, "clip": clip, "smooth": False}
-    fitted = sampler("mfld", **options, noise_multiplier=0.0).fit(rows, np.zeros(len(rows)))
-    return -fitted.path_.particles[0] * len(rows) / 0.01
-
-
-def test_neighbours_differ_by_at_most_twice_the_clip(monkeypatch):
-    """Through bounds, mapping, sampling and clipping; attained by rows on opposite sides."""
-    start = "start_particles"  # where one knows it
-    monkeypatch.setattr(mechanisms, start, lambda centers, shares, m, *_: np.zeros((1, m, 2)))
-    clip, largest = 0.8, 0.0
-    base = 1e-3 * X[:20]
-    for old, new in (
-        [(0.9, 0), (-0.9, 0)],
-        [(50, 80), (-60, -90)],
-        [(0, 0), (1, 1)],
-        X[:2],
-        X[2:4],
-    ):
-        tables = []
-        for record in (old, new):
-            rows = base.copy()
-            rows[7] = record
-            tables.append(one_step(rows, clip))
-        moved = np.linalg.norm(tables[1] - tables[0])
-        assert moved <= 2 * clip * (1 + 1e-6)
-        largest = max(largest, moved)
-    assert largest >= 0.95 * 2 * clip
 
 
 # Persons with several rows ------------------------------------------------------------------
