@@ -184,6 +184,7 @@ def test_errors_of_a_reconstruction():
     np.testing.assert_allclose(found.row_errors(truth), [0, 0, np.sqrt(0.5)])
     assert found.rmse(truth) == pytest.approx(np.sqrt(0.5 / 3))
     assert (found.n_exact(truth), found.n_exact(truth, tol=1.0)) == (2, 3)
+    assert repr(found) == "Reconstruction(2 rows, 2 features, t=0.25, error_bound=0.5)"
     with pytest.raises(ValueError, match="truth has shape"):
         found.rmse([[1.0]])
 
