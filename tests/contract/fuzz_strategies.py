@@ -80,36 +80,12 @@ def memmap(rows: np.ndarray) -> np.ndarray:
     return mapped
 
 
-def read_only(rows: np.ndarray) -> np.ndarray:
-    """Return rows that nobody may write to."""
-    frozen = rows.copy()
-    frozen.setflags(write=False)
-    return frozen
-
-
-def strided(rows: np.ndarray) -> np.ndarray:
-    """Return a view of every other row and column of a larger array."""
-    return np.repeat(np.repeat(rows, 2, axis=0), 2, axis=1)[::2, ::2]
-
-
-def reversed_view(rows: np.ndarray) -> np.ndarray:
-    """Return a view with negative strides."""
-    return rows[::-1].copy()[::-1]
-
-
 def with_object(rows: np.ndarray, value: Any) -> np.ndarray:
     """Return rows as objects, one of which is something else."""
     objects = rows.astype(object)
     if objects.size:
         objects.flat[objects.size // 2] = value
     return objects
-
-
-def masked(rows: np.ndarray) -> np.ndarray:
-    """Return rows with a mask."""
-    mask = np.zeros(rows.shape, dtype=bool)
-    mask.flat[:1] = True
-    return np.ma.masked_array(rows, mask)
 
 
 def frame(rows: np.ndarray, names: Callable[[int], Any] = "x{}".format) -> pd.DataFrame:
@@ -130,13 +106,6 @@ def cycle(*values: Any) -> Callable[[int], list[Any]]:
 def of_pandas(values: tuple[Any, ...], dtype: Any) -> Callable[[int], pd.Series]:
     """Return a maker of columns of a pandas type."""
     return lambda n: pd.Series(cycle(*values)(n), dtype=dtype)
-
-
-def structured(rows: np.ndarray) -> np.ndarray:
-    """Return records with a number and a text."""
-    records = np.zeros(len(rows), dtype=[("a", "f8"), ("b", "U12")])
-    records["a"], records["b"] = NUMBER, TEXT
-    return records
 
 
 def cast(dtype: str) -> Callable[[np.ndarray], Any]:
@@ -165,9 +134,9 @@ PLAIN_FORMS: dict[str, Callable[[np.ndarray], Any]] = {
     "tuples": lambda rows: tuple(map(tuple, rows.tolist())),
     "list of arrays": list,
     "Fortran": np.asfortranarray,
-    "strided": strided,
-    "reversed": reversed_view,
-    "read-only": read_only,
+    "strided": lambda rows: np.repeat(np.repeat(rows, 2, axis=0), 2, axis=1)[::2, ::2],
+    "reversed": lambda rows: rows[::-1].copy()[::-1],
+    "read-only": lambda rows: np.broadcast_to(rows, rows.shape),
     "memmap": memmap,
     "DataFrame": frame,
     "polars": lambda rows: pl.DataFrame(rows, schema=[f"x{j}" for j in range(rows.shape[1])]),
@@ -183,8 +152,8 @@ FORMS: dict[str, Callable[[np.ndarray], Any]] = {
     **{dtype: cast(dtype) for dtype in DTYPES},
     **{f"sparse {kind}": (lambda rows, kind=kind: sp.csr_array(rows).asformat(kind))
        for kind in SPARSE},
-    "masked": masked,
-    "structured": structured,
+    "masked": lambda rows: np.ma.masked_array(rows, rows == rows.flat[0]),
+    "structured": lambda rows: np.array([(NUMBER, TEXT)] * len(rows), "f8,U12"),
     "0-d": lambda rows: np.array(NUMBER),
     "1-d": np.ravel,
     "text": lambda rows: TEXT,
