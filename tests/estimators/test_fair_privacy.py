@@ -13,7 +13,6 @@ from skdpot.estimators import fair as fair_estimators
 from skdpot.mechanisms import fair as mechanisms
 from skdpot.mechanisms.fair import FairLoss, Records
 from skdpot.nets import training
-from skdpot.privacy.events import ComposedEvent
 from skdpot.privacy.sampling import SampledGaussianEvent
 from tests.flat_options import made
 
@@ -75,10 +74,6 @@ def fitted(case, **changes):
     return estimator(case, **changes).fit(X, CASES[case][1], sensitive_features=GROUP)
 
 
-def phases(event):
-    return event.events if isinstance(event, ComposedEvent) else (event,)
-
-
 def spied(patch, owner, name, note):
     """Let `note` see what a function is given."""
     original = getattr(owner, name)
@@ -110,7 +105,7 @@ def test_the_threshold_pays_for_what_a_record_changes(case):
     """Its class too, unless that is public."""
     fit, seen = watched(case)
     (noise,) = seen["tuning"]
-    events = phases(fit.privacy_spent_.event)
+    events = fit.privacy_spent_.event.phases
     for table, event in zip((noise.coarse, noise.fine), events, strict=False):
         assert event.sigma == table.sigma
         assert event.sensitivity >= table.strategy.sensitivity(1, conditional=False)
@@ -125,7 +120,7 @@ def test_the_threshold_pays_for_what_a_record_changes(case):
 def test_poisson_sums_have_the_sensitivity_of_their_clip(case):
     """Batches have about the expected size and hold cells as they come."""
     fit, seen = watched(case)
-    training = phases(fit.privacy_spent_.event)[-1]
+    training = fit.privacy_spent_.event.phases[-1]
     assert type(training) is SampledGaussianEvent
     assert training.clipped_sum
     share = 1 - fit.alpha
@@ -147,7 +142,7 @@ def test_poisson_sums_have_the_sensitivity_of_their_clip(case):
 def test_ranked_sums_have_the_sensitivity_of_their_batches_and_directions(case):
     """(1 - alpha) 2C + alpha n' (2 / KQ) (4 r L / min n'_c), with what was really drawn."""
     fit, seen = watched(case)
-    training = phases(fit.privacy_spent_.event)[-1]
+    training = fit.privacy_spent_.event.phases[-1]
     assert type(training) is SampledGaussianEvent
     odds = getattr(fit, "fairness", None) == "equalized_odds"
     groups = (GROUP == "b") + 2 * LABELS * odds

@@ -38,14 +38,6 @@ def used_rows(estimator, rows, t, groups, rng):
 # The account, on another route --------------------------------------------------------------
 
 
-def parts(event):
-    return (
-        [leaf for part in event.events for leaf in parts(part)]
-        if hasattr(event, "events")
-        else [event]
-    )
-
-
 def delta_of_gaussians(mus, epsilon):
     """Balle and Wang's closed form for releases of mu each."""
     mu = math.sqrt(sum(m**2 for m in mus))
@@ -79,7 +71,7 @@ def test_epsilon_of_a_sketch_is_that_of_its_noise(bounds, group_size):
     options = {"bounds": bounds, "group_size": group_size, "epsilon": 2.0, "delta": 1e-4}
     fitted = quiet_fit(sampler(**options), X, T)
     mus = [math.sqrt(group_size) * sensitivity_of_a_table(fitted) / fitted.sketch_.noise_scale_]
-    events = parts(fitted.privacy_spent_.event)
+    events = fitted.privacy_spent_.event.phases
     if bounds == "private":
         *of_bounds, _ = events
         assert len(of_bounds) in (1, 2)
@@ -106,7 +98,7 @@ def test_epsilon_of_mfld_is_that_of_its_noise(options, k, warm):
     fitted = quiet_fit(sampler("mfld", **options), X, T)
     first, again = fitted.noise_multiplier_
     assert first == again
-    gaussians = [e for e in parts(fitted.privacy_spent_.event) if isinstance(e, GaussianEvent)]
+    gaussians = [e for e in fitted.privacy_spent_.event.phases if isinstance(e, GaussianEvent)]
     mus = []
     if warm:
         start = gaussians.pop()
@@ -127,7 +119,7 @@ def test_given_noise_is_stated_with_what_it_costs():
     assert expected < spent.epsilon < expected * (1 + 1 / 128)
     assert spent.sigma == pytest.approx((1.6, 3.2))
     assert all(1.6 < sensitivity <= 1.6 * (1 + 1 / 511) for sensitivity in spent.sensitivity)
-    assert all(e.clipped_sum for e in parts(spent.event) if isinstance(e, SampledGaussianEvent))
+    assert all(e.clipped_sum for e in spent.event.phases if isinstance(e, SampledGaussianEvent))
 
 
 def test_the_number_of_times_and_of_rows_costs_nothing():
