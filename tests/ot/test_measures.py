@@ -74,10 +74,13 @@ def test_exact_plans_are_certified_optimal_in_any_unit(pair, unit):
     check_plan(optimal_plan(*(DiscreteMeasure(m.points * unit, m.masses) for m in pair)))
     plan = optimal_plan(*pair)
     matrix = check_plan(plan)
-    coupling = plan_from_costs(cost_of(*pair), *(measure.masses for measure in pair))
+    cost = cost_of(*pair)
+    coupling = plan_from_costs(cost, *(measure.masses for measure in pair))
     assert coupling.squared_distance == pytest.approx(plan.squared_distance, rel=1e-9, abs=1e-12)
     np.testing.assert_allclose(coupling.matrix.toarray().sum(axis=0), plan.target.weights)
-    np.testing.assert_allclose(coupling.source_potential, plan.source_potential, atol=1e-12)
+    # Prices are not unique where there are ties: those of either plan certify it.
+    slack = cost - coupling.source_potential[:, None] - coupling.target_potential
+    assert slack.min() >= -1e-12 * max(cost.max(), 1.0)
     sums = matrix.sum(axis=1)
     with_mass = sums > 0
     expected = matrix[with_mass] @ plan.target.points / sums[with_mass, None]
