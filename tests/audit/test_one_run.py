@@ -143,6 +143,7 @@ def test_few_features_do_not_blunt_the_attack():
         ({"epsilon": None}, "epsilon and delta"),
         ({"canaries": 10.5}, "must be an instance of int"),
         ({"canaries": 5}, "No attack on function is known"),
+        ({"score": "gues"}, "score must be a function or .auto."),
         ({"score": lambda audited: np.zeros(3)}, r"score must return .* shape \(3,\)"),
         ({"score": lambda audited: np.full(M, np.nan)}, "none of them NaN"),
         # Of the pairs.
