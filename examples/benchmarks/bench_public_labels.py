@@ -21,7 +21,7 @@ from skdpot import SlicedSketch
 from skdpot.exceptions import PrivacyWarning
 from skdpot.ot.slices import CDFTable
 from skdpot.release.decoding import posterior_mean
-from skdpot.release.histogram import increasing, square_root_strategy
+from skdpot.release.strategy import increasing
 
 TARGETS = ((1.0, 1e-4), (2.0, 1e-3), (8.0, 1e-5))
 Rows = tuple[np.ndarray, np.ndarray]
@@ -67,7 +67,7 @@ CASES: tuple[tuple[str, Callable[[int, np.random.Generator], Rows], tuple[int, .
 
 def decoded(sketch: SlicedSketch, classes: list[int]) -> np.ndarray:
     """Decode some classes of a release together."""
-    strategy = square_root_strategy(sketch.statistic_.shape[-1])
+    strategy = sketch.strategy_
     totals = sketch.class_counts_[classes]
     cumulative = sketch.statistic_[classes] @ strategy.decoder.T
     inner = posterior_mean(

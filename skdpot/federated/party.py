@@ -42,7 +42,6 @@ from skdpot.ot.measures import (
     optimal_plan,
     squared_distances,
 )
-from skdpot.ot.slices import make_directions
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import NonPrivateEvent
@@ -121,21 +120,20 @@ def rehearsed(party: "Party", request: SketchRequest) -> SketchMessage:
         target,
         party.n_samples,
         request.n_features,
-        n_projections=len(request.directions),
+        rng=np.random.default_rng(0),
+        projections=request.directions,
         n_bins=request.n_bins,
         bounds=request.bounds,
     )
     facts = plan.event.relation, plan.event, plan.sigma, plan.sensitivity
     sketch = SlicedSketch(party.epsilon, party.delta, **request.sketch_parameters)
     sketch.bounds_ = request.bounds
-    sketch.directions_ = make_directions(
-        request.directions, 0, request.n_features, np.random.default_rng(0)
-    )
+    sketch.directions_ = plan.directions
     sketch.half_widths_ = projection_half_widths(request.bounds, sketch.directions_)
     sketch.n_samples_ = party.n_samples
     sketch.privacy_spent_ = PrivacySpent(target.epsilon, target.delta, *facts, assumptions=())
     empty = np.zeros((1, len(request.directions), request.n_bins))
-    measured = (sketch.bounds_, sketch.directions_, sketch.half_widths_)
+    measured = (sketch.bounds_, sketch.directions_, sketch.half_widths_, plan.strategy)
     sketch.release_ = sketch_release(empty, *measured, sigma=plan.sigma, event=plan.event)
     if party.feature_names is not None:
         sketch.feature_names_in_ = np.array(party.feature_names, dtype=object)

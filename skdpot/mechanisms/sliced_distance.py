@@ -26,7 +26,6 @@ from skdpot.metrics.debiased_distance import DROWNING_NOISE, debiased_squared_di
 from skdpot.ot.slices import make_directions
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.release.bounds import public_bounds
-from skdpot.release.histogram import square_root_strategy
 from skdpot.release.sketch import SlicedSketch
 
 _LEAST_SLICES = 64
@@ -105,8 +104,7 @@ n_features), default="orthogonal"
 
     def advise(self, sketch: SlicedSketch) -> None:
         """Warn if noise drowns the table; it uses public facts only."""
-        strategy = square_root_strategy(sketch.statistic_.shape[-1])
-        noise = sketch.noise_scale_ / sketch.n_samples_ * strategy.typical_deviation
+        noise = sketch.noise_scale_ / sketch.n_samples_ * sketch.strategy_.typical_deviation
         if noise > DROWNING_NOISE:
             warn_of_privacy(
                 f"Noise moves every distribution function by {noise:.2f} (of 1) for "

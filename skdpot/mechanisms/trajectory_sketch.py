@@ -29,7 +29,6 @@ from skdpot.mechanisms.base import FitContext, Mechanism, Released
 from skdpot.ot.flow import direction_blocks, longest_step, rounds
 from skdpot.ot.sinkhorn import WarmCoupling
 from skdpot.ot.slices import CDFTable
-from skdpot.release.histogram import square_root_strategy
 from skdpot.release.langevin import (
     LangevinPhase,
     MovedParticles,
@@ -390,7 +389,6 @@ def _error_variances(sketch: SlicedSketch) -> np.ndarray:
     The noise of a released function is that of the table over the number of rows; the rows
     themselves are a sample, whose distribution function has a mean variance near 1 / (6 n).
     """
-    strategy = square_root_strategy(sketch.statistic_.shape[-1])
     counts = np.maximum(sketch.class_counts_, 1.0)
-    noise = float(np.diag(strategy.known_total_covariance).mean()) * sketch.noise_scale_**2
+    noise = float(np.diag(sketch.strategy_.known_total_covariance).mean()) * sketch.noise_scale_**2
     return noise / counts**2 + 1.0 / (6.0 * counts)

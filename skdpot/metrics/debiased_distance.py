@@ -25,14 +25,10 @@ from scipy.stats import t as student_t
 
 from skdpot._utils.validation import one_blas_thread, solver_generator, validate_rows
 from skdpot.ot.slices import CDFTable
-from skdpot.release.histogram import (
-    SquareRootStrategy,
-    count_projections,
-    increasing,
-    square_root_strategy,
-)
+from skdpot.release.histogram import count_projections
 from skdpot.release.sketch import SlicedSketch
 from skdpot.release.sketch_record import check_comparable
+from skdpot.release.strategy import Strategy, increasing
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +36,10 @@ class ComparedTable:
     """One side of a comparison: a released table, or public rows binned like it."""
 
     statistic: np.ndarray  # entries of all rows together; without noise for public rows
+    strategy: Strategy  # how rows were counted and are decoded
     n_samples: int
     noise: float  # standard deviation of that of each entry, divided by the number of rows
     smooth: CDFTable  # best guess of the distribution functions
-
-    @property
-    def strategy(self) -> SquareRootStrategy:
-        """How rows were counted and are decoded."""
-        return square_root_strategy(self.statistic.shape[1])
 
     @cached_property
     def digest(self) -> bytes:
@@ -86,7 +78,8 @@ def compared_tables(first: Any, second: Any) -> list[ComparedTable]:
 def _of_sketch(sketch: SlicedSketch) -> ComparedTable:
     """Read a sketch; the tables of its classes add up to that of all rows, and so does noise."""
     noise = sketch.noise_scale_ * math.sqrt(len(sketch.statistic_)) / sketch.n_samples_
-    return ComparedTable(sketch.statistic_.sum(axis=0), sketch.n_samples_, noise, sketch.table())
+    statistic = sketch.statistic_.sum(axis=0)
+    return ComparedTable(statistic, sketch.strategy_, sketch.n_samples_, noise, sketch.table())
 
 
 def _counted(sketch: SlicedSketch, public: Any) -> ComparedTable:
@@ -96,8 +89,8 @@ def _counted(sketch: SlicedSketch, public: Any) -> ComparedTable:
     directions, widths = sketch.directions_, sketch.half_widths_
     counts = count_projections(rows, directions, widths, n_bins, bounds=sketch.bounds_)
     cdf = np.cumsum(np.pad(counts, ((0, 0), (1, 0))), axis=1) / len(rows)
-    statistic = counts @ square_root_strategy(n_bins).matrix.T
-    return ComparedTable(statistic, len(rows), 0.0, CDFTable(directions, widths, cdf))
+    statistic, smooth = counts @ sketch.strategy_.matrix.T, CDFTable(directions, widths, cdf)
+    return ComparedTable(statistic, sketch.strategy_, len(rows), 0.0, smooth)
 
 
 class SimulatedDistances(NamedTuple):
@@ -550,7 +543,7 @@ class SupportedDecoder:
     to the isotonic regression at the end.
     """
 
-    def __init__(self, strategy: SquareRootStrategy, support: np.ndarray) -> None:
+    def __init__(self, strategy: Strategy, support: np.ndarray) -> None:
         if len(support) * strategy.n_bins**2 > _MOST_ENTRIES:
             raise ValueError(
                 f"A comparison of {len(support)} slices of {strategy.n_bins} bins takes too much "
@@ -568,9 +561,7 @@ class SupportedDecoder:
         return increasing(start + np.matmul(self._gains, entries[:, :, None])[:, :, 0])
 
 
-def _cumulative_map(
-    strategy: SquareRootStrategy, first: int, last: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _cumulative_map(strategy: Strategy, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
     """Return gain and offset from entries to inner values, for data in bins first to last - 1.
 
     Least squares under ``sum(h) = 1``: ``h = G s + (1 - 1ᵀG s) q``, where G is the pseudo-inverse

@@ -27,11 +27,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from skdpot._utils.validation import one_blas_thread
-from skdpot.release.histogram import (
-    SquareRootStrategy,
-    increasing,
-    square_root_strategy,
-)
+from skdpot.release.strategy import Strategy, increasing
 
 
 def measured_cdf(sketch: Any, label: Any = None) -> tuple[np.ndarray, np.ndarray]:
@@ -52,7 +48,7 @@ def measured_cdf(sketch: Any, label: Any = None) -> tuple[np.ndarray, np.ndarray
     Reads the released table and the public law of its noise alone.
     """
     smooth = sketch.table(label).cdf
-    strategy = square_root_strategy(sketch.statistic_.shape[-1])
+    strategy = sketch.strategy_
     last = strategy.covariance[:-1, -1] / strategy.covariance[-1, -1]
     variances = np.broadcast_to(
         np.diag(strategy.known_total_covariance), (len(smooth), strategy.n_bins - 1)
@@ -102,7 +98,7 @@ _Spectrum = tuple[np.ndarray, np.ndarray]  # eigenvalues and eigenvectors
 
 def decode(
     statistic: np.ndarray,
-    strategy: SquareRootStrategy,
+    strategy: Strategy,
     n_samples: int,
     sigma: float,
     directions: np.ndarray,

@@ -3,154 +3,30 @@
 The shape and noise of a sketch are settled before any row is read. Directions are drawn from a
 public stream, independently of the data, and published with the sketch. Two kernels, numpy on the
 CPU and torch on a GPU, count rows per bin and direction, a few blocks of projections at a time.
-
-A cumulative distribution is a prefix sum ``T h`` of a histogram ``h``. Noise added to ``h``
-accumulates along the bins of ``T h``; noise added to ``T h`` must hide a record that touches every
-value. Releasing ``A h`` with ``A = T^(1/2)`` and decoding with ``T A^(-1)`` balances both: the
-worst error grows like log B rather than sqrt B.
-
-References
-----------
-M. Henzinger, J. Upadhyay, S. Upadhyay, "Almost tight error bounds on differentially
-private continual counting", SODA 2023 (the square root of the counting matrix).
+`skdpot.release.strategy` says what is released of the counts, and how far a record moves it.
 """
 
 import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from scipy.linalg import solve_triangular, toeplitz
-from scipy.optimize import isotonic_regression
 
 from skdpot._utils.validation import SecretStream, in_threads, n_threads
 from skdpot.exceptions import OpenSketchError
+from skdpot.ot.slices import make_directions
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import lattice_noise, noise_lattice, required_bits
 from skdpot.release.bounds import BoundsPlan, DataBounds, bounds_share, planned_bounds
 from skdpot.release.release import Part, Records, Release, Vectors, released
+from skdpot.release.strategy import Energy, Strategy, best_strategy
 
 if TYPE_CHECKING:
     import torch
-
-
-@dataclass(frozen=True)
-class SquareRootStrategy:
-    """Lower-triangular Toeplitz strategy matrix, rounded once to a public lattice."""
-
-    n_bins: int
-    lattice: float
-
-    def __reduce__(self) -> Any:
-        """Copy and pickle without the matrices, which follow from the fields."""
-        return type(self), (self.n_bins, self.lattice)
-
-    @cached_property
-    def integer_matrix(self) -> np.ndarray:
-        """A / g, int64 of shape (n_bins, n_bins)."""
-        k = np.arange(1, self.n_bins)
-        column = np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
-        units = np.rint(column / self.lattice).astype(np.int64)
-        return _frozen(np.tril(toeplitz(units)))
-
-    @cached_property
-    def matrix(self) -> np.ndarray:
-        """A, float64 of shape (n_bins, n_bins); exact, as g is a power of two."""
-        return _frozen(self.integer_matrix * self.lattice)
-
-    @cached_property
-    def decoder(self) -> np.ndarray:
-        """D = T A^-1, from the released statistic to cumulative counts."""
-        inverse = solve_triangular(self.matrix, np.eye(self.n_bins), lower=True)
-        return _frozen(np.cumsum(inverse, axis=0))
-
-    @cached_property
-    def covariance(self) -> np.ndarray:
-        """D Dᵀ, the covariance of the cumulative counts for noise of unit variance."""
-        return _frozen(self.decoder @ self.decoder.T)
-
-    @cached_property
-    def known_total_covariance(self) -> np.ndarray:
-        """Covariance of the counts at the inner edges, given the last one."""
-        last = self.covariance[:, -1]
-        return _frozen((self.covariance - np.outer(last, last) / last[-1])[:-1, :-1])
-
-    @cached_property
-    def typical_deviation(self) -> float:
-        """Root mean square deviation of a cumulative count, for noise of unit variance."""
-        return float(np.sqrt(np.diag(self.covariance).mean()))
-
-    def known_total(self, cumulative: np.ndarray, totals: np.ndarray | float) -> np.ndarray:
-        """Return distribution functions at the inner edges, given that they end at 1."""
-        last = self.covariance[:, -1]
-        excess = cumulative[..., -1:] - totals
-        return (cumulative - excess * last / last[-1])[..., :-1] / totals
-
-    def decoded(self, statistic: np.ndarray, n_samples: int) -> np.ndarray:
-        """Decode a table of known total without a prior: outputs of a network in training."""
-        total = np.full((1, 1), float(n_samples))
-        return increasing(self.known_total(statistic @ self.decoder.T, total))
-
-    def sensitivity(self, n_projections: int, *, conditional: bool, group_size: int = 1) -> float:
-        """Return the L2 sensitivity of the released statistic under replace-one.
-
-        A record adds one count to one bin of each of the L histograms. Replacing it moves that
-        count from bin a to bin b, which moves the statistic by ``A (e_a - e_b)`` in each slice:
-        ``Δ² = L max_ab ‖A(e_a - e_b)‖²``. With classes the record may also change class; then two
-        tables move, by ``A e_a`` and ``A e_b``: ``Δ² = 2 L max_a ‖A e_a‖²``. As A has no negative
-        entry, ``‖A(e_a - e_b)‖² <= ‖A e_a‖² + ‖A e_b‖²``, so the second covers the first. Both are
-        attained with one slice; with many, by records whose projections fall in the maximal bins of
-        all of them.
-
-        Where labels are public, neighbours replace the values of a row and keep its label: only the
-        table of its class moves, by at most Δ of a table without classes. A person with k rows of k
-        different labels moves k tables, each by at most Δ. These are different coordinates of the
-        release, so the squares add up to ``sqrt(k) Δ``. (Two rows in one table could move it by
-        2 Δ; hence the different labels.)
-        """
-        # Integers far below 2^53, so that the products are exact in double precision, which
-        # is hundreds of times faster at 4096 bins.
-        units = self.integer_matrix.astype(np.float64)
-        gram = units.T @ units
-        diagonal = np.diag(gram)
-        if conditional:
-            squared = 2 * int(diagonal.max())
-        else:
-            squared = int((diagonal[:, None] + diagonal[None, :] - 2 * gram).max())
-        # Whole numbers up to here; one unit in the last place pays for the square root.
-        squared *= group_size * n_projections
-        return float(np.nextafter(self.lattice * np.sqrt(float(squared)), np.inf))
-
-
-@lru_cache(maxsize=32)
-def square_root_strategy(n_bins: int) -> SquareRootStrategy:
-    """Return the strategy for `n_bins` bins, with the coarsest lattice that costs nothing.
-
-    The spacing is 1/16 up to 256 bins. Beyond, the entries of the matrix fall below it and rounding
-    them would cost accuracy (14 % more noise at 512 bins), so it is 1/64.
-    """
-    return SquareRootStrategy(n_bins, 1 / 16 if n_bins <= 256 else 1 / 64)
-
-
-def _frozen(array: np.ndarray) -> np.ndarray:
-    array.setflags(write=False)
-    return array
-
-
-def increasing(inner: np.ndarray) -> np.ndarray:
-    """Return the nearest non-decreasing functions, from 0 to 1."""
-    cdf = np.zeros((*inner.shape[:-1], inner.shape[-1] + 2))
-    cdf[..., -1] = 1.0
-    for row, values in zip(
-        cdf.reshape(-1, cdf.shape[-1]), inner.reshape(-1, inner.shape[-1]), strict=True
-    ):
-        row[1:-1] = np.clip(isotonic_regression(values).x, 0.0, 1.0)
-    return cdf
 
 
 _BLOCK_ELEMENTS = 2**17  # projections held at once by a thread: 2 MB of buffers
@@ -162,15 +38,21 @@ _FORMED = 2**24  # numbers that single rows add, held at once: 128 MB
 class SketchPlan:
     """The public parameters of one sketch."""
 
-    n_projections: int
+    directions: np.ndarray
+    energy: Energy
     n_classes: int  # number of tables; 1 without classes
-    strategy: SquareRootStrategy
+    strategy: Strategy
     sensitivity: float  # of the whole table
     sigma: float  # of each entry; 0 without privacy
     lattice: float  # of the noise, a fraction of the strategy's
     bounds: DataBounds | BoundsPlan  # public, or how they are estimated first
     event: Event  # everything together
     public_labels: bool
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Shape of the table."""
+        return self.n_classes, len(self.directions), self.strategy.n_bins
 
 
 def count_projections(
@@ -182,13 +64,15 @@ def count_projections(
     codes: np.ndarray | None = None,
     n_classes: int = 1,
     bounds: DataBounds | None = None,
+    energy: Energy | None = None,
     device: "torch.device | None" = None,
 ) -> np.ndarray:
     """Count rows per bin of their projection on each direction.
 
-    Every row adds exactly one count to one bin of each slice, whatever rounding does, so the
-    sensitivity does not depend on floating-point arithmetic. Projections beyond ``[-w, w]`` are
-    counted in the end bins.
+    Every row adds exactly one count to one bin of each slice, whatever rounding does, and a row
+    whose bins have more than the given energy is counted in the middle of all slices: the
+    sensitivity does not depend on floating-point arithmetic. (Within the bounds no row has more.)
+    Projections beyond ``[-w, w]`` are counted in the end bins.
 
     Privacy
     -------
@@ -201,15 +85,18 @@ def count_projections(
     """
     # Bin units: the projection scaled to [0, B], so that truncation gives the bin.
     scaled = (directions * (n_bins / 2 / half_widths)[:, None]).astype(np.float32)
+    if energy is None:
+        energy = Energy.unlimited(len(scaled))
+    within = energy.in_bins(n_bins)
     # Buffers stay in the cache, but are not so small that counters take longer than counting.
     fitting = _BLOCK_ELEMENTS // max(scaled.shape)
     block = min(_MAX_BLOCK_ROWS, max(256, n_bins * n_classes // 2, fitting))
 
     def count(stripe: range) -> np.ndarray:
         if device is None:
-            count_block = _numpy_counter(scaled, n_bins, n_classes, min(block, len(stripe)))
+            count_block = _numpy_counter(scaled, n_bins, n_classes, min(block, len(stripe)), within)
         else:
-            count_block = _torch_counter(scaled, n_bins, n_classes, device)
+            count_block = _torch_counter(scaled, n_bins, n_classes, device, within)
         total = np.zeros((n_classes * len(scaled), n_bins), dtype=np.int64)
         for start in stripe[::block]:
             here = slice(start, min(start + block, stripe.stop))
@@ -260,10 +147,10 @@ def binned_rows(release: Release, records: Records, shares: np.ndarray) -> Itera
 
 
 def _numpy_counter(
-    scaled: np.ndarray, n_bins: int, n_classes: int, block: int
+    scaled: np.ndarray, n_bins: int, n_classes: int, block: int, within: tuple[np.ndarray, float]
 ) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
     """Return a function that counts one block of at most `block` rows with numpy."""
-    n_projections = len(scaled)
+    n_projections, (shares, limit) = len(scaled), within
     weights = np.ascontiguousarray(scaled.T)
     first_bins = np.arange(n_projections, dtype=np.int32) * n_bins
     # Buffers live as long as the stripe: fresh pages would cost more than the arithmetic.
@@ -272,6 +159,9 @@ def _numpy_counter(
     def count(rows: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
         position, cell, index = (buffer[: len(rows)] for buffer in buffers)
         np.matmul(rows.astype(np.float32, copy=False), weights, out=position)
+        if limit > 0:
+            squares = np.square(position, out=cell.view(np.float32))
+            position[~(squares @ shares <= limit)] = 0
         position += np.float32(n_bins / 2)
         np.clip(position, 0, n_bins - 1, out=position)
         cell[...] = position  # to 32 bits first: that has vector instructions
@@ -289,18 +179,26 @@ def _numpy_counter(
 
 
 def _torch_counter(
-    scaled: np.ndarray, n_bins: int, n_classes: int, device: "torch.device"
+    scaled: np.ndarray,
+    n_bins: int,
+    n_classes: int,
+    device: "torch.device",
+    within: tuple[np.ndarray, float],
 ) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
     """Return a function that counts one block with torch on `device`."""
     import torch  # here, so that sketches on the CPU do without
 
-    weights = torch.from_numpy(scaled).to(device)
-    n_projections = len(scaled)
+    weights, n_projections, limit = torch.from_numpy(scaled).to(device), len(scaled), within[1]
+    shares = torch.from_numpy(within[0]).to(device)[:, None]
     offsets = (torch.arange(n_projections, device=device) * n_bins)[:, None]
 
     def count(rows: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
         block = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32)).to(device)
-        bins = (weights @ block.T + n_bins / 2).clamp_(0, n_bins - 1).long()
+        position = weights @ block.T
+        if limit > 0:
+            inside = (position.square() * shares).sum(0) <= limit
+            position = torch.where(inside, position, 0.0)
+        bins = (position + n_bins / 2).clamp_(0, n_bins - 1).long()
         bins += offsets
         if codes is not None:
             bins += torch.from_numpy(codes).to(device) * (n_projections * n_bins)
@@ -315,11 +213,12 @@ def sketch_release(
     bounds: DataBounds,
     directions: np.ndarray,
     half_widths: np.ndarray,
+    strategy: Strategy,
     **noise: Any,
 ) -> Release:
     """Return the release of a table ``A H + noise`` (n_classes, n_projections, n_bins)."""
     facts = {
-        "strategy": square_root_strategy(statistic.shape[-1]),
+        "strategy": strategy,
         "bounds": bounds,
         "directions": directions,
         "half_widths": half_widths,
@@ -339,21 +238,19 @@ class NoisyAccumulator:
         self,
         plan: SketchPlan,
         bounds: DataBounds,
-        directions: np.ndarray,
         half_widths: np.ndarray,
         stream: SecretStream,
         device: "torch.device | None",
     ) -> None:
         self._plan, self._device = plan, device
-        self._measured = bounds, directions, half_widths
+        self._bounds, self._half_widths = bounds, half_widths
         # The statistic in units of the noise's lattice, an integer fraction of the strategy's.
         self._factor = round(plan.strategy.lattice / plan.lattice)
-        shape = (plan.n_classes, plan.n_projections, plan.strategy.n_bins)
         if plan.sigma > 0:
             mu = plan.event.phases[-1].mu
-            self._table = lattice_noise(plan.sigma, shape, stream, lattice=plan.lattice, mu=mu)
+            self._table = lattice_noise(plan.sigma, plan.shape, stream, lattice=plan.lattice, mu=mu)
         else:
-            self._table = np.zeros(shape, dtype=np.int64)
+            self._table = np.zeros(plan.shape, dtype=np.int64)
         self.n_rows = 0
         # Where labels are public their numbers need no noise; otherwise they are not even counted.
         self.label_counts = np.zeros(plan.n_classes, dtype=np.int64) if plan.public_labels else None
@@ -366,27 +263,27 @@ class NoisyAccumulator:
         sensitivity does not cover.
         """
         self._check_whole()
-        bounds, directions, half_widths = self._measured
-        n_classes, strategy = self._plan.n_classes, self._plan.strategy
+        plan, strategy = self._plan, self._plan.strategy
         # A chunk's sums stay far below 2^53, so that double precision multiplies them exactly,
         # and much faster than integers.
         matrix = strategy.integer_matrix.T.astype(np.float64)
         try:
             counts = count_projections(
                 rows,
-                directions,
-                half_widths,
+                plan.directions,
+                self._half_widths,
                 strategy.n_bins,
                 codes=codes,
-                n_classes=n_classes,
-                bounds=bounds,
+                n_classes=plan.n_classes,
+                bounds=self._bounds,
+                energy=plan.energy,
                 device=self._device,
             )
             for table, part in zip(self._table, counts.reshape(self._table.shape), strict=True):
                 table += (part @ matrix).astype(np.int64) * self._factor
             self.n_rows += len(rows)
             if self.label_counts is not None and codes is not None:
-                self.label_counts += np.bincount(codes, minlength=n_classes)
+                self.label_counts += np.bincount(codes, minlength=plan.n_classes)
         except BaseException:
             del self._table
             raise
@@ -398,7 +295,10 @@ class NoisyAccumulator:
         del self._table
         release = sketch_release(
             table,
-            *self._measured,
+            self._bounds,
+            plan.directions,
+            self._half_widths,
+            plan.strategy,
             sigma=float(plan.sigma),
             lattice=plan.lattice,
             sensitivity=plan.sensitivity,
@@ -496,13 +396,15 @@ def plan_sketch(
     n_features: int,
     n_classes: int | None = None,
     *,
+    rng: np.random.Generator,
+    projections: str | np.ndarray = "axes+orthogonal",
     n_projections: int | str = "auto",
     n_bins: int | str = "auto",
     bounds: DataBounds | int,
     public_labels: bool = False,
     group_size: int = 1,
 ) -> SketchPlan:
-    """Choose the shape of a sketch and the least noise that meets a target."""
+    """Choose the shape of a sketch, its directions, and the least noise that meets a target."""
     check_public_labels(n_classes, public_labels, group_size)
     # What is left for each row of the table decides its shape before the exact calibration.
     left = 1.0
@@ -511,7 +413,9 @@ def plan_sketch(
     mu = target.mu_cap * math.sqrt(left / group_size)
     tables = n_classes or 1
     size = (n_samples, n_features, mu, tables)
-    if isinstance(n_projections, str):
+    if not isinstance(projections, str):
+        n_projections = len(projections)
+    elif isinstance(n_projections, str):
         n_projections = recommended_n_projections(*size)
     if isinstance(n_bins, str):
         n_bins = recommended_bins(*size)
@@ -522,13 +426,15 @@ def plan_sketch(
             f"A table of {tables} classes x {n_projections} slices x {n_bins} bins is too large; "
             "it must have fewer than 2^31 entries."
         )
-    strategy = square_root_strategy(n_bins)
-    conditional = n_classes is not None and not public_labels
-    sensitivity = strategy.sensitivity(
-        n_projections, conditional=conditional, group_size=group_size
-    )
-    shape = (n_projections, tables, strategy, sensitivity)
     limits = planned_bounds(bounds, n_features, target.mu_cap, group_size)
+    directions = make_directions(projections, n_projections, n_features, rng)
+    # Private bounds make a ball, and the energy is the same in all balls.
+    ball = bounds if isinstance(bounds, DataBounds) else DataBounds.from_norm(1.0, n_features)
+    energy = Energy.of(ball, directions, projection_half_widths(ball, directions))
+    strategy = best_strategy(n_bins, energy)
+    conditional = n_classes is not None and not public_labels
+    sensitivity = strategy.sensitivity(energy, conditional=conditional, group_size=group_size)
+    shape = (directions, energy, tables, strategy, sensitivity)
     if math.isinf(target.epsilon):
         return SketchPlan(*shape, 0.0, strategy.lattice, limits, NonPrivateEvent(), public_labels)
 

@@ -38,13 +38,12 @@ from skdpot.ot.transport import pulls_between
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import calibrate_lattice, lattice_noise, required_bits
 from skdpot.release.histogram import (
-    SquareRootStrategy,
     binned_rows,
     count_projections,
     recommended_bins,
-    square_root_strategy,
 )
 from skdpot.release.release import Part, Records, Release, Vectors, of_candidates, released
+from skdpot.release.strategy import Energy, Strategy, best_strategy
 
 _ROUNDED_UP = 1.0 + 1e-12  # also of counts: 0.29 * 100 is a little less than 29
 
@@ -359,7 +358,7 @@ ValuesOf: TypeAlias = Callable[[Any], np.ndarray]
 class TableNoise:
     """What is measured of the outputs of each cell, and with how much noise."""
 
-    strategy: SquareRootStrategy
+    strategy: Strategy
     sigma: float
     lattice: float
     mu: float
@@ -375,11 +374,12 @@ def plan_tables(
 ) -> TableNoise:
     """Choose the bins of some releases and the noise of each."""
     of_each = mu / math.sqrt(n_releases)
-    strategy = square_root_strategy(recommended_bins(n_records, 1, of_each))
+    anywhere = Energy.unlimited(n_projections)
+    strategy = best_strategy(recommended_bins(n_records, 1, of_each), anywhere)
     sigma, lattice = 0.0, strategy.lattice
     event: Event = NonPrivateEvent(label=label)
     if math.isfinite(mu):
-        moved = strategy.sensitivity(n_projections, conditional=False)
+        moved = strategy.sensitivity(anywhere)
         noise = calibrate_lattice(of_each, moved, data_lattice=lattice)
         sigma, lattice = noise.sigma, noise.lattice
         required_bits(sigma / lattice, mu)  # for all of them; refuses before any charge
@@ -446,7 +446,7 @@ def release_tables(
 
     One release of a `GaussianEvent` that the caller has charged, under replace-one within a
     cell: the record then moves one count per direction in the table of its cell, by
-    ``strategy.sensitivity(n_projections, conditional=False)`` in all, whatever range is binned. The
+    ``strategy.sensitivity(Energy.unlimited(n_projections))`` in all, whatever range is binned. The
     noise lies on a lattice and is drawn before the counts are taken.
     """
     if previous is None:
@@ -480,7 +480,7 @@ def noisy_counts(
     """Measure the histograms of each part of the records along each direction, with noise.
 
     One release. Under replace-one within a part it has
-    ``strategy.sensitivity(n_projections, conditional=False)``.
+    ``strategy.sensitivity(Energy.unlimited(n_projections))``.
     """
     strategy = noise.strategy
     factor = round(strategy.lattice / noise.lattice)
@@ -504,7 +504,7 @@ def noisy_counts(
         {"strategy": strategy, "directions": directions, "half_widths": half_widths},
         sigma=float(noise.sigma),
         lattice=noise.lattice,
-        sensitivity=strategy.sensitivity(len(directions), conditional=False),
+        sensitivity=strategy.sensitivity(Energy.unlimited(len(directions))),
         event=noise.event,
         linear=partial(_counted, values_of, codes),
     )

@@ -4,7 +4,7 @@ from copy import copy, deepcopy
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,7 +25,7 @@ from skdpot._utils.validation import (
     validate_rows,
 )
 from skdpot.exceptions import OpenSketchError
-from skdpot.ot.slices import CDFTable, make_directions
+from skdpot.ot.slices import CDFTable
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
@@ -36,10 +36,10 @@ from skdpot.release.histogram import (
     NoisyAccumulator,
     plan_sketch,
     projection_half_widths,
-    square_root_strategy,
 )
 from skdpot.release.release import Records, Release
 from skdpot.release.sketch_record import SketchRecord, check_comparable, merged_fields
+from skdpot.release.strategy import Strategy
 
 
 def _not_closed(sketch: "SlicedSketch") -> bool:
@@ -136,6 +136,8 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         The release: value, noise, event, and the map from rows to the value.
     statistic_ : ndarray of shape (n_classes, n_projections, n_bins)
         The released table, the value of `release_`.
+    strategy_ : Strategy
+        The strategy matrix, how entries are decoded, and their sensitivity.
     noise_scale_ : float
         Standard deviation of the noise of each entry of `statistic_`.
     cdf_ : ndarray of shape (n_classes, n_projections, n_bins + 1)
@@ -159,7 +161,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
     -------
     Releases ``A_g H + noise`` for the histograms H of all slices and classes, as one Gaussian event
     under replace-one, with the sensitivity of
-    `skdpot.release.histogram.SquareRootStrategy.sensitivity`, after the two events of private
+    `skdpot.release.strategy.Strategy.sensitivity`, after the two events of private
     bounds. Public: the number of rows and of features, their names, the dtype, the set of classes,
     the directions, and that all values are finite and all labels known (a refused fit shows it).
     Protected: each row of X, and its label unless ``public_labels=True``. Public labels show how
@@ -342,20 +344,18 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
                     f"There are {len(classes)} classes for {n_samples} rows; a class-conditional "
                     "fit needs at least one row per class."
                 )
-        fixed = None if isinstance(self.projections, str) else len(self.projections)
         plan = plan_sketch(
             privacy_target(self.epsilon, self.delta, self.budget),
             n_samples or len(rows),
             rows.shape[1],
             None if classes is None else len(classes),
-            n_projections=fixed or self.n_projections,
+            rng=streams.public,
+            projections=self.projections,
+            n_projections=self.n_projections,
             n_bins=self.n_bins,
             bounds=bounds or len(rows),
             public_labels=self.public_labels,
             group_size=self.group_size,
-        )
-        directions = make_directions(
-            self.projections, plan.n_projections, rows.shape[1], streams.public
         )
         device = resolve_device(self.device)
         self.privacy_spent_ = charge(
@@ -372,7 +372,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
             ),
             scales=(plan.sigma, plan.sensitivity),
             mechanism=(
-                f"noisy distribution functions along {plan.n_projections} directions on "
+                f"noisy distribution functions along {len(plan.directions)} directions on "
                 f"{plan.strategy.n_bins} bins"
             ),
         )
@@ -380,11 +380,11 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         self.__dict__.pop("classes_", None)
         if classes is not None:
             self.classes_ = classes
-        self.directions_ = directions
-        self.half_widths_ = projection_half_widths(self.bounds_, directions)
+        self.directions_ = plan.directions
+        self.half_widths_ = projection_half_widths(self.bounds_, plan.directions)
         self._declared = n_samples
         self._accumulator = NoisyAccumulator(
-            plan, self.bounds_, directions, self.half_widths_, streams.secret, device
+            plan, self.bounds_, self.half_widths_, streams.secret, device
         )
 
     def __getstate__(self) -> Any:
@@ -402,6 +402,11 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
     def statistic_(self) -> np.ndarray:
         """The released table."""
         return self.release_.value
+
+    @property
+    def strategy_(self) -> Strategy:
+        """What was measured of each histogram."""
+        return cast(Strategy, self.release_.facts["strategy"])
 
     @property
     def noise_scale_(self) -> float:
@@ -589,9 +594,8 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
 
     def _decode(self) -> None:
         """Store what follows from the released table."""
-        strategy = square_root_strategy(self.statistic_.shape[-1])
         measured = (self.n_samples_, self.noise_scale_, self.directions_, self.half_widths_)
-        decoded = decode(self.statistic_, strategy, *measured, self._label_counts)
+        decoded = decode(self.statistic_, self.strategy_, *measured, self._label_counts)
         self.cdf_, self.class_counts_ = decoded
 
     @property

@@ -19,7 +19,8 @@ from skdpot.ot.slices import bin_edges
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.spent import PrivacySpent, check_epsilon_delta, check_statement
 from skdpot.release.bounds import DataBounds
-from skdpot.release.histogram import projection_half_widths, sketch_release, square_root_strategy
+from skdpot.release.histogram import projection_half_widths, sketch_release
+from skdpot.release.strategy import Energy, Strategy, strategy_of
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -43,6 +44,7 @@ class SketchRecord(Record):
     declared_bounds: bool
     n_samples: int
     noise_scale: float
+    strategy: float | None  # the energy that the strategy is optimised for
     epsilon: float
     delta: float
     norm_bound: float | None
@@ -67,6 +69,7 @@ class SketchRecord(Record):
             **{name: getattr(sketch, f"{name}_") for name in _FITTED},
             statistic=sketch.statistic_,
             noise_scale=sketch.noise_scale_,
+            strategy=sketch.strategy_.energy,
             declared_bounds=not isinstance(sketch.bounds, str),
             label_counts=None if counts is None else tuple(counts.tolist()),
             classes=None if classes is None else _without_objects(classes),
@@ -92,7 +95,7 @@ class SketchRecord(Record):
             return parameters, self._fitted()
 
     def _fitted(self) -> dict[str, Any]:
-        measured = (self.statistic, self.bounds, self.directions, self.half_widths)
+        measured = (self.statistic, self.bounds, self.directions, self.half_widths, self._strategy)
         stated: Any = self.spent.sensitivity
         noise = {"sigma": float(self.noise_scale), "sensitivity": stated, "event": self.spent.event}
         counts, names = self.label_counts, self.feature_names
@@ -108,6 +111,10 @@ class SketchRecord(Record):
             "privacy_spent_": self.spent,
             "_label_counts": None if counts is None else np.array(counts, dtype=np.int64),
         }
+
+    @property
+    def _strategy(self) -> Strategy:
+        return strategy_of(self.statistic.shape[-1], self.strategy)
 
     def _check_table(self) -> None:
         """Refuse a table that its rows, its noise and its bounds cannot give."""
@@ -137,7 +144,7 @@ class SketchRecord(Record):
             raise ValueError(f"n_samples of the sketch is {n_samples!r:.40}, which is impossible.")
         if not 0 <= noise <= _LARGEST_NOISE:
             raise ValueError(f"noise_scale of the sketch is {noise!r:.40}, which is impossible.")
-        # No entry of the strategy matrix exceeds 1.
+        # No entry of a strategy matrix exceeds 1.
         reached = np.abs(statistic).max(axis=(1, 2))
         most = n_samples if counts is None else np.array(counts)
         if not (reached <= most + _NOISE_REACH * noise).all():
@@ -177,9 +184,9 @@ class SketchRecord(Record):
         if not tables:
             return
         table = tables[-1]
-        strategy = square_root_strategy(self.statistic.shape[2])
+        strategy = self._strategy
         due = strategy.sensitivity(
-            self.statistic.shape[1],
+            Energy.of(self.bounds, self.directions, self.half_widths),
             conditional=self.conditional and not self.public_labels,
             group_size=self.group_size,
         )
@@ -237,6 +244,10 @@ _MEASURED: Readings = (
     (lambda sketch: sketch.statistic_.shape[-1], "numbers of bins; give all the same n_bins"),
     (attrgetter("bounds_"), _BOUNDS),
     (attrgetter("half_widths_"), _BOUNDS),
+    (
+        attrgetter("strategy_"),
+        "strategy matrices; make all of them with one version of skdpot",
+    ),
 )
 _ADDED: Readings = (
     (lambda sketch: getattr(sketch, "classes_", ()), "classes; declare the same classes="),

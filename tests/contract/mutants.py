@@ -402,7 +402,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "PrivateScaler": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[scaler]"}),
     ],
     5: [
-        (given("SquareRootStrategy.sensitivity", "plan_sketch", conditional=False), {
+        (given("Strategy.sensitivity", "plan_sketch", conditional=False), {
             "sketch with classes": "release/test_sensitivity.py::test_a_change_of_class_alone_needs_the_larger_sensitivity",
             "sketch with classes, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[sketch with classes]"}),
         (given("plan_threshold", public_classes=True), {
@@ -543,7 +543,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "the second histogram of a feature": "release/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of features]"}),
     ],
     18: [
-        (given("SquareRootStrategy.sensitivity", group_size=1), {
+        (given("Strategy.sensitivity", group_size=1), {
             "table of a sketch": "release/test_sensitivity.py::test_the_worst_neighbours_reach_the_bound_and_do_not_exceed_it[two rows of a person]",
             "table of a sketch, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[sketch of persons]"}),
         (given("SlicedSketch.__init__", "FitContext.sketch", group_size=1), {

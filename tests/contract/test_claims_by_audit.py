@@ -34,10 +34,10 @@ from skdpot.release.contingency import (
     release_misfits,
 )
 from skdpot.release.gradients import plan_training
-from skdpot.release.histogram import square_root_strategy
 from skdpot.release.langevin import LangevinPhase, mean_field_langevin, plan_langevin
 from skdpot.release.output_tables import Cells, ClippedOutputs, plan_tables, release_tables
 from skdpot.release.release import record_releases
+from skdpot.release.strategy import strategy_of
 from skdpot.release.value_histogram import Counting, SignedGrid, noisy_histogram
 from skdpot.release.warm_start import plan_warm_start, release_mean_start
 from tests.release.exact import no_noise
@@ -62,7 +62,7 @@ def farthest_bins(matrix):
     return np.unravel_index(apart.argmax(), apart.shape)
 
 
-A, B = farthest_bins(square_root_strategy(N_BINS).matrix)
+A, B = farthest_bins(strategy_of(N_BINS).matrix)
 
 
 def beside(n, first=1.0, second=-1.0):

@@ -39,8 +39,8 @@ from skdpot.federated.messages import (
 from skdpot.federated.party import Party
 from skdpot.federated.remote import ReleaseFile, answer
 from skdpot.privacy.events import gdp_delta
-from skdpot.release.histogram import square_root_strategy
 from skdpot.release.sketch_record import SketchRecord
+from skdpot.release.strategy import strategy_of
 from skdpot.tables.record import TableRecord
 from tests.contract.hostile_files import (
     Bomb,
@@ -337,7 +337,7 @@ def test_arrays_that_cannot_be_are_refused(case):
 def proves(facts, statistic, conditional):
     """Whether a statement holds, by the textbook: what its noise gives at its epsilon."""
     spent, event = facts["spent"], facts["spent"]["event"]
-    strategy = square_root_strategy(statistic.shape[2])
+    strategy = strategy_of(statistic.shape[2])
     due = strategy.sensitivity(statistic.shape[1], conditional=conditional)
     mu = due / event["sigma"]
     return gdp_delta(spent["epsilon"], mu) <= spent["delta"] * (1 + 1e-5) and facts[

@@ -14,7 +14,7 @@ from scipy import stats
 
 from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.sampling import SampledGaussianEvent
-from skdpot.release.histogram import square_root_strategy
+from skdpot.release.strategy import Energy
 from skdpot.trajectories.time_axis import timed_rows
 from tests.estimators.trajectory_examples import MFLD, SKETCH, quiet_fit
 from tests.flat_options import trajectory_sampler
@@ -58,11 +58,10 @@ def epsilon_by_dp_accounting(steps, mus, delta):
 
 
 def sensitivity_of_a_table(fitted):
-    """One row replaced: at most one count of each histogram moves, to any other bin."""
-    _, n_projections, n_bins = fitted.sketch_.statistic_.shape
-    a = square_root_strategy(n_bins).matrix
-    moved = a[:, :, None] - a[:, None, :]
-    return math.sqrt(n_projections * np.einsum("bij,bij->ij", moved, moved).max())
+    """One row replaced, as in a sketch without classes."""
+    sketch = fitted.sketch_
+    energy = Energy.of(sketch.bounds_, sketch.directions_, sketch.half_widths_)
+    return sketch.strategy_.sensitivity(energy)
 
 
 @pytest.mark.parametrize("group_size", [1, 3])

@@ -19,8 +19,8 @@ from skdpot.ot.slices import orthogonal_directions
 from skdpot.ot.transport import wasserstein_1d
 from skdpot.release.histogram import (
     recommended_distance_n_projections,
-    square_root_strategy,
 )
+from skdpot.release.strategy import Strategy
 
 slow = pytest.mark.slow
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
@@ -196,7 +196,7 @@ def test_the_error_of_a_shift_knows_that_rows_are_the_same_in_all_directions(tog
 
 def test_a_support_takes_noise_away_inside_too():
     """Exact without noise, and best among linear unbiased estimates: less noise at every edge."""
-    strategy, rng = square_root_strategy(32), np.random.default_rng(4)
+    strategy, rng = Strategy(32), np.random.default_rng(4)
     counts = np.zeros((1, 32))
     counts[0, 12:20] = 1000
     decoder, known = SupportedDecoder(strategy, np.array([[11, 21]])), counts @ strategy.matrix.T

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from skdpot import SlicedSketch
 from skdpot.ot.slices import uniform_directions
 from skdpot.release.decoding import class_totals, decode
-from skdpot.release.histogram import square_root_strategy
+from skdpot.release.strategy import strategy_of
 
 RNG = np.random.default_rng(8841)
 
@@ -62,7 +62,7 @@ def test_exact_without_noise(n_bins, conditional):
 @settings(max_examples=40, deadline=None)
 def test_knowing_the_total_is_gaussian_conditioning(n_bins, seed):
     """So little noise that the result is increasing and the projection does nothing."""
-    rng, strategy = np.random.default_rng(seed), square_root_strategy(n_bins)
+    rng, strategy = np.random.default_rng(seed), strategy_of(n_bins)
     counts = rng.uniform(1, 3, (1, 4, n_bins))
     n_samples = 1000
     counts *= n_samples / counts.sum(axis=2, keepdims=True)
@@ -76,7 +76,7 @@ def test_knowing_the_total_is_gaussian_conditioning(n_bins, seed):
 @settings(max_examples=60, deadline=None)
 def test_monotone_values_are_never_further_from_the_truth(n_bins, level, seed):
     """The truth is in the convex set that is projected on."""
-    rng, strategy = np.random.default_rng(seed), square_root_strategy(n_bins)
+    rng, strategy = np.random.default_rng(seed), strategy_of(n_bins)
     counts = rng.multinomial(200, rng.dirichlet(np.full(n_bins, 0.3)), size=(1, 5))
     truth = np.cumsum(counts[0], axis=1)[:, :-1] / 200
     statistic = counts @ strategy.matrix.T + level * rng.standard_normal(counts.shape)
@@ -117,7 +117,7 @@ def test_no_shape_is_decoded_worse_than_by_monotonicity_alone(shape, epsilon):
     options = {"bounds": (-1, 1), "n_bins": 32, "projections": uniform_directions(20, 2, RNG)}
     sketch = SlicedSketch(epsilon=epsilon, **options).fit(SHAPES[shape])
     exact = SlicedSketch(epsilon=np.inf, **options).fit(SHAPES[shape])
-    plain, _ = decode_quiet(sketch.statistic_, square_root_strategy(32), 3000)
+    plain, _ = decode_quiet(sketch.statistic_, strategy_of(32), 3000)
     errors = [np.sqrt(np.mean((cdf - exact.cdf_) ** 2)) for cdf in (sketch.cdf_, plain)]
     assert errors[0] < 1.2 * errors[1]
 

@@ -16,11 +16,11 @@ from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.release import sketch as sketches
 from skdpot.release.bounds import DataBounds, plan_private_bounds, release_private_bounds
 from skdpot.release.categories import plan_category_selection, select_categories
-from skdpot.release.histogram import square_root_strategy
 from skdpot.release.langevin import LangevinPhase, mean_field_langevin, plan_langevin
 from skdpot.release.output_tables import ClippedOutputs, plan_tables, release_tables
 from skdpot.release.release import record_releases
 from skdpot.release.rows import StepDirections, noisy_batches, plan_rows
+from skdpot.release.strategy import strategy_of
 from skdpot.release.warm_start import plan_warm_start, release_kmeans_start, release_mean_start
 from tests.release.exact import again, gaps, streams
 from tests.release.test_replaced_records import no_coupling
@@ -174,7 +174,7 @@ def exact_statistic(sketch):
     codes = LABELS if sketch.conditional else np.zeros(60, dtype=int)
     for column, code in zip(bins.T, codes, strict=True):
         counts[code, np.arange(len(column)), column] += 1
-    return counts @ square_root_strategy(n_bins).matrix.T
+    return counts @ strategy_of(n_bins).matrix.T
 
 
 @pytest.mark.parametrize("conditional", [False, True])

@@ -6,7 +6,6 @@ from scipy.stats import norm
 
 from skdpot import SlicedSketch
 from skdpot.release.decoding import class_totals, measured_cdf
-from skdpot.release.histogram import square_root_strategy
 
 RNG = np.random.default_rng(4410)
 X = np.clip(RNG.normal(size=(400, 3)) * [0.2, 0.3, 0.1] + [0.1, -0.2, 0.3], -1, 1)
@@ -62,7 +61,7 @@ def test_errors_have_the_stated_deviation(label, options, monkeypatch):
 
 def quick_decode(sketch):
     """What the bands need of the decoded table; the real one takes a hundred times longer."""
-    strategy = square_root_strategy(sketch.statistic_.shape[-1])
+    strategy = sketch.strategy_
     totals = (sketch.statistic_ @ strategy.decoder.T)[:, :, -1].mean(axis=1)
     counts = sketch._label_counts
     if counts is None:

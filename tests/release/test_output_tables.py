@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.release.gradients import shares_of_jacobians
-from skdpot.release.histogram import square_root_strategy
 from skdpot.release.output_tables import (
     ClippedOutputs,
     OutputTables,
@@ -24,6 +23,7 @@ from skdpot.release.output_tables import (
     release_tables,
     tuned_threshold,
 )
+from skdpot.release.strategy import strategy_of
 
 RNG = np.random.default_rng(6607)
 EXTREME = (0.0, 1.0, -40.0, 800.0, 1e300, -1e300, np.inf, -np.inf, np.nan)
@@ -129,7 +129,7 @@ LINE, LINE_HALF = np.ones((1, 1)), np.full(1, 0.5)
 
 
 def silent(n_bins):
-    strategy = square_root_strategy(n_bins)
+    strategy = strategy_of(n_bins)
     none = {"sigma": 0.0, "mu": math.inf, "event": NonPrivateEvent()}
     return TableNoise(strategy=strategy, lattice=strategy.lattice, **none)
 
@@ -141,7 +141,7 @@ def by_hand(values, codes, n_codes, directions, half_widths, n_bins):
         half = half_widths[s]
         projected = np.clip(directions[s] @ values[codes == c].T, -half, half)
         counts[c, s] = np.histogram(projected, n_bins, (-half, half))[0]
-    return counts @ square_root_strategy(n_bins).matrix.T
+    return counts @ strategy_of(n_bins).matrix.T
 
 
 @pytest.mark.parametrize("compared", [Probabilities(1), Probabilities(3), ClippedOutputs(2, 0.7)])

@@ -7,14 +7,14 @@ from sklearn.isotonic import isotonic_regression
 
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.release import decoding
-from skdpot.release.histogram import square_root_strategy
+from skdpot.release.strategy import strategy_of
 
 N_BINS = 16
 
 
 def noise_covariance(n_bins: int = N_BINS) -> np.ndarray:
     """Covariance of the inner values of a released function, given the total."""
-    full = square_root_strategy(n_bins).covariance
+    full = strategy_of(n_bins).covariance
     return (full - np.outer(full[:, -1], full[-1]) / full[-1, -1])[:-1, :-1]
 
 
