@@ -64,6 +64,7 @@ DEFECTS = {
     25: "a private number beside the gate of releases",
     26: "a step of a pipeline that learns without noise",
     27: "one record changes how others are read",
+    28: "a sensitivity that some records exceed",
 }
 
 
@@ -695,7 +696,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "outputs as wide as the rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[generator, gradient]"}),
         (returning("noisy_batches", times_the_largest_value), {
             "projected rows up to the largest": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow, resample]"}),
-        (rewritten("SlicedSketch._open", ("projection_half_widths(self.bounds_, directions)", "np.abs(self.bounds_.to_ball(rows) @ directions.T).max(axis=0)")), {
+        (rewritten("SlicedSketch._open", ("projection_half_widths(self.bounds_, plan.directions)", "np.abs(self.bounds_.to_ball(rows) @ plan.directions.T).max(axis=0)")), {
             "ranges of directions by true projections": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch]"}),
         (returning("_center", with_a_true_reach), {
             "a reach of true values": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow, automatic]"}),
@@ -733,6 +734,14 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "categories by the first that occurs": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[arrow-String]"}),
         (returning("TickColumn.to_unit", since_the_earliest), {
             "times by the earliest": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[polars-Datetime(us, None)]"}),
+    ],
+    28: [
+        (given("count_projections", energy=None), {
+            "rows of more energy counted where they are": "release/test_strategy.py::test_a_row_of_more_energy_is_counted_in_the_middle[None]"}),
+        (rewritten("_largest_change", ("+ dual * limit", "")), {
+            "the price of a limit forgotten": "release/test_strategy.py::test_no_bins_of_limited_energy_move_the_statistic_further"}),
+        (rewritten("Strategy._least_squares", ("centres - 0.5", "centres")), {
+            "records taken to be in the middle of their bins": "release/test_strategy.py::test_no_bins_of_limited_energy_move_the_statistic_further"}),
     ],
 }
 # fmt: on

@@ -62,7 +62,7 @@ def farthest_bins(matrix):
     return np.unravel_index(apart.argmax(), apart.shape)
 
 
-A, B = farthest_bins(strategy_of(N_BINS).matrix)
+A, B = farthest_bins(strategy_of(N_BINS, 1.0).matrix)
 
 
 def beside(n, first=1.0, second=-1.0):

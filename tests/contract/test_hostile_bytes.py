@@ -40,7 +40,7 @@ from skdpot.federated.party import Party
 from skdpot.federated.remote import ReleaseFile, answer
 from skdpot.privacy.events import gdp_delta
 from skdpot.release.sketch_record import SketchRecord
-from skdpot.release.strategy import strategy_of
+from skdpot.release.strategy import Energy
 from skdpot.tables.record import TableRecord
 from tests.contract.hostile_files import (
     Bomb,
@@ -334,11 +334,11 @@ def test_arrays_that_cannot_be_are_refused(case):
     refused("sketch", make(), text)
 
 
-def proves(facts, statistic, conditional):
+def proves(facts, sketch):
     """Whether a statement holds, by the textbook: what its noise gives at its epsilon."""
     spent, event = facts["spent"], facts["spent"]["event"]
-    strategy = strategy_of(statistic.shape[2])
-    due = strategy.sensitivity(statistic.shape[1], conditional=conditional)
+    energy = Energy.of(sketch.bounds_, sketch.directions_, sketch.half_widths_)
+    due = sketch.strategy_.sensitivity(energy, conditional=sketch.conditional)
     mu = due / event["sigma"]
     return gdp_delta(spent["epsilon"], mu) <= spent["delta"] * (1 + 1e-5) and facts[
         "noise_scale"
@@ -371,7 +371,7 @@ def test_no_forged_statement_promises_more_than_its_noise(data):
         read_sketch(forged(good, facts))
     except ValueError:
         return
-    assert proves(facts, original.statistic_, original is CLASSES)
+    assert proves(facts, original)
 
 
 # ------------------------------------------------------------------------ synthesizers
