@@ -373,6 +373,7 @@ def test_a_copy_with_another_claim_says_so():
 # Every estimator.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*SHARED, *OWN])
 def test_every_estimator_has_a_report(name):
     fit = fit_of(name)

@@ -42,6 +42,7 @@ DELTA = 1e-7
 CONFIDENCE = 0.999
 # That there is much noise is no news here.
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning"),
 ]

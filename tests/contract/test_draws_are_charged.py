@@ -212,6 +212,7 @@ def on_lattices(release):
     return [(value, lattice)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*ROWS, *TABLES])
 def test_whatever_is_released_is_on_its_lattice(name):
     """The lattice is no coarser than a sixteenth of the noise."""

@@ -23,6 +23,7 @@ from tests.contract.fuzz_cases import CASES
 EXHAUSTIVE = int(os.environ.get("SKDPOT_FUZZ", "0"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_whatever_is_passed(name: str) -> None:
     case = CASES[name]

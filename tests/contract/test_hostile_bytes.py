@@ -409,6 +409,7 @@ def test_a_fact_of_any_other_value_is_refused_or_harmless(way, value):
     check_harmless(lambda: forged(TABLES, deep_change(FACTS, way, value)), way)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.sampled_from(sorted(ARRAYS)), st.data())
 def test_numbers_of_any_other_value_are_refused_or_harmless(name, data):

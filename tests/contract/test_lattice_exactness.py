@@ -57,7 +57,8 @@ def test_streamed_and_merged_sketches_hold_multiples_of_their_lattice(make):
 
 
 def test_without_privacy_the_table_is_on_the_coarse_lattice():
-    assert_on_lattice(fitted(epsilon=math.inf).statistic_, 1 / 16)
+    sketch = fitted(epsilon=math.inf)
+    assert_on_lattice(sketch.statistic_, sketch.strategy_.lattice)
 
 
 def test_the_lattice_is_the_same_for_all_data():

@@ -20,9 +20,11 @@ from skdpot.privacy.events import Relation
 from skdpot.privacy.ledger import Charge, Ledger, Terms, Totals, transaction
 from tests.contract.ledger_faults import BEFORE, CAPACITY, DAMAGED, FAULTS, MANY
 
-pytestmark = pytest.mark.skipif(
-    not (hasattr(os, "fork") and hasattr(os, "geteuid")), reason="faults are made as POSIX does"
-)
+posix = hasattr(os, "fork") and hasattr(os, "geteuid")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not posix, reason="faults are made as POSIX does"),
+]
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "doc" / "audit_faults.csv"

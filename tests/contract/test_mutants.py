@@ -24,6 +24,7 @@ from tests.contract.injection import (
 from tests.contract.mutants import DEFECTS, FILES, MUTANTS, results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_named_tests_catch_their_mutants(file):
     # Every named test runs without a mutant elsewhere in the suite; one shows that it can here.

@@ -177,6 +177,7 @@ def check_replay(fit, make):
     return releases
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FITS)
 def test_a_fit_follows_from_its_releases(name):
     """Trials of a search that are forgotten too: the winner depends on their noisy scores."""

@@ -49,6 +49,7 @@ def test_shapes_and_ranges(private, options):
     assert fitted.n_steps_ == 5
 
 
+@pytest.mark.slow
 @SEEDED
 @pytest.mark.parametrize(("options", "share"), [({"private": False}, 0.3), ({"epsilon": 3.0}, 0.8)])
 def test_training_learns_with_default_steps_and_rate(options, share):
@@ -134,6 +135,7 @@ def test_wrong_use_is_named():
 ROWS, _, SEX = make_biased_classification(6000, random_state=0)
 
 
+@pytest.mark.slow
 @SEEDED
 @pytest.mark.parametrize(
     "options",

@@ -72,6 +72,7 @@ SEARCHES = [
 
 
 # The checks set random_state, and have features about 100.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*makes the privacy noise:skdpot.exceptions.PrivacyWarning")
 @pytest.mark.filterwarnings("ignore:.*a feature beyond 100:skdpot.exceptions.PrivacyWarning")
 @parametrize_with_checks(SEARCHES)
@@ -94,6 +95,7 @@ def test_one_charge_before_anything_runs(log, monkeypatch):
     assert len(log) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"refit": True}, {"distribution": "poisson"}])
 def test_the_search_fills_what_it_was_given(options):
     alone = search(epsilon=1.5, delta=1e-6, **options).plan(X)
@@ -118,6 +120,7 @@ def test_a_plan_is_made_from_the_number_of_rows_alone(log):
         plan.n_trials(1.0)
 
 
+@pytest.mark.slow
 def test_parts_of_a_trial_cost_no_more_than_the_trial():
     """Against the definition: what each record pays, summed over the folds that it is in."""
     rng = np.random.default_rng(0)
@@ -142,6 +145,7 @@ def test_parts_of_a_trial_cost_no_more_than_the_trial():
         assert event.leak >= plan.fit.delta / 10 * most_fits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "shape"),
     [("geometric", 1.0), ("logarithmic", 0.0), ("poisson", math.inf), (0.5, 0.5)],

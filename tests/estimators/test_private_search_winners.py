@@ -132,6 +132,7 @@ def fitted(name, **options):
     return found.fit(ROWS.get(name, X), LABELS.get(name, Y))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*WINNERS, *WITH_STEPS])
 @pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning")
 def test_everything_that_the_winner_holds_states_the_search(name):
@@ -157,6 +158,7 @@ def test_everything_that_the_winner_holds_states_the_search(name):
         assert found.predict(ROWS.get(name, X)[:4]).shape == (4,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
     [

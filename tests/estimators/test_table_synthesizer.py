@@ -200,6 +200,7 @@ def strange_tables():
 STRANGE = dict(strange_tables())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 50.0, math.inf])
 @pytest.mark.parametrize("name", STRANGE)

@@ -315,12 +315,12 @@ def test_what_cannot_be_compared_is_named(exact):
 
 @pytest.mark.filterwarnings("error::skdpot.exceptions.PrivacyWarning")
 def test_a_drowned_table_warns_and_its_interval_is_honest():
-    """60 rows: the noise of a distribution function is above .4, and nothing can be told."""
+    """30 rows: the noise of a distribution function is above .4, and nothing can be told."""
     rng, drowned = np.random.default_rng(1), [sliced(budget=PrivacyBudget(1.0)) for _ in range(2)]
     for estimator in drowned:
         # A warning that is made an error loses no release.
         with pytest.raises(PrivacyWarning, match="hardly be told"):
-            estimator.fit(rng.normal(0, 0.15, size=(60, 4)))
+            estimator.fit(rng.normal(0, 0.15, size=(30, 4)))
         assert len(estimator.budget.history()) == 1
     estimate = drowned[0].compare(drowned[1])
     assert estimate.details.standard_error >= estimate.details.raw_squared > 0

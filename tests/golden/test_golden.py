@@ -33,12 +33,14 @@ def test_events(sampled):
     assert not told, "\n".join(told)
 
 
+@pytest.mark.slow
 @recorded_here
 @pytest.mark.parametrize("case", CASES)
 def test_fits(case):
     check(FITS[case], fit_record(CASES[case]))
 
 
+@pytest.mark.slow
 @recorded_here
 @pytest.mark.parametrize("case", AUDITS)
 def test_audits(case):

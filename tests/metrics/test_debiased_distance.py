@@ -142,6 +142,7 @@ def test_the_same_releases_give_the_same_estimate_in_any_order(target):
 # vary by 3 %.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(4000, 4000), pytest.param((4000, 1500), marks=slow)])
 def test_equal_laws_are_within_two_standard_errors_of_zero(sizes):
     found = estimates("population", n=sizes[0], m=sizes[1])
@@ -153,6 +154,7 @@ def test_equal_laws_are_within_two_standard_errors_of_zero(sizes):
     assert coverage(found, 0.0, 0.95) >= 0.85  # 250 runs of each: 0.956 and 0.952
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shift", "scale"), [(0.15, 0.2), pytest.param(0.0, 0.3, marks=slow)])
 def test_intervals_cover(shift, scale):
     """For a shift, and for a spread that differs; as precise as they claim to be."""

@@ -141,6 +141,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("step_size", "diffusion"), [(0.5, 0.0), (1.0, 0.0), (0.5, 1e-3)])
 def test_no_shape_diverges(shape, step_size, diffusion):

@@ -95,6 +95,7 @@ def test_a_tiny_delta_still_counts_on_sampling():
 CASES = [(make, 0.5) for make in ALL] + [(make, 4.0) for make in (gaussian, bounds_then_batches)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make_event", "epsilon"), CASES)
 @pytest.mark.parametrize("kind", [PrivacyTarget, SingleFitTarget])
 def test_calibrated_noise_fits_and_less_does_not(kind, make_event, epsilon):

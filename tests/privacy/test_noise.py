@@ -233,6 +233,7 @@ def increments(s: float, half_width: int) -> list[mpmath.mpf]:
     return [s * step for step in steps]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("s", [1.0, 1.013, 1.2, 1.618, 2.0, 3.3, 5.0, 8.7, 16.0, 27.1, 64.0])
 def test_domination(s):
     # The docstring's claim: increments of q stay below (1 + 1/(20 s^2))/s over the table.

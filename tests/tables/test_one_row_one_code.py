@@ -34,6 +34,7 @@ def codes_of(frame, column):
     return np.column_stack([read(values), column.grid().codes(values), places])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("library", "series"), CASES)
 @given(data=st.data())
 @settings(deadline=None, max_examples=15)
