@@ -118,6 +118,7 @@ def paper_settings(
         dim=2 * PAPER["n_particles"],
         sampling_rate=rate,
         bounds=DataBounds.from_box(0.0, 1.0, 2),
+        n_samples=scarcest,
     )
     half, whole = gdp_mu(epsilon / 2, delta / 2), gdp_mu(epsilon, delta)
     return {
