@@ -80,7 +80,7 @@ class Energy:
     def room(self) -> float:
         """How much more the sum may be because rows are projected in single precision.
 
-        Projections are moved by less than 1e-5 of a bin's width at 256 bins when bins are
+        Projections are moved by less than 2e-5 of a bin at up to 256 bins when bins are
         numbered from the end of the range, and a sum of L squares has a relative error of at most
         L / 2^23.
         """
