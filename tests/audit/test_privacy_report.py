@@ -126,6 +126,7 @@ def report(fitted):
 # The page.
 
 
+@pytest.mark.slow
 def test_a_page_needs_nothing_else_and_escapes_what_it_is_given(report, tmp_path):
     figures = plt.get_fignums()
     text = report.to_html(tmp_path / "report.html")

@@ -155,6 +155,7 @@ def test_global_seeds_do_not_repeat_the_noise(name):
     assert first_difference(first[0].value, second[0].value) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_EACH)
 def test_a_delta_of_one_over_n_is_warned_of_before_the_charge(name):
     budget = PrivacyBudget(20.0, delta=1 / N)

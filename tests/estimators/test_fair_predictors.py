@@ -94,6 +94,7 @@ OUTPUTS = {
 }
 
 
+@pytest.mark.slow
 @both_gradients
 @pytest.mark.parametrize("case", OUTPUTS)
 def test_several_outputs_and_three_groups(case, gradient):

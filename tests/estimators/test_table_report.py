@@ -181,6 +181,7 @@ def test_distances_to_rows_are_those_of_the_metrics(grown):
     assert len(found.pairs) == 21
 
 
+@pytest.mark.slow
 def test_every_rendering_says_whose_rows_it_shows(report, page, beside):
     words = "as confidential as they are"
     assert words not in page

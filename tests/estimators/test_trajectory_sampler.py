@@ -188,6 +188,7 @@ def diffusion():
     return quiet_fit(estimator, rows, t), law
 
 
+@pytest.mark.slow
 def test_marginals_are_those_of_the_law_between_the_times_too(diffusion):
     recovered, law = diffusion
     between = [0.05, 0.33, 0.77]

@@ -25,6 +25,7 @@ def check(due, found):
     assert not told, "\n".join(told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_events(sampled):
     """Epsilon, delta and the rest of every event, over a grid of parameters."""

@@ -151,6 +151,7 @@ def binned_gaussians(mu, n=17):
     return np.diff(ndtr(edges - mu)), np.diff(ndtr(edges))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mean", "shape"), LAWS[:4])
 @pytest.mark.parametrize(("mu", "epsilon"), [(0.3, 0.0), (0.3, 0.4), (1.0, 0.5), (1.0, 1.5)])
 def test_the_worst_case_is_a_bound_and_nearly_attained(mean, shape, mu, epsilon):

@@ -33,6 +33,7 @@ def scores(label, rows, n_fits=300, **options):
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("label", "options"),
     [

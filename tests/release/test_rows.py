@@ -223,6 +223,7 @@ def test_events_say_how_rows_are_drawn():
             assert whole.n_steps == 3
 
 
+@pytest.mark.slow
 @each_noise
 @each_sampling
 def test_noise_is_just_enough(noise, sampling):

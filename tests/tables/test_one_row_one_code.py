@@ -142,6 +142,7 @@ TYPED = {name: column for name, column in COLUMNS.items() if "zone" not in name}
 KINDS_OF_TEXT = ["1", "1.0", "one", "True", "true", ""]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TYPED)
 @given(data=st.data())
 @settings(deadline=None, max_examples=25)

@@ -40,6 +40,7 @@ def assert_same(first, second):
         pd.testing.assert_frame_equal(first, second, check_exact=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_loaded_synthesizer_does_what_the_saved_one_does(name, path):
     saved = fitted(name)
