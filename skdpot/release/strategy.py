@@ -122,7 +122,7 @@ class Strategy:
 
     def __reduce__(self) -> Any:
         """Copy and pickle without the matrices, which follow from the fields."""
-        return type(self), (self.n_bins, self.energy)
+        return strategy_of, (self.n_bins, self.energy)
 
     @property
     def lattice(self) -> float:
@@ -184,11 +184,7 @@ class Strategy:
         return increasing(self.known_total(statistic @ self.decoder.T, total))
 
     def sensitivity(
-        self,
-        energy: Energy,
-        *,
-        conditional: bool = False,
-        group_size: int = 1,
+        self, energy: Energy, *, conditional: bool = False, group_size: int = 1
     ) -> float:
         r"""Return the L2 sensitivity of the released statistic under replace-one.
 

@@ -92,14 +92,16 @@ SEARCHED = {
     "one slice, classes": (Setting(1, 1, 64, **WITH_CLASSES), 0.9999),
     "two axes, classes": (Setting(2, 2, 50, **WITH_CLASSES), 0.9999),
     "equal public directions": (Setting(3, np.ones((20, 3)), 16), 0.9999),
-    "256 bins in a ball, classes": (Setting(2, 4, 256, norm_bound=3.0, **WITH_CLASSES), 0.92),
-    "default directions": (Setting(8, 64, 64), 0.90),
-    "default directions, classes": (Setting(8, 64, 64, **WITH_CLASSES), 0.95),
-    "default directions in a ball": (Setting(8, 64, 64, norm_bound=1.0), 0.88),
-    "ball of many features, classes": (Setting(64, 64, 64, norm_bound=1.0, **WITH_CLASSES), 0.95),
+    "256 bins in a ball, classes": (Setting(2, 4, 256, norm_bound=3.0, **WITH_CLASSES), 0.98),
+    "default directions": (Setting(8, 64, 64), 0.97),
+    "default directions, classes": (Setting(8, 64, 64, **WITH_CLASSES), 0.97),
+    "default directions in a ball": (Setting(8, 64, 64, norm_bound=1.0), 0.98),
+    "many directions in a ball": (Setting(8, 1024, 64, norm_bound=1.0), 0.97),
+    "many directions and features in a ball": (Setting(64, 1024, 64, norm_bound=1.0), 0.95),
+    "ball of many features, classes": (Setting(64, 64, 64, norm_bound=1.0, **WITH_CLASSES), 0.98),
     "two axes, public labels": (Setting(2, 2, 64, **PUBLIC), 0.9999),
     "two rows of a person": (Setting(2, 2, 64, group_size=2, **PUBLIC), 0.9999),
-    "four slices, three rows of a person": (Setting(2, 4, 64, group_size=3, **PUBLIC), 0.95),
+    "four slices, three rows of a person": (Setting(2, 4, 64, group_size=3, **PUBLIC), 0.98),
 }
 
 

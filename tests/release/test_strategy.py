@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import toeplitz
+from scipy.optimize import linprog
 
 from skdpot.ot.slices import make_directions
 from skdpot.release import DataBounds
@@ -123,8 +124,6 @@ def test_the_bound_of_limited_energy_is_the_best_one(n_bins):
 
     This is the linear programme whose dual the bound is, solved by scipy.
     """
-    from scipy.optimize import linprog
-
     strategy, energy = Strategy(n_bins, ENERGIES[1]), energy_of(10, 20)
     changes, energies = strategy._changes
     limit = 2 * energy.limit * (1 + energy.room) / energy.weights.sum()
