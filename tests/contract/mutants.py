@@ -265,8 +265,8 @@ _ONE_STEP = all_of(
 )
 
 # Of each defect: what makes the package behave so, and where that happens with the test that must
-# fail. What happens inside a function is another expression there (`rewritten`). A test has a line
-# of its own, so that its name is found by a search.
+# fail. What happens inside a function is another expression there (`rewritten`). A mutant has a line
+# of its own, so that the name of its test is found by a search.
 # fmt: off
 _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     1: [
@@ -277,18 +277,15 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "projected rows, lattice": "release/test_noise.py::test_noise_has_the_law_that_is_charged[rows]",
             "projected rows, float": "release/test_noise.py::test_noise_has_the_law_that_is_charged[rows, float]",
             "projected rows, lattice, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[projected rows]"}),
-        (half_noise("noisy_gradient_steps"), {
-            "gradients of a generator": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[generator]"}),
+        (half_noise("noisy_gradient_steps"), {"gradients of a generator": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[generator]"}),
         (half_noise("private_steps"), {
             "sums of an autoencoder": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[autoencoder]",
             "sums of an autoencoder, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[sums of an autoencoder]"}),
-        (half_noise("ranked_steps"), {
-            "fair sums by ranks": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[ranks]"}),
+        (half_noise("ranked_steps"), {"fair sums by ranks": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[ranks]"}),
         (half_noise("tabled_steps"), {
             "fair sums by tables": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[tables]",
             "fair sums by tables, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[fair sums]"}),
-        (half_noise("release_gradient"), {
-            "every sum of a network": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[autoencoder, prior]"}),
+        (half_noise("release_gradient"), {"every sum of a network": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[autoencoder, prior]"}),
         (half_noise("noisy_counts"), {
             "fair tables": "release/test_noise.py::test_noise_has_the_law_that_is_charged[outputs]",
             "fair tables, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[fair table]"}),
@@ -311,65 +308,43 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (half_noise("release_misfits"), {
             "misfits of a synthesizer": "tables/test_marginal_release.py::test_noise_of_misfits_has_the_stated_standard_deviation",
             "misfits of a synthesizer, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[misfits of a synthesizer]"}),
-        (given("discrete_gaussian", s=half), {
-            "the sampler of lattice noise": "privacy/test_noise.py::test_a_million_draws_have_the_exact_law_and_are_independent[10.0]"}),
-        (given("gaussian_noise", sigma=half), {
-            "the sampler of float noise": "privacy/test_noise.py::test_float_noise"}),
-        (given("calibrate_lattice", "plan_tables", mu=twice), {
-            "noise of one release for several": "release/test_plans.py::test_a_plan_costs_what_it_was_given[outputs]"}),
+        (given("discrete_gaussian", s=half), {"the sampler of lattice noise": "privacy/test_noise.py::test_a_million_draws_have_the_exact_law_and_are_independent[10.0]"}),
+        (given("gaussian_noise", sigma=half), {"the sampler of float noise": "privacy/test_noise.py::test_float_noise"}),
+        (given("calibrate_lattice", "plan_tables", mu=twice), {"noise of one release for several": "release/test_plans.py::test_a_plan_costs_what_it_was_given[outputs]"}),
     ],
     2: [
-        (skipped("DataBounds._shorten", "mapped"), {
-            "rows to the ball": "release/test_rows.py::test_rows_outside_the_ball_are_shortened"}),
-        (rewritten("DataBounds.to_ball", ("np.clip(mapped, -side, side, out=mapped)", "mapped")), {
-            "rows to the box": "release/test_bounds.py::test_rows_land_inside"}),
-        (rewritten("AutoencoderLoss.clipped_sum", ("by_jacobians(self.clip)", "by_jacobians(1e300)")), {
-            "gradient of an autoencoder": "nets/test_steps.py::test_no_neighbour_moves_a_sum_further_than_the_sensitivity"}),
-        (rewritten("OuterProducts.gram", ("gradients @ gradients.mT", "(gradients.float() @ gradients.float().mT).double()")), {
-            "norms in single precision": "release/test_clipping_precision.py::test_no_record_contributes_more_than_the_clip"}),
-        (rewritten("AutoencoderLoss.clipped_sum", ("by_jacobians(self.clip_jacobian, pulls)", "by_jacobians(1e300, pulls)")), {
-            "Jacobian of the codes of an autoencoder": "nets/test_steps.py::test_no_neighbour_moves_a_sum_further_than_the_sensitivity"}),
-        (skipped("ClippedOutputs.values", "outputs", "PriorDistance.vectors"), {
-            "codes that are compared with a prior": "nets/test_penalties.py::test_codes_that_are_not_finite_are_bounded_too[1e+300-sphere]"}),
-        (skipped("ClippedOutputs.values", "outputs", "ParityDistance.vectors"), {
-            "codes of groups": "nets/test_penalties.py::test_codes_that_are_not_finite_are_bounded_too[1e+300-codes of two groups]"}),
-        (given("shares_of_vectors", clip=LARGE), {
-            "fair gradient": "nets/test_fair_sums.py::test_twice_the_clip_is_attained"}),
+        (skipped("DataBounds._shorten", "mapped"), {"rows to the ball": "release/test_rows.py::test_rows_outside_the_ball_are_shortened"}),
+        (rewritten("DataBounds.to_ball", ("np.clip(mapped, -side, side, out=mapped)", "mapped")), {"rows to the box": "release/test_bounds.py::test_rows_land_inside"}),
+        (rewritten("AutoencoderLoss.clipped_sum", ("by_jacobians(self.clip)", "by_jacobians(1e300)")), {"gradient of an autoencoder": "nets/test_steps.py::test_no_neighbour_moves_a_sum_further_than_the_sensitivity"}),
+        (rewritten("OuterProducts.gram", ("gradients @ gradients.mT", "(gradients.float() @ gradients.float().mT).double()")), {"norms in single precision": "release/test_clipping_precision.py::test_no_record_contributes_more_than_the_clip"}),
+        (rewritten("AutoencoderLoss.clipped_sum", ("by_jacobians(self.clip_jacobian, pulls)", "by_jacobians(1e300, pulls)")), {"Jacobian of the codes of an autoencoder": "nets/test_steps.py::test_no_neighbour_moves_a_sum_further_than_the_sensitivity"}),
+        (skipped("ClippedOutputs.values", "outputs", "PriorDistance.vectors"), {"codes that are compared with a prior": "nets/test_penalties.py::test_codes_that_are_not_finite_are_bounded_too[1e+300-sphere]"}),
+        (skipped("ClippedOutputs.values", "outputs", "ParityDistance.vectors"), {"codes of groups": "nets/test_penalties.py::test_codes_that_are_not_finite_are_bounded_too[1e+300-codes of two groups]"}),
+        (given("shares_of_vectors", clip=LARGE), {"fair gradient": "nets/test_fair_sums.py::test_twice_the_clip_is_attained"}),
         (given("shares_of_jacobians", clip=LARGE), {
             "Jacobian of a fair output": "nets/test_fair_sums.py::test_the_sensitivity_of_ranked_sums_is_attained[0.99]",
             "Jacobian of a generator": "nets/test_steps.py::test_no_neighbour_moves_a_generators_gradient_further_than_the_sensitivity[steep-1.0]"}),
-        (given("fixed_side_sensitivity", clip_jacobian=1.0), {
-            "Jacobian of a generator clipped to another norm than the charged one": "estimators/test_generator.py::test_the_sensitivity_is_that_of_the_clip_that_is_used[8.0]"}),
-        (skipped("ClippedOutputs.values", "outputs", "clipped_gradient"), {
-            "outputs of a generator": "nets/test_steps.py::test_outputs_and_jacobians_of_a_generator_are_clipped_apart"}),
-        (given("clipped_fit_gradient", clip=LARGE), {
-            "mean-field Langevin": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[mean-field Langevin]"}),
-        (given("_shortened", "_released_sums", radius=LARGE), {
-            "rows of a warm start": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[means]"}),
+        (given("fixed_side_sensitivity", clip_jacobian=1.0), {"Jacobian of a generator clipped to another norm than the charged one": "estimators/test_generator.py::test_the_sensitivity_is_that_of_the_clip_that_is_used[8.0]"}),
+        (skipped("ClippedOutputs.values", "outputs", "clipped_gradient"), {"outputs of a generator": "nets/test_steps.py::test_outputs_and_jacobians_of_a_generator_are_clipped_apart"}),
+        (given("clipped_fit_gradient", clip=LARGE), {"mean-field Langevin": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[mean-field Langevin]"}),
+        (given("_shortened", "_released_sums", radius=LARGE), {"rows of a warm start": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[means]"}),
     ],
     3: [
         (_ONE_STEP, {
             "a batch a step": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[flow, resample]",
             "a batch a step, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[projected rows of four steps]"}),
-        (all_of(given("Presample._noisy_rows", n_steps=3), _ONE_STEP), {
-            "all rows at every step": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[flow, presample]"}),
+        (all_of(given("Presample._noisy_rows", n_steps=3), _ONE_STEP), {"all rows at every step": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[flow, presample]"}),
         (given("SampledGaussianEvent.__init__", "plan_training", n_steps=1), {
             "sums of Poisson batches": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[classifier, threshold]",
             "sums of batches of a fixed size": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[classifier, ranks, odds]"}),
-        (given("plan_tables", n_releases=1), {
-            "fair tables, histograms of a threshold": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[classifier, threshold]"}),
-        (given("SampledGaussianEvent.__init__", "plan_langevin", n_steps=1), {
-            "steps of mean-field Langevin": "estimators/test_trajectory_privacy.py::test_given_noise_is_stated_with_what_it_costs"}),
-        (given("GaussianEvent.__init__", "WarmStartPlan.event", n_steps=1), {
-            "Lloyd steps": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[paths, mfld, kmeans]"}),
-        (instead("SecretStream.generator", the_same_generator), {
-            "a generator that starts anew": "release/test_noise.py::test_noise_has_the_law_that_is_charged[rows, float]"}),
+        (given("plan_tables", n_releases=1), {"fair tables, histograms of a threshold": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[classifier, threshold]"}),
+        (given("SampledGaussianEvent.__init__", "plan_langevin", n_steps=1), {"steps of mean-field Langevin": "estimators/test_trajectory_privacy.py::test_given_noise_is_stated_with_what_it_costs"}),
+        (given("GaussianEvent.__init__", "WarmStartPlan.event", n_steps=1), {"Lloyd steps": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[paths, mfld, kmeans]"}),
+        (instead("SecretStream.generator", the_same_generator), {"a generator that starts anew": "release/test_noise.py::test_noise_has_the_law_that_is_charged[rows, float]"}),
     ],
     4: [
-        (charged_late("SlicedSketch._release"), {
-            "SlicedSketch.fit": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[sketch]"}),
-        (charged_late("SlicedSketch.partial_fit"), {
-            "SlicedSketch.partial_fit": "estimators/test_charges.py::test_whoever_publishes_charges_first[stream]"}),
+        (charged_late("SlicedSketch._release"), {"SlicedSketch.fit": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[sketch]"}),
+        (charged_late("SlicedSketch.partial_fit"), {"SlicedSketch.partial_fit": "estimators/test_charges.py::test_whoever_publishes_charges_first[stream]"}),
         (charged_late("DPSlicedFlowSampler.fit"), {
             "DPSlicedFlowSampler, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow]",
             "DPSlicedFlowSampler, resample": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow, resample]",
@@ -390,24 +365,19 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (charged_late("PrivateTrajectorySampler.fit"), {
             "PrivateTrajectorySampler, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[paths]",
             "PrivateTrajectorySampler, mfld": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[paths, mfld, kmeans]"}),
-        (charged_late("PrivateWassersteinDistance.fit"), {
-            "PrivateWassersteinDistance, fit": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[distance]"}),
-        (charged_late("PrivateWassersteinDistance.transform"), {
-            "PrivateWassersteinDistance, transform": "estimators/test_charges.py::test_whoever_publishes_charges_first[transform]"}),
-        (charged_late("Party.publish_sketch"), {
-            "a party's sketch": "estimators/test_charges.py::test_whoever_publishes_charges_first[party]"}),
+        (charged_late("PrivateWassersteinDistance.fit"), {"PrivateWassersteinDistance, fit": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[distance]"}),
+        (charged_late("PrivateWassersteinDistance.transform"), {"PrivateWassersteinDistance, transform": "estimators/test_charges.py::test_whoever_publishes_charges_first[transform]"}),
+        (charged_late("Party.publish_sketch"), {"a party's sketch": "estimators/test_charges.py::test_whoever_publishes_charges_first[party]"}),
         (charged_late("DPTableSynthesizer.fit"), {
             "DPTableSynthesizer": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[synthesizer]",
             "DPTableSynthesizer, private schema": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[synthesizer, nothing known]"}),
-        (charged_late("PrivateScaler.fit"), {
-            "PrivateScaler": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[scaler]"}),
+        (charged_late("PrivateScaler.fit"), {"PrivateScaler": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[scaler]"}),
     ],
     5: [
         (given("Strategy.sensitivity", "plan_sketch", conditional=False), {
             "sketch with classes": "release/test_sensitivity.py::test_a_change_of_class_alone_needs_the_larger_sensitivity",
             "sketch with classes, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[sketch with classes]"}),
-        (given("plan_threshold", public_classes=True), {
-            "threshold, class taken as public": "estimators/test_fair_privacy.py::test_the_threshold_pays_for_what_a_record_changes[sketch, demographic_parity, tuned]"}),
+        (given("plan_threshold", public_classes=True), {"threshold, class taken as public": "estimators/test_fair_privacy.py::test_the_threshold_pays_for_what_a_record_changes[sketch, demographic_parity, tuned]"}),
     ],
     6: [
         (rewritten("clipped_fit_gradient", ("np.sqrt(np.einsum('bk,bk,bk->b', shares, shares, squares))", "shares * np.sqrt(squares)"), ("where=spread)[:, None]", "where=spread)")), {
@@ -415,64 +385,40 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "a whole step": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[mean-field Langevin]"}),
     ],
     7: [
-        (rewritten("SampledGaussianEvent.rate", ("max(", "min(")), {
-            "the smallest share of a group": "estimators/test_autoencoder_privacy.py::test_the_event_and_the_sensitivity_are_those_of_the_batches_of_groups[a small group]"}),
-        (given("SampledGaussianEvent.__init__", "plan_training", sampling_rate=half), {
-            "Poisson batches of training": "estimators/test_autoencoder_privacy.py::test_the_stated_epsilon_is_that_of_dp_accounting"}),
-        (given("poisson_batches", "TrainingPlan.batches", rate=twice), {
-            "Poisson batches drawn twice as large": "nets/test_steps.py::test_batches_are_fresh_and_as_large_as_is_charged[autoencoder]"}),
-        (given("SampledGaussianEvent.__init__", "plan_rows", batch_sizes=half), {
-            "batches of projected rows, without_replacement": "release/test_rows.py::test_batches_are_as_large_as_is_charged[without_replacement]"}),
-        (given("SampledGaussianEvent.__init__", "plan_rows", sampling_rate=half), {
-            "batches of projected rows, poisson": "release/test_rows.py::test_batches_are_as_large_as_is_charged[poisson]"}),
-        (given("SampledGaussianEvent.__init__", "plan_langevin", sampling_rate=half), {
-            "event of mean-field Langevin": "estimators/test_trajectory_privacy.py::test_given_noise_is_stated_with_what_it_costs"}),
-        (given("poisson_batches", "mean_field_langevin", rate=twice), {
-            "batches of mean-field Langevin": "release/test_langevin.py::test_every_record_takes_part_at_the_rate_of_the_event"}),
-        (given("_coin_sample", threshold=one_more), {
-            "coins that land in more often": "privacy/test_subsampling.py::test_poisson_rate_is_never_exceeded"}),
+        (rewritten("SampledGaussianEvent.rate", ("max(", "min(")), {"the smallest share of a group": "estimators/test_autoencoder_privacy.py::test_the_event_and_the_sensitivity_are_those_of_the_batches_of_groups[a small group]"}),
+        (given("SampledGaussianEvent.__init__", "plan_training", sampling_rate=half), {"Poisson batches of training": "estimators/test_autoencoder_privacy.py::test_the_stated_epsilon_is_that_of_dp_accounting"}),
+        (given("poisson_batches", "TrainingPlan.batches", rate=twice), {"Poisson batches drawn twice as large": "nets/test_steps.py::test_batches_are_fresh_and_as_large_as_is_charged[autoencoder]"}),
+        (given("SampledGaussianEvent.__init__", "plan_rows", batch_sizes=half), {"batches of projected rows, without_replacement": "release/test_rows.py::test_batches_are_as_large_as_is_charged[without_replacement]"}),
+        (given("SampledGaussianEvent.__init__", "plan_rows", sampling_rate=half), {"batches of projected rows, poisson": "release/test_rows.py::test_batches_are_as_large_as_is_charged[poisson]"}),
+        (given("SampledGaussianEvent.__init__", "plan_langevin", sampling_rate=half), {"event of mean-field Langevin": "estimators/test_trajectory_privacy.py::test_given_noise_is_stated_with_what_it_costs"}),
+        (given("poisson_batches", "mean_field_langevin", rate=twice), {"batches of mean-field Langevin": "release/test_langevin.py::test_every_record_takes_part_at_the_rate_of_the_event"}),
+        (given("_coin_sample", threshold=one_more), {"coins that land in more often": "privacy/test_subsampling.py::test_poisson_rate_is_never_exceeded"}),
     ],
     8: [
-        (given("SingleFitTarget.__init__", "privacy_target", delta=0.001), {
-            "a fit is calibrated to another delta": "estimators/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[bounds0-1]"}),
-        (given("LossDistribution.delta", self=without_infinite_losses), {
-            "infinite losses not counted": "privacy/test_accounting.py::test_an_infinite_loss_counts_fully_with_and_without_a_gaussian"}),
-        (rewritten("_upper_masses", (" + error", "")), {
-            "rounding errors of transforms not covered": "privacy/test_accounting.py::test_composed_masses_bound_the_exact_ones_far_into_the_tail[subset]"}),
-        (rewritten("_composed", ("math.exp(_LOG_TAIL)", "0.0")), {
-            "losses beyond the window not counted": "privacy/test_accounting.py::test_losses_beyond_the_window_count_as_infinite"}),
-        (rewritten("absent_delta", (" + _CANCELLED * rate", "")), {
-            "rounding of a profile not counted": "privacy/test_accounting.py::test_what_cancels_near_the_largest_loss_is_added[0.9-12.0]"}),
-        (rewritten("clipped_sum_delta", ("_CANCELLED *", "0.0 *")), {
-            "rounding of a sum's profile not counted": "privacy/test_accounting.py::test_what_cancels_in_a_sum_of_clipped_vectors_is_added[1e-08]"}),
-        (rewritten("_epsilon", (" * (1.0 - 2.0 * ROUNDING)", "")), {
-            "no room for other machines in _epsilon": "privacy/test_spent.py::test_a_statement_bounds_what_any_machine_computes[1e-05-event1]"}),
-        (rewritten("SingleFitTarget.admits", ("(1.0 + 2.0 * ROUNDING) * ", "")), {
-            "no room for other machines in SingleFitTarget.admits": "privacy/test_calibration.py::test_a_single_fit_pays_for_the_noise_sampler_exactly"}),
-        (given("Terms.admit", self=without_a_cap_of_leaks), {
-            "leaks of a ledger not capped": "privacy/test_budget.py::test_either_cap_refuses"}),
-        (rewritten("event_cost", ("leak_units if", "0 if")), {
-            "leaks of sampled fits not charged": "privacy/test_calibration.py::test_a_thousand_sampled_fits_share_the_leaks_of_a_ledger"}),
-        (returning("exact_leak", 0, "SingleFitTarget.admits"), {
-            "error of the noise sampler not paid for": "privacy/test_calibration.py::test_a_single_fit_pays_for_the_noise_sampler_exactly"}),
+        (given("SingleFitTarget.__init__", "privacy_target", delta=0.001), {"a fit is calibrated to another delta": "estimators/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[bounds0-1]"}),
+        (given("LossDistribution.delta", self=without_infinite_losses), {"infinite losses not counted": "privacy/test_accounting.py::test_an_infinite_loss_counts_fully_with_and_without_a_gaussian"}),
+        (rewritten("_upper_masses", (" + error", "")), {"rounding errors of transforms not covered": "privacy/test_accounting.py::test_composed_masses_bound_the_exact_ones_far_into_the_tail[subset]"}),
+        (rewritten("_composed", ("math.exp(_LOG_TAIL)", "0.0")), {"losses beyond the window not counted": "privacy/test_accounting.py::test_losses_beyond_the_window_count_as_infinite"}),
+        (rewritten("absent_delta", (" + _CANCELLED * rate", "")), {"rounding of a profile not counted": "privacy/test_accounting.py::test_what_cancels_near_the_largest_loss_is_added[0.9-12.0]"}),
+        (rewritten("clipped_sum_delta", ("_CANCELLED *", "0.0 *")), {"rounding of a sum's profile not counted": "privacy/test_accounting.py::test_what_cancels_in_a_sum_of_clipped_vectors_is_added[1e-08]"}),
+        (rewritten("_epsilon", (" * (1.0 - 2.0 * ROUNDING)", "")), {"no room for other machines in _epsilon": "privacy/test_spent.py::test_a_statement_bounds_what_any_machine_computes[1e-05-event1]"}),
+        (rewritten("SingleFitTarget.admits", ("(1.0 + 2.0 * ROUNDING) * ", "")), {"no room for other machines in SingleFitTarget.admits": "privacy/test_calibration.py::test_a_single_fit_pays_for_the_noise_sampler_exactly"}),
+        (given("Terms.admit", self=without_a_cap_of_leaks), {"leaks of a ledger not capped": "privacy/test_budget.py::test_either_cap_refuses"}),
+        (rewritten("event_cost", ("leak_units if", "0 if")), {"leaks of sampled fits not charged": "privacy/test_calibration.py::test_a_thousand_sampled_fits_share_the_leaks_of_a_ledger"}),
+        (returning("exact_leak", 0, "SingleFitTarget.admits"), {"error of the noise sampler not paid for": "privacy/test_calibration.py::test_a_single_fit_pays_for_the_noise_sampler_exactly"}),
     ],
     9: [
         (instead("ranked_projections", sorted_as_numpy_does), {
             "Wasserstein gradient": "nets/test_penalties.py::test_ties_keep_their_order_when_a_record_is_replaced[outputs]",
             "codes of groups": "nets/test_penalties.py::test_ties_keep_their_order_when_a_record_is_replaced[codes of groups]",
             "fair sums": "nets/test_fair_sums.py::test_ties_of_a_thousand_clipped_outputs_keep_their_order[0.1]"}),
-        (rewritten("PriorDistance.vectors", ("projections.argsort(dim=1, stable=True)", "torch.from_numpy(projections.numpy().argsort(axis=1))")), {
-            "codes that are compared with a prior": "nets/test_penalties.py::test_ties_keep_their_order_when_a_record_is_replaced[prior]"}),
+        (rewritten("PriorDistance.vectors", ("projections.argsort(dim=1, stable=True)", "torch.from_numpy(projections.numpy().argsort(axis=1))")), {"codes that are compared with a prior": "nets/test_penalties.py::test_ties_keep_their_order_when_a_record_is_replaced[prior]"}),
     ],
     10: [
-        (rewritten("RankedOutputs._plan", ("sum(sizes), penalty,", "sum(sizes), ParityPenalty(cells.strata, cells.sizes),")), {
-            "sensitivity of fair sums by ranks": "estimators/test_fair_privacy.py::test_ranked_sums_have_the_sensitivity_of_their_batches_and_directions[ranks, equalized_odds]"}),
-        (all_of(rewritten("noisy_gradient_steps", ("plan.batch_size *", "plan.n_samples *")), given("release_gradient", "noisy_gradient_steps", plan=with_a_batch_of_all)), {
-            "noise of a generator's mean gradient": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[generator]"}),
-        (given("DPSGD._plan", loss=compared_in_one_batch), {
-            "sensitivity of the codes of groups": "estimators/test_autoencoder_privacy.py::test_the_event_and_the_sensitivity_are_those_of_the_batches_of_groups[a small group]"}),
-        (rewritten("ParityPenalty.sensitivity", ("min(compared)", "sum(compared)")), {
-            "sensitivity of a mean gradient": "nets/test_penalties.py::test_the_worst_case_is_attained[two groups]"}),
+        (rewritten("RankedOutputs._plan", ("sum(sizes), penalty,", "sum(sizes), ParityPenalty(cells.strata, cells.sizes),")), {"sensitivity of fair sums by ranks": "estimators/test_fair_privacy.py::test_ranked_sums_have_the_sensitivity_of_their_batches_and_directions[ranks, equalized_odds]"}),
+        (all_of(rewritten("noisy_gradient_steps", ("plan.batch_size *", "plan.n_samples *")), given("release_gradient", "noisy_gradient_steps", plan=with_a_batch_of_all)), {"noise of a generator's mean gradient": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[generator]"}),
+        (given("DPSGD._plan", loss=compared_in_one_batch), {"sensitivity of the codes of groups": "estimators/test_autoencoder_privacy.py::test_the_event_and_the_sensitivity_are_those_of_the_batches_of_groups[a small group]"}),
+        (rewritten("ParityPenalty.sensitivity", ("min(compared)", "sum(compared)")), {"sensitivity of a mean gradient": "nets/test_penalties.py::test_the_worst_case_is_attained[two groups]"}),
     ],
     11: [
         (instead("fixed_size_batches", cut_from_one_permutation), {
@@ -482,14 +428,10 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "projected rows": "release/test_rows.py::test_without_noise_the_values_are_projections_of_a_batch"}),
     ],
     12: [
-        (rewritten("noisy_batches", ("values.sort(axis=1)", "pass")), {
-            "projected rows": "release/test_rows.py::test_shapes_types_and_order[orthogonal-discrete]"}),
-        (all_of(rewritten("noisy_batches", ("values.sort(axis=1)", "pass")), returning("DataBounds.to_ball", with_sorted_columns, "noisy_batches")), {
-            "sorted before the noise": "estimators/test_row_mechanisms.py::test_values_are_sorted_after_the_noise[orthogonal-resample]"}),
-        (returning("_ordered_sample", np.sort), {
-            "members of a batch of a fixed size": "privacy/test_subsampling.py::test_ordered_fixed_size_batches_are_uniform[7-3]"}),
-        (returning("_coin_sample", np.sort), {
-            "members of a Poisson batch": "privacy/test_subsampling.py::test_ordered_poisson_batches_have_their_probabilities"}),
+        (rewritten("noisy_batches", ("values.sort(axis=1)", "pass")), {"projected rows": "release/test_rows.py::test_shapes_types_and_order[orthogonal-discrete]"}),
+        (all_of(rewritten("noisy_batches", ("values.sort(axis=1)", "pass")), returning("DataBounds.to_ball", with_sorted_columns, "noisy_batches")), {"sorted before the noise": "estimators/test_row_mechanisms.py::test_values_are_sorted_after_the_noise[orthogonal-resample]"}),
+        (returning("_ordered_sample", np.sort), {"members of a batch of a fixed size": "privacy/test_subsampling.py::test_ordered_fixed_size_batches_are_uniform[7-3]"}),
+        (returning("_coin_sample", np.sort), {"members of a Poisson batch": "privacy/test_subsampling.py::test_ordered_poisson_batches_have_their_probabilities"}),
     ],
     13: [
         (skipped("check_per_record"), {
@@ -505,28 +447,18 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "projected rows": "release/test_rows.py::test_the_worst_record_moves_a_truncated_block_by_the_sensitivity"}),
     ],
     15: [
-        (skipped("SlicedSketch._check_readable", within="SlicedSketch.__getstate__"), {
-            "state of the sketch": "release/test_sketch_use.py::test_an_open_sketch_cannot_be_read_or_copied[state]"}),
-        (all_of(skipped("SlicedSketch._check_readable", within="SlicedSketch.__getstate__"), as_any_object("NoisyAccumulator.__reduce_ex__"), as_any_object("NoisyAccumulator.__getstate__")), {
-            "pickles of the sketch": "release/test_sketch_use.py::test_an_open_sketch_cannot_be_read_or_copied[pickle]"}),
-        (skipped("NoisyAccumulator.__copy__", "self"), {
-            "copies of the accumulator": "release/test_sketch_use.py::test_an_open_sketch_cannot_be_read_or_copied[copy of the accumulator]"}),
-        (rewritten("NoisyAccumulator._check_whole", ("os.getpid() != self._process", "False")), {
-            "a fork": "release/test_neighbours.py::test_a_fork_cannot_use_the_noise_of_an_open_sketch"}),
-        (rewritten("NoisyAccumulator.add", ("del self._table", "pass")), {
-            "a chunk that was half added": "release/test_sketch_use.py::test_an_interrupted_chunk_ends_the_stream_for_good[KeyboardInterrupt]"}),
+        (skipped("SlicedSketch._check_readable", within="SlicedSketch.__getstate__"), {"state of the sketch": "release/test_sketch_use.py::test_an_open_sketch_cannot_be_read_or_copied[state]"}),
+        (all_of(skipped("SlicedSketch._check_readable", within="SlicedSketch.__getstate__"), as_any_object("NoisyAccumulator.__reduce_ex__"), as_any_object("NoisyAccumulator.__getstate__")), {"pickles of the sketch": "release/test_sketch_use.py::test_an_open_sketch_cannot_be_read_or_copied[pickle]"}),
+        (skipped("NoisyAccumulator.__copy__", "self"), {"copies of the accumulator": "release/test_sketch_use.py::test_an_open_sketch_cannot_be_read_or_copied[copy of the accumulator]"}),
+        (rewritten("NoisyAccumulator._check_whole", ("os.getpid() != self._process", "False")), {"a fork": "release/test_neighbours.py::test_a_fork_cannot_use_the_noise_of_an_open_sketch"}),
+        (rewritten("NoisyAccumulator.add", ("del self._table", "pass")), {"a chunk that was half added": "release/test_sketch_use.py::test_an_interrupted_chunk_ends_the_stream_for_good[KeyboardInterrupt]"}),
     ],
     16: [
-        (instead("LatticeNoise.mu", mu_off_the_lattice), {
-            "noise that is planned": "privacy/test_noise.py::test_exact_profile_stays_below_what_is_charged[shift0-1.0]"}),
-        (given("step_mu", lattice=None), {
-            "noise that is charged": "privacy/test_events.py::test_gaussian_mu_charges_the_lattice"}),
-        (given("sampled_step_mu", lattice=None), {
-            "noise of sums over Poisson samples": "privacy/test_noise.py::test_the_account_of_a_sampled_sum_is_that_of_its_random_rounding"}),
-        (skipped("rounded_sensitivity", "sensitivity", "noise_for_sums"), {
-            "sums rounded for free": "privacy/test_noise.py::test_rounded_sums_stay_within_the_sensitivity"}),
-        (all_of(given("round_to_lattice", "noisy_sum", x=np.zeros_like), returning("noisy_sum", plus_exact_values)), {
-            "sums on no lattice": "privacy/test_noise.py::test_a_noisy_sum_lies_on_the_lattice"}),
+        (instead("LatticeNoise.mu", mu_off_the_lattice), {"noise that is planned": "privacy/test_noise.py::test_exact_profile_stays_below_what_is_charged[shift0-1.0]"}),
+        (given("step_mu", lattice=None), {"noise that is charged": "privacy/test_events.py::test_gaussian_mu_charges_the_lattice"}),
+        (given("sampled_step_mu", lattice=None), {"noise of sums over Poisson samples": "privacy/test_noise.py::test_the_account_of_a_sampled_sum_is_that_of_its_random_rounding"}),
+        (skipped("rounded_sensitivity", "sensitivity", "noise_for_sums"), {"sums rounded for free": "privacy/test_noise.py::test_rounded_sums_stay_within_the_sensitivity"}),
+        (all_of(given("round_to_lattice", "noisy_sum", x=np.zeros_like), returning("noisy_sum", plus_exact_values)), {"sums on no lattice": "privacy/test_noise.py::test_a_noisy_sum_lies_on_the_lattice"}),
     ],
     17: [
         (skipped("BoundsPlan.before", "event"), {
@@ -536,212 +468,123 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("plan_training", charged_for_its_last_phase), {
             "targets of a regressor": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[regressor]",
             "training": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[autoencoder]"}),
-        (rewritten("plan_langevin", ("isinstance(one, BoundsPlan | WarmStartPlan)", "isinstance(one, WarmStartPlan)")), {
-            "mean-field Langevin": "estimators/test_trajectory_privacy.py::test_epsilon_of_mfld_is_that_of_its_noise[options2-1-warm2]"}),
-        (rewritten("plan_tables", ("(first.event,)", "()")), {
-            "schema of a synthesizer": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer, nothing known]"}),
-        (returning("BoundsPlan.event", the_first_phase), {
-            "the second histogram of a feature": "release/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of features]"}),
+        (rewritten("plan_langevin", ("isinstance(one, BoundsPlan | WarmStartPlan)", "isinstance(one, WarmStartPlan)")), {"mean-field Langevin": "estimators/test_trajectory_privacy.py::test_epsilon_of_mfld_is_that_of_its_noise[options2-1-warm2]"}),
+        (rewritten("plan_tables", ("(first.event,)", "()")), {"schema of a synthesizer": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer, nothing known]"}),
+        (returning("BoundsPlan.event", the_first_phase), {"the second histogram of a feature": "release/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of features]"}),
     ],
     18: [
         (given("Strategy.sensitivity", group_size=1), {
             "table of a sketch": "release/test_sensitivity.py::test_the_worst_neighbours_reach_the_bound_and_do_not_exceed_it[two rows of a person]",
             "table of a sketch, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[sketch of persons]"}),
-        (given("SlicedSketch.__init__", "FitContext.sketch", group_size=1), {
-            "sketches of trajectories": "estimators/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[bounds0-3]"}),
-        (given("_feature_noises", group_size=1), {
-            "histograms of bounds": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[bounds of features, three rows of a person]"}),
-        (given("planned_bounds", group_size=1), {
-            "bounds of a sketch": "release/test_public_labels.py::test_private_bounds_pool_the_rows_of_a_person[3]"}),
-        (given("Event.grouped", group_size=1), {
-            "rows of different times": "privacy/test_group_privacy.py::test_rows_of_different_parts_move_all_parts_together_by_the_root_of_their_number"}),
-        (given("Event.grouped", "plan_langevin", group_size=1), {
-            "steps of mean-field Langevin": "estimators/test_trajectory_privacy.py::test_epsilon_of_mfld_is_that_of_its_noise[options0-3-warm0]"}),
-        (given("Event.grouped", "WarmStartPlan.event", group_size=1), {
-            "warm start": "release/test_plans.py::test_a_plan_costs_what_it_was_given[clusters]"}),
-        (rewritten("PrivacyLoss.group_epsilon", ("steps + (k - 1) * x", "0.0")), {
-            "delta of a chain not added up": "privacy/test_group_privacy.py::test_a_group_of_what_leaks_is_bounded_or_nothing_is_said"}),
-        (rewritten("PrivacyLoss.group_epsilon", ("k * self.mu_without_sampling", "math.sqrt(k) * self.mu_without_sampling")), {
-            "a chain of one statistic by the root": "privacy/test_group_privacy.py::test_epsilon_over_k_is_more_than_epsilon_for_k_rows[5-3.583]"}),
-        (given("PrivacyLoss.group_epsilon", leak=0.0), {
-            "leaks of a group forgotten": "privacy/test_group_privacy.py::test_a_group_of_selected_categories_is_bounded"}),
-        (returning("Event.group_leak", 0.0), {
-            "leaks of a chain forgotten": "privacy/test_group_privacy.py::test_a_group_of_what_leaks_is_bounded_or_nothing_is_said"}),
+        (given("SlicedSketch.__init__", "FitContext.sketch", group_size=1), {"sketches of trajectories": "estimators/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[bounds0-3]"}),
+        (given("_feature_noises", group_size=1), {"histograms of bounds": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[bounds of features, three rows of a person]"}),
+        (given("planned_bounds", group_size=1), {"bounds of a sketch": "release/test_public_labels.py::test_private_bounds_pool_the_rows_of_a_person[3]"}),
+        (given("Event.grouped", group_size=1), {"rows of different times": "privacy/test_group_privacy.py::test_rows_of_different_parts_move_all_parts_together_by_the_root_of_their_number"}),
+        (given("Event.grouped", "plan_langevin", group_size=1), {"steps of mean-field Langevin": "estimators/test_trajectory_privacy.py::test_epsilon_of_mfld_is_that_of_its_noise[options0-3-warm0]"}),
+        (given("Event.grouped", "WarmStartPlan.event", group_size=1), {"warm start": "release/test_plans.py::test_a_plan_costs_what_it_was_given[clusters]"}),
+        (rewritten("PrivacyLoss.group_epsilon", ("steps + (k - 1) * x", "0.0")), {"delta of a chain not added up": "privacy/test_group_privacy.py::test_a_group_of_what_leaks_is_bounded_or_nothing_is_said"}),
+        (rewritten("PrivacyLoss.group_epsilon", ("k * self.mu_without_sampling", "math.sqrt(k) * self.mu_without_sampling")), {"a chain of one statistic by the root": "privacy/test_group_privacy.py::test_epsilon_over_k_is_more_than_epsilon_for_k_rows[5-3.583]"}),
+        (given("PrivacyLoss.group_epsilon", leak=0.0), {"leaks of a group forgotten": "privacy/test_group_privacy.py::test_a_group_of_selected_categories_is_bounded"}),
+        (returning("Event.group_leak", 0.0), {"leaks of a chain forgotten": "privacy/test_group_privacy.py::test_a_group_of_what_leaks_is_bounded_or_nothing_is_said"}),
     ],
     19: [
-        (checked_late("check_arrivals", "SlicedSketch.partial_fit"), {
-            "too many rows in a stream": "release/test_sketch_use.py::test_what_cannot_be_fitted_is_refused_before_any_charge[too many rows]"}),
-        (skipped("check_steps", within="MeanFieldLangevin.release"), {
-            "steps that diverge": "estimators/test_refusals.py::test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value[mfld, a long step]"}),
-        (checked_late("check_per_record", "Gradient.release"), {
-            "a network that mixes records": "estimators/test_refusals.py::test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value[generator, BatchNorm]"}),
-        (rewritten("Ledger.admit", ("admitted = self.terms.admit(after)", "admitted = True"), ("return admitted", "return self.terms.admit(after)")), {
-            "a budget that is used up": "privacy/test_budget.py::test_a_refused_charge_changes_nothing"}),
-        (checked_late("resolve_device", "SlicedSketch._open"), {
-            "a device that is not there": "release/test_sketch_use.py::test_what_cannot_be_fitted_is_refused_before_any_charge[no device]"}),
-        (skipped("_check_drawable"), {
-            "noise of a table that cannot be drawn": "estimators/test_table_synthesizer_privacy.py::test_a_refused_fit_charges_and_changes_nothing_and_quotes_no_value[synthesizer, noise too small]"}),
-        (instead("TableSchema.read", columns_as_they_are, "DPTableSynthesizer.fit"), {
-            "a value that the schema does not list": "estimators/test_table_synthesizer_privacy.py::test_a_refused_fit_charges_and_changes_nothing_and_quotes_no_value[synthesizer, a value of no category]"}),
+        (checked_late("check_arrivals", "SlicedSketch.partial_fit"), {"too many rows in a stream": "release/test_sketch_use.py::test_what_cannot_be_fitted_is_refused_before_any_charge[too many rows]"}),
+        (skipped("check_steps", within="MeanFieldLangevin.release"), {"steps that diverge": "estimators/test_refusals.py::test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value[mfld, a long step]"}),
+        (checked_late("check_per_record", "Gradient.release"), {"a network that mixes records": "estimators/test_refusals.py::test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value[generator, BatchNorm]"}),
+        (rewritten("Ledger.admit", ("admitted = self.terms.admit(after)", "admitted = True"), ("return admitted", "return self.terms.admit(after)")), {"a budget that is used up": "privacy/test_budget.py::test_a_refused_charge_changes_nothing"}),
+        (checked_late("resolve_device", "SlicedSketch._open"), {"a device that is not there": "release/test_sketch_use.py::test_what_cannot_be_fitted_is_refused_before_any_charge[no device]"}),
+        (skipped("_check_drawable"), {"noise of a table that cannot be drawn": "estimators/test_table_synthesizer_privacy.py::test_a_refused_fit_charges_and_changes_nothing_and_quotes_no_value[synthesizer, noise too small]"}),
+        (instead("TableSchema.read", columns_as_they_are, "DPTableSynthesizer.fit"), {"a value that the schema does not list": "estimators/test_table_synthesizer_privacy.py::test_a_refused_fit_charges_and_changes_nothing_and_quotes_no_value[synthesizer, a value of no category]"}),
     ],
     20: [
         (returning("SampledGaussianEvent._steps", nearly_normal_steps), {
             "below what is attained": "privacy/test_accounting.py::test_limit_for_poisson_samples_lies_below_what_is_attained",
             "batches of projected rows": "release/test_rows.py::test_cost_of_given_noise_by_another_route[sampled]"}),
-        (returning("SampledGaussianEvent._steps", steps_on_poisson_samples), {
-            "Poisson account for batches of a fixed size": "privacy/test_accounting.py::test_golden_values[5.0]"}),
+        (returning("SampledGaussianEvent._steps", steps_on_poisson_samples), {"Poisson account for batches of a fixed size": "privacy/test_accounting.py::test_golden_values[5.0]"}),
     ],
     21: [
-        (given("guessing_p_value", delta=0.0), {
-            "delta of the claim": "audit/test_guessing.py::test_golden_ceiling"}),
-        (rewritten("mu_lower_bound", ("- mu)", "- mu / 2)")), {
-            "a trade-off of half of the noise": "audit/test_guessing.py::test_gaussian_bound_is_attained[0.72]"}),
-        (returning("PrivacyLoss.is_sampled", False, "claimed"), {
-            "the bound of Gaussian noise for secret batches": "audit/test_one_run.py::test_the_stronger_bound_is_for_gaussian_noise_that_all_records_see"}),
-        (rewritten("EvidenceSum.add", ("- coins @", "+ coins @")), {
-            "coins in a residual": "audit/test_noise.py::test_p_values_of_correct_noise_are_uniform"}),
-        (rewritten("NoiseEvidence.of", ("group.n_numbers >= _FEWEST_TESTED", "False")), {
-            "small releases": "audit/test_noise.py::test_small_releases_are_tested_together"}),
-        (rewritten("AuditTask.leak", ("difference((rows[np.arange(len(rows)) // 2], labels))", "difference(own)")), {
-            "outputs beside the releases": "audit/test_missing_noise.py::test_an_output_beside_the_releases_is_refuted"}),
+        (given("guessing_p_value", delta=0.0), {"delta of the claim": "audit/test_guessing.py::test_golden_ceiling"}),
+        (rewritten("mu_lower_bound", ("- mu)", "- mu / 2)")), {"a trade-off of half of the noise": "audit/test_guessing.py::test_gaussian_bound_is_attained[0.72]"}),
+        (returning("PrivacyLoss.is_sampled", False, "claimed"), {"the bound of Gaussian noise for secret batches": "audit/test_one_run.py::test_the_stronger_bound_is_for_gaussian_noise_that_all_records_see"}),
+        (rewritten("EvidenceSum.add", ("- coins @", "+ coins @")), {"coins in a residual": "audit/test_noise.py::test_p_values_of_correct_noise_are_uniform"}),
+        (rewritten("NoiseEvidence.of", ("group.n_numbers >= _FEWEST_TESTED", "False")), {"small releases": "audit/test_noise.py::test_small_releases_are_tested_together"}),
+        (rewritten("AuditTask.leak", ("difference((rows[np.arange(len(rows)) // 2], labels))", "difference(own)")), {"outputs beside the releases": "audit/test_missing_noise.py::test_an_output_beside_the_releases_is_refuted"}),
     ],
     22: [
-        (rewritten("select_categories", ("event.threshold * units", "(event.threshold - 2 * event.sigma) * units")), {
-            "a threshold two sigma lower": "release/test_category_selection.py::test_counts_of_one_are_shown_as_often_as_the_event_says"}),
-        (given("calibrate_lattice", "plan_category_selection", sensitivity=1.0), {
-            "a plan in which one count moves": "release/test_plans.py::test_a_plan_costs_what_it_was_given[categories]"}),
-        (returning("ThresholdedCountsEvent.sensitivity", 1.0), {
-            "an event in which one count moves": "privacy/test_selection.py::test_no_neighbours_exceed_what_is_charged[grid3]"}),
-        (rewritten("ThresholdedCountsEvent._passes", ("Fraction(1, 2)", "Fraction(3, 2)")), {
-            "a tail that starts a step too far out": "privacy/test_selection.py::test_the_tail_is_a_close_bound[3.0-16.0]"}),
-        (given("ThresholdedCountsEvent.group_leak", self=of_one_column), {
-            "the tail of one column for all": "privacy/test_selection.py::test_no_neighbours_of_two_columns_exceed_what_is_charged"}),
-        (given("ThresholdedCountsEvent._steps", self=of_one_column), {
-            "one column charged for all": "privacy/test_selection.py::test_no_neighbours_of_two_columns_exceed_what_is_charged"}),
-        (rewritten("PrivacyLoss.delta", ("self.leak + (1.0 - self.leak) * ", "")), {
-            "tails that delta forgets": "privacy/test_selection.py::test_no_neighbours_exceed_what_is_charged[grid0]"}),
-        (returning("leak_of_steps", 0.0, "_epsilon"), {
-            "tails that epsilon forgets": "privacy/test_selection.py::test_the_account_is_a_gaussian_unless_something_leaks"}),
-        (rewritten("_certain_leak_units", ("_in_leak_units(loss.leak, math.ceil)", "0")), {
-            "tails that a ledger forgets": "privacy/test_selection.py::test_a_budget_remembers_the_tail_and_admits_as_many_as_fit"}),
-        (rewritten("_counted", ("type(plain).__name__", "''")), {
-            "the first of equal values stands for the others": "release/test_category_selection.py::test_equal_values_of_different_types_are_not_merged"}),
+        (rewritten("select_categories", ("event.threshold * units", "(event.threshold - 2 * event.sigma) * units")), {"a threshold two sigma lower": "release/test_category_selection.py::test_counts_of_one_are_shown_as_often_as_the_event_says"}),
+        (given("calibrate_lattice", "plan_category_selection", sensitivity=1.0), {"a plan in which one count moves": "release/test_plans.py::test_a_plan_costs_what_it_was_given[categories]"}),
+        (returning("ThresholdedCountsEvent.sensitivity", 1.0), {"an event in which one count moves": "privacy/test_selection.py::test_no_neighbours_exceed_what_is_charged[grid3]"}),
+        (rewritten("ThresholdedCountsEvent._passes", ("Fraction(1, 2)", "Fraction(3, 2)")), {"a tail that starts a step too far out": "privacy/test_selection.py::test_the_tail_is_a_close_bound[3.0-16.0]"}),
+        (given("ThresholdedCountsEvent.group_leak", self=of_one_column), {"the tail of one column for all": "privacy/test_selection.py::test_no_neighbours_of_two_columns_exceed_what_is_charged"}),
+        (given("ThresholdedCountsEvent._steps", self=of_one_column), {"one column charged for all": "privacy/test_selection.py::test_no_neighbours_of_two_columns_exceed_what_is_charged"}),
+        (rewritten("PrivacyLoss.delta", ("self.leak + (1.0 - self.leak) * ", "")), {"tails that delta forgets": "privacy/test_selection.py::test_no_neighbours_exceed_what_is_charged[grid0]"}),
+        (returning("leak_of_steps", 0.0, "_epsilon"), {"tails that epsilon forgets": "privacy/test_selection.py::test_the_account_is_a_gaussian_unless_something_leaks"}),
+        (rewritten("_certain_leak_units", ("_in_leak_units(loss.leak, math.ceil)", "0")), {"tails that a ledger forgets": "privacy/test_selection.py::test_a_budget_remembers_the_tail_and_admits_as_many_as_fit"}),
+        (rewritten("_counted", ("type(plain).__name__", "''")), {"the first of equal values stands for the others": "release/test_category_selection.py::test_equal_values_of_different_types_are_not_merged"}),
     ],
     23: [
-        (given("discrete_gaussian", "release_misfits", s=1.0), {
-            "misfits without noise": "tables/test_marginal_release.py::test_noise_of_misfits_has_the_stated_standard_deviation"}),
-        (returning("release_marginals", with_true_counts), {
-            "counts are kept before the noise is added": "tables/test_marginal_release.py::test_what_is_recorded_has_its_noise"}),
-        (given("noise_lattice", "_noise", data_lattice=0.3), {
-            "a lattice on which no count lies": "contract/test_draws_are_charged.py::test_whatever_is_released_is_on_its_lattice[synthesizer]"}),
-        (rewritten("_exact_misfits", ("np.round(prediction * _PREDICTED) / _PREDICTED", "prediction")), {
-            "predictions that lie on no lattice": "contract/test_draws_are_charged.py::test_whatever_is_released_is_on_its_lattice[synthesizer]"}),
-        (given("_noise", "release_marginals", mu=half), {
-            "the sampler is told of one table": "tables/test_marginal_release.py::test_the_sampler_is_told_of_the_whole_release"}),
-        (rewritten("release_marginals", ("counts = _noise(", "counts = marginal.counts(codes) + _noise("), ("counts += marginal.counts(codes)", "")), {
-            "rows before noise": "tables/test_marginal_release.py::test_noise_is_drawn_before_the_rows_are_counted"}),
-        (returning("misfit_sensitivity", half), {
-            "one of two counts in a misfit": "tables/test_marginal_release.py::test_the_worst_predictions_attain_the_sensitivity_of_misfits[4]"}),
-        (given("misfit_sensitivity", n_marginals=1), {
-            "one of several misfits": "tables/test_marginal_release.py::test_the_worst_predictions_attain_the_sensitivity_of_misfits[4]"}),
-        (returning("TablePlan.marginal_sigmas", for_one_count), {
-            "one of two counts in a table": "tables/test_fitting.py::test_marginals_of_a_release_cost_its_share_together[tree-weights1]"}),
-        (rewritten("TablePlan.marginal_sigmas", ("weights.sum()", "weights.max()")), {
-            "the whole share for each table": "tables/test_fitting.py::test_marginals_of_a_release_cost_its_share_together[pairs-weights1]"}),
-        (given("TablePlan.__init__", "plan_tables", shares=with_more_for_pairs), {
-            "shares of 1.2": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer]"}),
-        (rewritten("TableFit.model", ("coarsen(noisy,", "coarsen(replace(noisy, counts=noisy.marginal.counts(self.codes)),")), {
-            "bins by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
-        (returning("release_misfits", true_misfits, "TableFit._release_tree"), {
-            "a tree by true strengths": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
-        (returning("release_misfits", true_misfits, "TableFit._release_pairs"), {
-            "pairs by true misfits": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
-        (given("TableFit._candidates", "TableFit._release_pairs", predictions=true_counts), {
-            "predictions from private rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
-        (rewritten("DPTableSynthesizer.fit", ("schema.read(table)", "vars(self).setdefault('_values', schema.read(table))")), {
-            "rows kept for later": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
+        (given("discrete_gaussian", "release_misfits", s=1.0), {"misfits without noise": "tables/test_marginal_release.py::test_noise_of_misfits_has_the_stated_standard_deviation"}),
+        (returning("release_marginals", with_true_counts), {"counts are kept before the noise is added": "tables/test_marginal_release.py::test_what_is_recorded_has_its_noise"}),
+        (given("noise_lattice", "_noise", data_lattice=0.3), {"a lattice on which no count lies": "contract/test_draws_are_charged.py::test_whatever_is_released_is_on_its_lattice[synthesizer]"}),
+        (rewritten("_exact_misfits", ("np.round(prediction * _PREDICTED) / _PREDICTED", "prediction")), {"predictions that lie on no lattice": "contract/test_draws_are_charged.py::test_whatever_is_released_is_on_its_lattice[synthesizer]"}),
+        (given("_noise", "release_marginals", mu=half), {"the sampler is told of one table": "tables/test_marginal_release.py::test_the_sampler_is_told_of_the_whole_release"}),
+        (rewritten("release_marginals", ("counts = _noise(", "counts = marginal.counts(codes) + _noise("), ("counts += marginal.counts(codes)", "")), {"rows before noise": "tables/test_marginal_release.py::test_noise_is_drawn_before_the_rows_are_counted"}),
+        (returning("misfit_sensitivity", half), {"one of two counts in a misfit": "tables/test_marginal_release.py::test_the_worst_predictions_attain_the_sensitivity_of_misfits[4]"}),
+        (given("misfit_sensitivity", n_marginals=1), {"one of several misfits": "tables/test_marginal_release.py::test_the_worst_predictions_attain_the_sensitivity_of_misfits[4]"}),
+        (returning("TablePlan.marginal_sigmas", for_one_count), {"one of two counts in a table": "tables/test_fitting.py::test_marginals_of_a_release_cost_its_share_together[tree-weights1]"}),
+        (rewritten("TablePlan.marginal_sigmas", ("weights.sum()", "weights.max()")), {"the whole share for each table": "tables/test_fitting.py::test_marginals_of_a_release_cost_its_share_together[pairs-weights1]"}),
+        (given("TablePlan.__init__", "plan_tables", shares=with_more_for_pairs), {"shares of 1.2": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer]"}),
+        (rewritten("TableFit.model", ("coarsen(noisy,", "coarsen(replace(noisy, counts=noisy.marginal.counts(self.codes)),")), {"bins by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
+        (returning("release_misfits", true_misfits, "TableFit._release_tree"), {"a tree by true strengths": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
+        (returning("release_misfits", true_misfits, "TableFit._release_pairs"), {"pairs by true misfits": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
+        (given("TableFit._candidates", "TableFit._release_pairs", predictions=true_counts), {"predictions from private rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
+        (rewritten("DPTableSynthesizer.fit", ("schema.read(table)", "vars(self).setdefault('_values', schema.read(table))")), {"rows kept for later": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
     ],
     24: [
-        (rewritten("_draw_candidate", ("secret.random_bits(128)", "secret.random_bits(31)")), {
-            "a short seed for a candidate": "estimators/test_private_search.py::test_parameters_do_not_show_the_index_of_their_trial"}),
-        (rewritten("_draw_candidate", ("deepcopy(distributions)", "distributions")), {
-            "laws that count their draws": "estimators/test_private_search.py::test_a_candidate_has_one_law_at_every_index[counting]"}),
-        (rewritten("PrivateEstimatorMixin._restate", ("self.privacy_spent_ = spent", "pass")), {
-            "the statement of a trial": "estimators/test_private_search_winners.py::test_everything_that_the_winner_holds_states_the_search[classifier]"}),
-        (rewritten("PrivateEstimatorMixin._restate", ("self._stated_in", "()")), {
-            "the budget of a trial, in a sketch": "estimators/test_private_search_winners.py::test_everything_that_the_winner_holds_states_the_search[flow]"}),
-        (returning("check_statement", of_a_costly_search, "SketchRecord._check_statement"), {
-            "sketches that tell more than a trial": "estimators/test_private_search_winners.py::test_a_statement_of_a_search_that_its_noise_does_not_bear_is_refused"}),
-        (returning("check_statement", of_a_costly_search, "TableRecord._check_statement"), {
-            "tables that tell more than a trial": "estimators/test_private_search_winners.py::test_a_statement_of_a_search_that_its_noise_does_not_bear_is_refused"}),
-        (skipped("Ledger.forget"), {
-            "a ledger remembered for each trial": "estimators/test_private_search_winners.py::test_no_registry_of_the_process_counts_trials"}),
+        (rewritten("_draw_candidate", ("secret.random_bits(128)", "secret.random_bits(31)")), {"a short seed for a candidate": "estimators/test_private_search.py::test_parameters_do_not_show_the_index_of_their_trial"}),
+        (rewritten("_draw_candidate", ("deepcopy(distributions)", "distributions")), {"laws that count their draws": "estimators/test_private_search.py::test_a_candidate_has_one_law_at_every_index[counting]"}),
+        (rewritten("PrivateEstimatorMixin._restate", ("self.privacy_spent_ = spent", "pass")), {"the statement of a trial": "estimators/test_private_search_winners.py::test_everything_that_the_winner_holds_states_the_search[classifier]"}),
+        (rewritten("PrivateEstimatorMixin._restate", ("self._stated_in", "()")), {"the budget of a trial, in a sketch": "estimators/test_private_search_winners.py::test_everything_that_the_winner_holds_states_the_search[flow]"}),
+        (returning("check_statement", of_a_costly_search, "SketchRecord._check_statement"), {"sketches that tell more than a trial": "estimators/test_private_search_winners.py::test_a_statement_of_a_search_that_its_noise_does_not_bear_is_refused"}),
+        (returning("check_statement", of_a_costly_search, "TableRecord._check_statement"), {"tables that tell more than a trial": "estimators/test_private_search_winners.py::test_a_statement_of_a_search_that_its_noise_does_not_bear_is_refused"}),
+        (skipped("Ledger.forget"), {"a ledger remembered for each trial": "estimators/test_private_search_winners.py::test_no_registry_of_the_process_counts_trials"}),
     ],
     25: [
-        (rewritten("_lloyd_step", ("least = max(1.0", "counts = np.bincount(_nearest(rows, centers), minlength=len(centers)).astype(float); least = max(1.0")), {
-            "true counts of clusters": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld, kmeans]"}),
-        (given("mean_field_langevin", radius=largest_norm), {
-            "particles within the largest private norm": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld]"}),
-        (given("mean_field_langevin", start=moved_by_true_means), {
-            "particles start at true means": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld]"}),
-        (given("mean_field_langevin", smoothing=times_the_spread_of_rows), {
-            "gradients averaged as far as rows lie": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld, batches]"}),
-        (returning("_noisy_count", true_count), {
-            "a threshold by true labels": "contract/test_replay.py::test_a_fit_follows_from_its_releases[classifier, threshold]"}),
-        (rewritten("FairGradients.release", ("_LARGEST_RATE)", "_LARGEST_RATE) / float(records.targets.double().std())")), {
-            "a learning rate by true targets": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, ranks]"}),
-        (returning("private_steps", by_the_norms_of_rows), {
-            "steps by the largest row": "contract/test_replay.py::test_a_fit_follows_from_its_releases[autoencoder]"}),
-        (rewritten("Gradient.release", ("OutputUnits.of_ball(bounds)", "OutputUnits.of_ball(type(bounds)(bounds.center, bounds.scale, np.abs(bounds.to_ball(rows)).max()))")), {
-            "outputs as wide as the rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[generator, gradient]"}),
-        (returning("noisy_batches", times_the_largest_value), {
-            "projected rows up to the largest": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow, resample]"}),
-        (rewritten("SlicedSketch._open", ("projection_half_widths(self.bounds_, plan.directions)", "np.abs(self.bounds_.to_ball(rows) @ plan.directions.T).max(axis=0)")), {
-            "ranges of directions by true projections": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch]"}),
-        (returning("_center", with_a_true_reach), {
-            "a reach of true values": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow, automatic]"}),
-        (returning("_norm_radius", the_largest_norm), {
-            "a radius of true norms": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, norms of many features]"}),
-        (given("NoisyAccumulator.add", rows=warned_of), {
-            "a warning of rows that are cut": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, box]"}),
-        (returning("_range", up_to_the_largest_value), {
-            "upper bounds at the largest value": "contract/test_replay.py::test_a_fit_follows_from_its_releases[encoder]"}),
-        (returning("_noisy", the_exact_score), {
-            "trials compared by exact scores": "contract/test_replay.py::test_a_fit_follows_from_its_releases[search]"}),
-        (given("mean_field_langevin", plan=with_noises_exchanged), {
-            "phases with each other's noise": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[paths, mfld, rough]"}),
+        (rewritten("_lloyd_step", ("least = max(1.0", "counts = np.bincount(_nearest(rows, centers), minlength=len(centers)).astype(float); least = max(1.0")), {"true counts of clusters": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld, kmeans]"}),
+        (given("mean_field_langevin", radius=largest_norm), {"particles within the largest private norm": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld]"}),
+        (given("mean_field_langevin", start=moved_by_true_means), {"particles start at true means": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld]"}),
+        (given("mean_field_langevin", smoothing=times_the_spread_of_rows), {"gradients averaged as far as rows lie": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld, batches]"}),
+        (returning("_noisy_count", true_count), {"a threshold by true labels": "contract/test_replay.py::test_a_fit_follows_from_its_releases[classifier, threshold]"}),
+        (rewritten("FairGradients.release", ("_LARGEST_RATE)", "_LARGEST_RATE) / float(records.targets.double().std())")), {"a learning rate by true targets": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, ranks]"}),
+        (returning("private_steps", by_the_norms_of_rows), {"steps by the largest row": "contract/test_replay.py::test_a_fit_follows_from_its_releases[autoencoder]"}),
+        (rewritten("Gradient.release", ("OutputUnits.of_ball(bounds)", "OutputUnits.of_ball(type(bounds)(bounds.center, bounds.scale, np.abs(bounds.to_ball(rows)).max()))")), {"outputs as wide as the rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[generator, gradient]"}),
+        (returning("noisy_batches", times_the_largest_value), {"projected rows up to the largest": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow, resample]"}),
+        (rewritten("SlicedSketch._open", ("projection_half_widths(self.bounds_, plan.directions)", "np.abs(self.bounds_.to_ball(rows) @ plan.directions.T).max(axis=0)")), {"ranges of directions by true projections": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch]"}),
+        (returning("_center", with_a_true_reach), {"a reach of true values": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow, automatic]"}),
+        (returning("_norm_radius", the_largest_norm), {"a radius of true norms": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, norms of many features]"}),
+        (given("NoisyAccumulator.add", rows=warned_of), {"a warning of rows that are cut": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, box]"}),
+        (returning("_range", up_to_the_largest_value), {"upper bounds at the largest value": "contract/test_replay.py::test_a_fit_follows_from_its_releases[encoder]"}),
+        (returning("_noisy", the_exact_score), {"trials compared by exact scores": "contract/test_replay.py::test_a_fit_follows_from_its_releases[search]"}),
+        (given("mean_field_langevin", plan=with_noises_exchanged), {"phases with each other's noise": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[paths, mfld, rough]"}),
     ],
     26: [
-        (rewritten("leaves", ("yield from leaves(part, composite, f'{prefix}{name}__')", "yield prefix, part")), {
-            "within another composite": "privacy/test_check_pipeline.py::test_a_step_that_learns_without_noise_is_refused_and_warned_of[before-a nested PCA]"}),
-        (rewritten("_is_declared", ("getattr(part, name) in allowed", "getattr(part, name) in allowed or name == 'handle_unknown'")), {
-            "an encoder that names unknown values": "privacy/test_check_pipeline.py::test_what_is_not_declared_is_learned[changed1]"}),
-        (returning("leaks", (), "warn_of_composition"), {
-            "a fit that says nothing": "privacy/test_check_pipeline.py::test_a_step_that_learns_without_noise_is_refused_and_warned_of[before-StandardScaler]"}),
-        (returning("_statements", (), "warn_of_composition"), {
-            "a private step in a column transformer": "privacy/test_check_pipeline.py::test_private_steps_share_a_budget_or_are_told_their_sum[columns, then a step]"}),
-        (rewritten("is_shared", (" and budget is budgets[0]", "")), {
-            "two budgets taken for one": "privacy/test_check_pipeline.py::test_private_steps_share_a_budget_or_are_told_their_sum[steps]"}),
+        (rewritten("leaves", ("yield from leaves(part, composite, f'{prefix}{name}__')", "yield prefix, part")), {"within another composite": "privacy/test_check_pipeline.py::test_a_step_that_learns_without_noise_is_refused_and_warned_of[before-a nested PCA]"}),
+        (rewritten("_is_declared", ("getattr(part, name) in allowed", "getattr(part, name) in allowed or name == 'handle_unknown'")), {"an encoder that names unknown values": "privacy/test_check_pipeline.py::test_what_is_not_declared_is_learned[changed1]"}),
+        (returning("leaks", (), "warn_of_composition"), {"a fit that says nothing": "privacy/test_check_pipeline.py::test_a_step_that_learns_without_noise_is_refused_and_warned_of[before-StandardScaler]"}),
+        (returning("_statements", (), "warn_of_composition"), {"a private step in a column transformer": "privacy/test_check_pipeline.py::test_private_steps_share_a_budget_or_are_told_their_sum[columns, then a step]"}),
+        (rewritten("is_shared", (" and budget is budgets[0]", "")), {"two budgets taken for one": "privacy/test_check_pipeline.py::test_private_steps_share_a_budget_or_are_told_their_sum[steps]"}),
     ],
     27: [
-        (given("_read_columns", reader=without_empty_lines), {
-            "empty lines passed over": "cli/test_table_files.py::test_an_empty_line_of_one_column_is_a_record"}),
-        (rewritten("TableSchema.from_dtypes", ("_column_from_dtype(table, name)", "_column_with_categories(table, name)")), {
-            "categories of a data type taken as public": "tables/test_table_schema.py::test_categories_that_a_data_type_lists_are_unknown[enum of polars]"}),
-        (rewritten("NumericColumn.read", ("list(map(as_integer if self.integer else as_float, present))", "np.clip(np.array(list(present)), -(2**62), 2**62)")), {
-            "objects as numbers of one type": "tables/test_table_columns.py::test_what_a_value_becomes[one half beside large integers]"}),
-        (rewritten("CategoricalColumn.to_codes", ("np.array(places, dtype=np.int64)[column.distinct[0]]", "np.where((codes := column.distinct[0]) < 0, -1, codes % len(self.levels))")), {
-            "categories by the first that occurs": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[arrow-String]"}),
-        (returning("TickColumn.to_unit", since_the_earliest), {
-            "times by the earliest": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[polars-Datetime(us, None)]"}),
+        (given("_read_columns", reader=without_empty_lines), {"empty lines passed over": "cli/test_table_files.py::test_an_empty_line_of_one_column_is_a_record"}),
+        (rewritten("TableSchema.from_dtypes", ("_column_from_dtype(table, name)", "_column_with_categories(table, name)")), {"categories of a data type taken as public": "tables/test_table_schema.py::test_categories_that_a_data_type_lists_are_unknown[enum of polars]"}),
+        (rewritten("NumericColumn.read", ("list(map(as_integer if self.integer else as_float, present))", "np.clip(np.array(list(present)), -(2**62), 2**62)")), {"objects as numbers of one type": "tables/test_table_columns.py::test_what_a_value_becomes[one half beside large integers]"}),
+        (rewritten("CategoricalColumn.to_codes", ("np.array(places, dtype=np.int64)[column.distinct[0]]", "np.where((codes := column.distinct[0]) < 0, -1, codes % len(self.levels))")), {"categories by the first that occurs": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[arrow-String]"}),
+        (returning("TickColumn.to_unit", since_the_earliest), {"times by the earliest": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[polars-Datetime(us, None)]"}),
     ],
     28: [
-        (given("count_projections", energy=None), {
-            "rows of more energy counted where they are": "release/test_strategy.py::test_a_row_of_more_energy_is_counted_in_the_middle[None]"}),
-        (rewritten("_largest_change", ("+ dual * limit", "")), {
-            "the price of a limit forgotten": "release/test_strategy.py::test_no_bins_of_limited_energy_move_the_statistic_further"}),
-        (rewritten("Strategy._least_squares", ("centres - 0.5", "centres")), {
-            "records taken to be in the middle of their bins": "release/test_strategy.py::test_no_bins_of_limited_energy_move_the_statistic_further"}),
+        (given("count_projections", energy=None), {"rows of more energy counted where they are": "release/test_strategy.py::test_a_row_of_more_energy_is_counted_in_the_middle[None]"}),
+        (rewritten("_largest_change", ("+ dual * limit", "")), {"the price of a limit forgotten": "release/test_strategy.py::test_no_bins_of_limited_energy_move_the_statistic_further"}),
+        (rewritten("Strategy._least_squares", ("centres - 0.5", "centres")), {"records taken to be in the middle of their bins": "release/test_strategy.py::test_no_bins_of_limited_energy_move_the_statistic_further"}),
     ],
 }
 # fmt: on
