@@ -84,5 +84,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List the public names, loaded or not."""
     return sorted(set(globals()) | set(__all__))

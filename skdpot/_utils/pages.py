@@ -61,7 +61,6 @@ class HtmlReport:
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
-        """Return the report for notebooks."""
         raise NotImplementedError
 
     def to_html(self, path: str | Path | None = None) -> str:

@@ -78,7 +78,6 @@ class CanaryPairs:
                 raise ValueError(f"{name} must have one entry for each of {len(self.first)} pairs.")
 
     def __len__(self) -> int:
-        """Return the number of pairs."""
         return len(self.first)
 
     def choose(self, heads: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:

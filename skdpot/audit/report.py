@@ -271,7 +271,6 @@ class PrivacyReport(HtmlReport):
         return pd.DataFrame(rows, columns=["section", "fact", "value"])
 
     def _repr_html_(self) -> str:
-        """Return the report for notebooks."""
         results = [part.result for part in self.audits if part.result]
         words = (
             beside_claim, epsilon_text, lower_text, one_in, percent_at_most, rounded_down,

@@ -171,14 +171,12 @@ class SearchPlan:
         return self.law.quantile(level)
 
     def __str__(self) -> str:
-        """Return the plan, one fact per line."""
         guarantee = f"{epsilon_text(self.epsilon)}, δ = {self.delta:g}"
         rows = [("whole search", guarantee), *self._facts]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
     def _repr_html_(self) -> str:
-        """Return the plan as a card for notebooks."""
         rows = [(name.capitalize(), value) for name, value in self._facts]
         title = f"Private search: {epsilon_text(self.epsilon)}"
         return html_card(title, f"δ = {self.delta:g} · nothing spent yet", rows)

@@ -438,7 +438,6 @@ class PrivateSWAutoencoder(
         return self._latent_dim
 
     def __sklearn_tags__(self) -> Tags:
-        """Return the tags of this estimator."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

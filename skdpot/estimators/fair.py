@@ -428,7 +428,6 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         return self.classes_[probabilities.argmax(axis=1)]
 
     def __sklearn_tags__(self) -> Tags:
-        """Return the tags of this estimator."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # thirty rows teach nothing under noise
         return tags
@@ -572,7 +571,6 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         return predicted.ravel() if self._flat else predicted
 
     def __sklearn_tags__(self) -> Tags:
-        """Return the tags of this estimator."""
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # thirty rows teach nothing under noise
         tags.target_tags.multi_output = True

@@ -232,7 +232,6 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
         return rows, center, zeros + 1.0 if self.scale_ is None else self.scale_
 
     def __sklearn_tags__(self) -> Tags:
-        """Return the tags of this estimator."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

@@ -488,11 +488,9 @@ class SearchLeaks:
     facts: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the facts, one per line."""
         return "\n".join((f"{self.search}: {self._fits}", *(f"- {fact}" for fact in self.facts)))
 
     def _repr_html_(self) -> str:
-        """Return the facts as a card for notebooks."""
         rows = [(str(number), fact) for number, fact in enumerate(self.facts, start=1)]
         return html_card(f"What {self.search} reveals", self._fits, rows)
 

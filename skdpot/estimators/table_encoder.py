@@ -325,7 +325,6 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         return sum(len(column.coordinates) for column in self.schema_)
 
     def __sklearn_tags__(self) -> Tags:
-        """Return the tags of this estimator."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags

@@ -403,7 +403,6 @@ class PrivateTrajectorySampler(PrivateSampler):
         return inside.reshape(points.shape)
 
     def __sklearn_tags__(self) -> Tags:
-        """Return the tags of this estimator."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True  # the time stamps
         return tags

@@ -94,7 +94,6 @@ class Transcript:
         return f"<Transcript of {len(self)} messages, {self.n_bytes} bytes, between {between}>"
 
     def _repr_html_(self) -> str:
-        """Return the flow of messages as a card for notebooks."""
         frame = self.to_frame()
         flows = frame.groupby(["sender", "recipient", "kind"], sort=False)["n_bytes"]
         rows = [
@@ -288,7 +287,6 @@ class DistanceEstimate:
         return f"<DistanceEstimate {self._summary()}, protocol={self.protocol!r}>"
 
     def _repr_html_(self) -> str:
-        """Return the estimate as a card for notebooks."""
         rows = [
             ("Distance", self._summary()),
             ("Squared", f"{self.squared_distance:.6g}"),

@@ -142,13 +142,11 @@ class Message(Record):
             raise MessageError(f"{error!s:.400}") from error
 
     def __eq__(self, other: object) -> bool:
-        """Compare bit for bit."""
         if not isinstance(other, Message):
             return NotImplemented
         return self is other or self.to_bytes() == other.to_bytes()
 
     def __hash__(self) -> int:
-        """Hash what is sent."""
         return hash(self.to_bytes())
 
     def __repr__(self) -> str:

@@ -98,7 +98,7 @@ class FairnessDisplay:
         threshold: float | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the scores that a fitted classifier gives to rows.
+        """Draw the scores that a fitted classifier gives to rows; return the display.
 
         Parameters
         ----------
@@ -116,10 +116,6 @@ class FairnessDisplay:
         **kwargs : dict
             For `from_predictions`, such as `fairness` and `ax`; `sensitive_features` is required.
             The default title is the name of the class.
-
-        Returns
-        -------
-        display : FairnessDisplay
 
         Raises
         ------
@@ -156,7 +152,7 @@ class FairnessDisplay:
         score_name: str = "score",
         **kwargs: Any,
     ) -> Self:
-        """Draw scores.
+        """Draw scores; return the display.
 
         Parameters
         ----------
@@ -176,10 +172,6 @@ class FairnessDisplay:
             As in `FairnessDisplay`.
         **kwargs : dict
             For `plot`, such as `ax`.
-
-        Returns
-        -------
-        display : FairnessDisplay
 
         Raises
         ------
@@ -347,7 +339,7 @@ class FairnessFrontierDisplay:
         higher_is_fairer: bool = True,
         **kwargs: Any,
     ) -> Self:
-        """Average repeated runs and draw them.
+        """Average repeated runs and draw them; return the display.
 
         Parameters
         ----------
@@ -365,10 +357,6 @@ class FairnessFrontierDisplay:
             False for differences and distances, for which 0 is parity.
         **kwargs : dict
             For `plot`, such as `ax`.
-
-        Returns
-        -------
-        display : FairnessFrontierDisplay
 
         Raises
         ------

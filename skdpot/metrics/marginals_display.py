@@ -201,7 +201,7 @@ class MarginalsDisplay(PanelDisplay):
         random_state: int | np.random.RandomState | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Plot rows of a fitted sampler beside real rows.
+        """Plot rows of a fitted sampler beside real rows; return the display.
 
         Parameters
         ----------
@@ -215,10 +215,6 @@ class MarginalsDisplay(PanelDisplay):
             Passed to ``sampler.sample``.
         **kwargs : dict
             Passed to `from_frames`.
-
-        Returns
-        -------
-        display : MarginalsDisplay
         """
         size = max(len(real), 1000) if n_samples is None else n_samples
         return cls.from_frames(real, sampler.sample(size, random_state=random_state), **kwargs)
@@ -234,7 +230,7 @@ class MarginalsDisplay(PanelDisplay):
         pairs: str | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Plot two tables on the same bins.
+        """Plot two tables on the same bins; return the display.
 
         Parameters
         ----------
@@ -252,10 +248,6 @@ class MarginalsDisplay(PanelDisplay):
             in the real rows (numbers only).
         **kwargs : dict
             Passed to `plot`, such as `ax`.
-
-        Returns
-        -------
-        display : MarginalsDisplay
 
         Raises
         ------

@@ -141,7 +141,7 @@ class PrivacyUtilityDisplay:
         score_name: str | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw results of a study.
+        """Draw results of a study; return the display.
 
         Parameters
         ----------
@@ -159,10 +159,6 @@ class PrivacyUtilityDisplay:
             Label of the vertical axis; the name of the column by default.
         **kwargs : dict
             For `plot`, such as `ax`.
-
-        Returns
-        -------
-        display : PrivacyUtilityDisplay
 
         Raises
         ------
@@ -209,7 +205,7 @@ class PrivacyUtilityDisplay:
         score_name: str | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Fit an estimator at several epsilons, score it on public rows, and draw the scores.
+        """Fit at several epsilons, score on public rows, and draw the scores; return the display.
 
         Parameters
         ----------
@@ -239,10 +235,6 @@ class PrivacyUtilityDisplay:
             Label of the vertical axis; `scoring` by default, if that is a name.
         **kwargs : dict
             For `plot`, such as `ax`.
-
-        Returns
-        -------
-        display : PrivacyUtilityDisplay
 
         Raises
         ------
@@ -401,7 +393,7 @@ class BudgetDisplay:
 
     @classmethod
     def from_budget(cls, budget: PrivacyBudget, **kwargs: Any) -> Self:
-        """Draw the history of a budget.
+        """Draw the history of a budget; return the display.
 
         Parameters
         ----------
@@ -409,10 +401,6 @@ class BudgetDisplay:
             With any number of charges.
         **kwargs : dict
             For `plot`, such as `ax`.
-
-        Returns
-        -------
-        display : BudgetDisplay
 
         Raises
         ------
@@ -431,7 +419,7 @@ class BudgetDisplay:
 
     @classmethod
     def from_ledger(cls, ledger: str | os.PathLike[str], **kwargs: Any) -> Self:
-        """Draw the history in a ledger file.
+        """Draw the history in a ledger file; return the display.
 
         Parameters
         ----------
@@ -439,10 +427,6 @@ class BudgetDisplay:
             File of a budget that was created with ``ledger=``. It is only read.
         **kwargs : dict
             For `plot`, such as `ax`.
-
-        Returns
-        -------
-        display : BudgetDisplay
 
         Raises
         ------

@@ -102,7 +102,7 @@ class SketchDisplay(PanelDisplay):
         name: str | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw a sketch, or the sketch that a fitted estimator released.
+        """Draw a sketch, or the sketch that a fitted estimator released; return the display.
 
         Parameters
         ----------
@@ -118,10 +118,6 @@ class SketchDisplay(PanelDisplay):
             Name for the title; that of the class by default.
         **kwargs : dict
             For `plot`, such as `ax`.
-
-        Returns
-        -------
-        display : SketchDisplay
 
         Raises
         ------
@@ -323,7 +319,7 @@ class FlowDisplay(PanelDisplay):
         random_state: int | np.random.RandomState | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Run the flow of a fitted sampler once more and draw it.
+        """Run the flow of a fitted sampler once more and draw it; return the display.
 
         Parameters
         ----------
@@ -336,10 +332,6 @@ class FlowDisplay(PanelDisplay):
         **kwargs : dict
             For `from_trace`, such as `plane`, `X`, `name` and `ax`. By default the title is the
             name of the class.
-
-        Returns
-        -------
-        display : FlowDisplay
 
         Raises
         ------
@@ -370,7 +362,7 @@ class FlowDisplay(PanelDisplay):
         name: str | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the states of a flow.
+        """Draw the states of a flow; return the display.
 
         Parameters
         ----------
@@ -390,10 +382,6 @@ class FlowDisplay(PanelDisplay):
             Name for the title.
         **kwargs : dict
             For `plot`, such as `ax`.
-
-        Returns
-        -------
-        display : FlowDisplay
 
         Raises
         ------

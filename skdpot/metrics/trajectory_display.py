@@ -106,7 +106,7 @@ class TrajectoryDisplay(PanelDisplay):
         random_state: int | np.random.RandomState | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Sample paths from a fitted sampler and draw them.
+        """Sample paths from a fitted sampler and draw them; return the display.
 
         Parameters
         ----------
@@ -124,10 +124,6 @@ class TrajectoryDisplay(PanelDisplay):
         **kwargs : dict
             For `from_paths`, such as `true_paths`, `features`, `name` and `ax`. The default title
             is the name of the class.
-
-        Returns
-        -------
-        display : TrajectoryDisplay
 
         Raises
         ------
@@ -166,7 +162,7 @@ class TrajectoryDisplay(PanelDisplay):
         means_name: str = "means",
         **kwargs: Any,
     ) -> Self:
-        """Draw paths.
+        """Draw paths; return the display.
 
         Parameters
         ----------
@@ -185,10 +181,6 @@ class TrajectoryDisplay(PanelDisplay):
             As in `TrajectoryDisplay`.
         **kwargs : dict
             For `plot`, such as `ax`.
-
-        Returns
-        -------
-        display : TrajectoryDisplay
 
         Raises
         ------
