@@ -32,6 +32,7 @@ import argparse
 import itertools
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,12 @@ def judge(task: TableTask, synthetic: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def run(cell: Cell, task: TableTask, options: argparse.Namespace) -> list[dict[str, Any]]:
+def run(
+    cell: Cell,
+    task: TableTask,
+    options: argparse.Namespace,
+    judged: Callable[[TableTask, pd.DataFrame], dict[str, float]] = judge,
+) -> list[dict[str, Any]]:
     """Fit unless a reusable result is there; return a row for each way of sampling."""
     path = costs_path(options.out, cell)
     if not (options.reuse and path.exists()):
@@ -94,7 +100,7 @@ def run(cell: Cell, task: TableTask, options: argparse.Namespace) -> list[dict[s
                 "relation": cell.settings.relation,
                 "seed": cell.seed,
             }
-            | judge(task, synthetic)
+            | judged(task, synthetic)
             | {name: costs[name] for name in (*COSTS, "load")}
         )
     return rows
@@ -149,7 +155,8 @@ def main() -> None:
     print(means.reset_index()[SHOWN].to_string(index=False, float_format="{:.4g}".format))
 
 
-def _name_and_path(text: str) -> tuple[str, str]:
+def name_and_path(text: str) -> tuple[str, str]:
+    """Read the interpreter that a library has on the command line."""
     name, _, path = text.partition("=")
     if name not in INSTALL or not Path(path).is_file():
         raise argparse.ArgumentTypeError(
@@ -174,7 +181,7 @@ def _parser() -> argparse.ArgumentParser:
         "--peer-python",
         nargs="*",
         default=[],
-        type=_name_and_path,
+        type=name_and_path,
         metavar="NAME=PATH",
         help="interpreters of " + ", ".join(INSTALL),
     )

@@ -86,6 +86,7 @@ METHODS = {
     "dpmm AIM": Method("dpmm", "aim", _AIM),
     "dpmm AIM, own bins": Method("dpmm", "aim", {**_AIM, "proc_epsilon": 0.1}, bins="own"),
     "dpmm MST": Method("dpmm", "mst"),
+    "dpmm MST, own bins": Method("dpmm", "mst", {"proc_epsilon": 0.1}, bins="own"),
     "dpmm PrivBayes": Method("dpmm", "priv-bayes"),
     "OpenDP MST": Method("opendp", "mst", samplings=_MBI),
     "SmartNoise MST": Method("smartnoise", "mst", samplings=_MBI),
@@ -168,15 +169,18 @@ def _job(cell: Cell, task: TableTask, bins: PublicBins, folder: Path) -> dict[st
     method = cell.settings
     train = folder / f"train_{method.bins}.csv"
     rows = bins.encode(task.train) if method.bins == "public" else task.train
-    rows.to_csv(train, index=False)
     schema = folder / "schema.json"
     task.schema.to_json(schema)
     domain: dict[str, Any] = bins.sizes
-    if method.bins == "own":
-        domain = {name: {"categories": values} for name, values in task.categories.items()}
+    if method.bins == "own":  # dpmm takes numbers for numbers
+        rows = rows.astype(dict.fromkeys(task.categories, "str"))
+        domain = {
+            name: {"categories": list(map(str, values))} for name, values in task.categories.items()
+        }
         for name in task.numeric:
             column = task.schema[name]
             domain[name] = {"lower": column.lower, "upper": column.upper}
+    rows.to_csv(train, index=False)
     words = [name for name, values in rows.items() if not pd.api.types.is_numeric_dtype(values)]
     return {
         "library": method.library,

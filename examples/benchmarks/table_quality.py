@@ -30,6 +30,7 @@ N_QUANTILES = 16
 N_TRIPLES = 100
 # What a histogram of scikit-learn's boosting can tell apart in one column.
 MOST_CATEGORIES = 255
+MOST_KEYS = 2**18
 
 
 def train_on_synthetic(
@@ -135,13 +136,15 @@ def quantile_codes(
 
 def total_variation(real: pd.DataFrame, synthetic: pd.DataFrame, columns: Sequence[str]) -> float:
     """Return the total variation distance of the joint distribution of some coded columns."""
-    n_real = len(real)
+    n_real, size = len(real), 1
     keys = np.zeros(n_real + len(synthetic), dtype=np.int64)
     for name in columns:
         codes = np.concatenate([real[name], synthetic[name]])
-        # Numbered anew after each column, keys stay below the number of rows squared.
-        keys = np.unique(keys * (int(codes.max()) + 1) + codes, return_inverse=True)[1]
-    size = int(keys.max()) + 1
+        n_codes = int(codes.max()) + 1
+        keys, size = keys * n_codes + codes, size * n_codes
+        if size > MOST_KEYS:  # numbered anew, keys stay below the number of rows squared
+            keys = np.unique(keys, return_inverse=True)[1]
+            size = int(keys.max()) + 1
     p = np.bincount(keys[:n_real], minlength=size) / n_real
     q = np.bincount(keys[n_real:], minlength=size) / len(synthetic)
     return float(np.abs(p - q).sum() / 2)

@@ -116,18 +116,20 @@ def fit_opendp(job: Job, rows: pd.DataFrame) -> dict[str, Sampler]:
 def fit_marginals(job: Job, rows: pd.DataFrame) -> dict[str, Sampler]:
     """Release every column's histogram with our noise; columns are then drawn apart."""
     from skdpot._utils.validation import SecretStream
-    from skdpot.privacy import gdp_mu
-    from skdpot.privacy.noise import calibrate_lattice
-    from skdpot.release.value_histogram import noisy_histogram
+    from skdpot.privacy import GaussianEvent, gdp_mu
+    from skdpot.release.contingency import Marginal, release_marginals
 
     # Under replace-one, a record changes two counts of each column by one.
-    mu, sensitivity = gdp_mu(job["epsilon"], job["delta"]), math.sqrt(2 * rows.shape[1])
-    noise = calibrate_lattice(mu, sensitivity)
-    stream, rng = SecretStream(), np.random.default_rng(job["seed"])
-    shares = {}
-    for name, size in job["domain"].items():
-        table = np.maximum(noisy_histogram(rows[name].to_numpy(), size, noise, stream), 0.0)
-        shares[name] = table / table.sum() if table.any() else np.full(size, 1 / size)
+    sigma = math.sqrt(2 * rows.shape[1]) / gdp_mu(job["epsilon"], job["delta"])
+    alone = [Marginal((k,), (np.arange(size),)) for k, size in enumerate(job["domain"].values())]
+    event = GaussianEvent(sigma=sigma, sensitivity=math.sqrt(2 * rows.shape[1]))
+    noisy = release_marginals(
+        rows.to_numpy(), alone, np.full(len(alone), sigma), SecretStream(), event
+    )
+    rng, shares = np.random.default_rng(job["seed"]), {}
+    for name, counts in zip(job["domain"], noisy.value, strict=True):
+        table = np.maximum(counts, 0.0)
+        shares[name] = table / table.sum() if table.any() else np.full(len(table), 1 / len(table))
 
     def sample(n_rows: int) -> pd.DataFrame:
         return pd.DataFrame({name: rng.choice(len(p), n_rows, p=p) for name, p in shares.items()})
