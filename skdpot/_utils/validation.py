@@ -19,12 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils import (
-    _safe_indexing,
-    check_array,
-    check_random_state,
-    check_scalar,
-)
+from sklearn.utils import _safe_indexing, check_array, check_random_state, check_scalar
 from sklearn.utils._param_validation import HasMethods as HasMethods
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._param_validation import InvalidParameterError

@@ -416,7 +416,6 @@ class AuditTask:
     def _fitted(
         self, function: Callable[..., Any], slots: tuple[np.ndarray, np.ndarray | None]
     ) -> tuple[Any, dict[str, np.ndarray]]:
-        """Call a function with the known rows and those in the slots."""
         chosen, labels = slots
         rows = np.concatenate([self.X, chosen])
         if (labels is None) != (self.y is None):

@@ -106,7 +106,6 @@ def audit_copies(
 
 
 def _is_public(part: Any) -> bool:
-    """Whether a part says that it was fitted to public rows."""
     return np.isinf(part.privacy_spent_.epsilon) and getattr(part, "private", True) is False
 
 
@@ -184,7 +183,6 @@ def simulated_rows(
 
 
 def _within(bounds: Any, n_rows: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw points from a cube inside of bounds."""
     cube = rng.uniform(-1.0, 1.0, size=(n_rows, bounds.n_features))
     return bounds.from_ball(cube * bounds.radius / np.sqrt(bounds.n_features))
 
@@ -294,7 +292,6 @@ def try_membership(
 
 
 def _last(estimator: Any) -> Any:
-    """Return the last step of a pipeline, or the estimator itself."""
     return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
 
 
@@ -388,7 +385,6 @@ def _distances(estimator: Any, rows: np.ndarray, rng: np.random.Generator) -> Se
 def _lessons(
     estimator: Any, rows: np.ndarray, labels: Any, rng: np.random.Generator
 ) -> Sequence[Figure]:
-    """Measure what a classifier learns from synthetic rows."""
     if labels is None or not hasattr(estimator, "classes_"):
         return ()
     seed = int(rng.integers(2**31))

@@ -274,7 +274,6 @@ def _distance_scores(
 
 
 def _nearest(places: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray:
-    """Return the distances from each row to the `n` closest places."""
     return NearestNeighbors(n_neighbors=n).fit(places).kneighbors(rows)[0]
 
 
@@ -320,7 +319,6 @@ def _classifier_scores(
 def _synthetic(
     sampler: Any, n_samples: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, tuple[float, float]]:
-    """Return synthetic rows, and the ε and δ that their source claims."""
     if not hasattr(sampler, "sample"):
         if hasattr(sampler, "fit"):
             raise TypeError(f"{type(sampler).__name__} has no method sample. Pass synthetic rows.")

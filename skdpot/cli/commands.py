@@ -13,14 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from skdpot.cli.console import (
-    BUDGET_EXCEEDED,
-    USAGE,
-    CommandError,
-    Console,
-    OutputFile,
-    explain,
-)
+from skdpot.cli.console import BUDGET_EXCEEDED, USAGE, CommandError, Console, OutputFile, explain
 from skdpot.cli.table_files import (
     FileFormat,
     check_writable_format,
@@ -165,7 +158,6 @@ def run_schema(args: Namespace, console: Console) -> None:
 
 
 def _with_options(schema: TableSchema, args: Namespace) -> TableSchema:
-    """Return the guess with what the options say about columns."""
     schema = schema.replace(*(_ranged(schema, text) for text in args.range))
     names = args.private
     if args.private_all:
@@ -179,7 +171,6 @@ def _columns(number: int) -> str:
 
 
 def _ranged(schema: TableSchema, text: str) -> TableColumn:
-    """Return a column with the bounds that COLUMN=LOW..HIGH states."""
     name, _, ends = text.rpartition("=")
     low, dots, high = ends.partition("..")
     if not (name and dots and low and high):
@@ -270,7 +261,6 @@ def _warn_of_epsilon(args: Namespace, console: Console) -> None:
 
 
 def _check_usage(args: Namespace) -> None:
-    """Refuse options that do not go together."""
     if (args.data is None) == (args.model is None):
         raise CommandError("name either a table or, with --model, a saved fit.", USAGE)
     if args.save is not None and not args.save.endswith(".safetensors"):
@@ -334,7 +324,6 @@ def _write(
     synthesizer: DPTableSynthesizer,
     facts: dict[str, Any],
 ) -> None:
-    """Draw rows and write them, and then the report."""
     conditions = read_conditions(args.where, synthesizer.schema_)
     n_rows = synthesizer.n_samples_ if args.rows is None else args.rows
     rows = synthesizer.sample(n_rows, conditions=conditions or None, random_state=args.seed)
@@ -435,7 +424,6 @@ def _encoded(args: Namespace, form: FileFormat) -> _Rows:
 
 
 def _numbers(args: Namespace, form: FileFormat) -> _Rows:
-    """Return the columns of numbers that both tables have."""
     paths = (args.first, args.second)
     tables = [Table.of(read_guessable(path, form)) for path in paths]
     columns = [{name: table.column(name) for name in table.names} for table in tables]

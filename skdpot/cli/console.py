@@ -87,7 +87,6 @@ def printable(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON can hold."""
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

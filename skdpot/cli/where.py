@@ -43,7 +43,6 @@ def check_conditions(conditions: dict[str, Any], schema: TableSchema, *, kept: b
 
 
 def _parsed(text: str, schema: TableSchema) -> list[tuple[str, str, Any]]:
-    """Return the column, the operator and the value of one condition, or of several."""
     if text.lstrip().startswith("{"):
         try:
             content = json.loads(text)
@@ -106,7 +105,6 @@ def _from_json(column: TableColumn, _: str, value: Any) -> Any:
 
 
 def _typed(column: TableColumn, text: Any) -> Any:
-    """Return a value that somebody typed."""
     try:
         return column.condition(text)
     except ValueError as error:

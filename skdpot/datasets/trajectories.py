@@ -179,7 +179,6 @@ def one_point_per_person(
 
 
 def _rows_per_time(n_per_time: int | ArrayLike, n_times: int) -> np.ndarray:
-    """Return the number of rows at each time."""
     n_times = check_count(n_times, "n_times")
     counts = np.asarray(n_per_time)
     if counts.dtype.kind not in "iu":
@@ -403,7 +402,6 @@ def make_ornstein_uhlenbeck_trajectories(
 
 
 def _as_row(vector: np.ndarray, name: str, n_features: int) -> np.ndarray:
-    """Return d finite numbers from one or from d."""
     if vector.shape not in ((), (1,), (n_features,)):
         raise ValueError(
             f"{name} must be a number or have shape ({n_features},); got {vector.shape}."

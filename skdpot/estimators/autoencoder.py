@@ -28,12 +28,7 @@ from skdpot.estimators.fair import SAME_GROUP, one_cell, read_groups
 from skdpot.estimators.flow_sampler import like_input
 from skdpot.mechanisms.architecture import Architecture
 from skdpot.mechanisms.base import FitContext, Released, chosen_mechanism
-from skdpot.mechanisms.dpsgd import (
-    DPSGD,
-    CodeParity,
-    CodePenalty,
-    PriorPenalty,
-)
+from skdpot.mechanisms.dpsgd import DPSGD, CodeParity, CodePenalty, PriorPenalty
 from skdpot.nets.autoencoder_training import Prior, prior_samples
 from skdpot.nets.training import check_callbacks, check_per_record, evaluate
 from skdpot.privacy.budget import PrivacyBudget

@@ -71,7 +71,7 @@ class ClientContribution(BaseEstimator):
     """
 
     _parameter_constraints: dict[str, list[Any]] = {
-        "estimator": [HasMethods(["fit", "compare"]), None],
+        "estimator": [HasMethods(["fit", "compare"]), None]
     }
 
     def __init__(self, estimator: PrivateWassersteinDistance | None = None) -> None:
@@ -165,7 +165,6 @@ class ClientContribution(BaseEstimator):
 
 
 def _named(clients: Sequence[Party] | Mapping[str, Any]) -> dict[str, Any]:
-    """Return clients by name."""
     if isinstance(clients, Mapping):
         named = dict(clients)
     else:

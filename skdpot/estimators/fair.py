@@ -34,13 +34,7 @@ from skdpot._utils.validation import (
 )
 from skdpot.exceptions import warn_of_fairness, warn_of_privacy
 from skdpot.mechanisms.base import FitContext, chosen_mechanism
-from skdpot.mechanisms.fair import (
-    FAIR_MECHANISMS,
-    FairGradients,
-    FairTask,
-    Records,
-    mu_share,
-)
+from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairGradients, FairTask, Records, mu_share
 from skdpot.nets.training import build_predictor, check_callbacks, check_per_record, evaluate
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
@@ -150,7 +144,6 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         raise NotImplementedError
 
     def _targets(self, y: Any) -> np.ndarray:
-        """Return targets as the network learns them."""
         raise NotImplementedError
 
     def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
@@ -192,12 +185,11 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         return chosen_mechanism(self.mechanism, FAIR_MECHANISMS).clip_loss
 
     def _seen_by(self, release: recording.Release, X: Any, y: Any) -> recording.Records:
-        """Return rows and targets as training has them."""
+        """Return rows and mapped targets; of private bounds, targets as they are."""
         records = Records.of(self.network_, X, self._targets(y), "cpu")
         return records.rows, records.targets
 
     def _outputs(self, X: Any) -> np.ndarray:
-        """Return the network's outputs for public rows."""
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
         # Of public rows this may be said; how the private ones were scaled, no fit can tell.
@@ -548,7 +540,6 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         return self.target_bounds_.to_units(y.reshape(len(y), -1))
 
     def _seen_by(self, release: recording.Release, X: Any, y: Any) -> recording.Records:
-        """Return rows and mapped targets; of private bounds, targets as they are."""
         if release.kind == "histogram":
             return (y.reshape(len(y), -1).astype(np.float64),)
         return super()._seen_by(release, X, y)

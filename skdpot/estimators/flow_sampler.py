@@ -65,11 +65,9 @@ class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
     _parameter_constraints = PrivateEstimatorMixin._parameter_constraints | ROW_BOUNDS
 
     def _make(self, rng: np.random.Generator) -> None:
-        """Make the sampler from the release (post-processing)."""
         raise NotImplementedError
 
     def _store(self, mechanism: Any, release: Released, X: Any) -> None:
-        """Store the release and its terms."""
         if release.value is not None:
             self._keep(release.value)
         self.__dict__.update(release.attributes)
@@ -77,7 +75,6 @@ class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
         self.privacy_spent_, self._frame_out = release.privacy_spent, isinstance(X, pd.DataFrame)
 
     def _keep(self, value: Any) -> None:
-        """Keep the value of a release."""
         if isinstance(value, SlicedSketch):
             self.sketch_ = value
         else:
@@ -101,9 +98,7 @@ class SyntheticRows(PrivateSampler):
     n_steps: Any = None
     device: str = "auto"
 
-    _parameter_constraints = PrivateSampler._parameter_constraints | {
-        "conditional": ["boolean"],
-    }
+    _parameter_constraints = PrivateSampler._parameter_constraints | {"conditional": ["boolean"]}
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -164,7 +159,6 @@ class SyntheticRows(PrivateSampler):
         raise NotImplementedError
 
     def _scored_rows(self) -> np.ndarray:
-        """Return the rows that `score` compares with."""
         raise NotImplementedError
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
@@ -465,7 +459,6 @@ class DPSlicedFlowSampler(SyntheticRows):
         )
 
     def _make(self, rng: np.random.Generator) -> None:
-        """Run the flows of all classes and keep their particles."""
         total = self.n_particles or int(np.clip(self.n_samples_, _MIN_PARTICLES, _MAX_PARTICLES))
         sizes = apportion(total, self._class_shares)
         results = [self._flow(k, size, rng) for k, size in enumerate(sizes.tolist())]
@@ -482,7 +475,6 @@ class DPSlicedFlowSampler(SyntheticRows):
         rng: np.random.Generator,
         record_at: Sequence[int] = (),
     ) -> FlowResult:
-        """Run the flow of the class at `position`."""
         label = self.classes_[position] if hasattr(self, "classes_") else None
         progress = "flow" if label is None else f"flow of class {label}"
         result = sliced_flow(
@@ -498,7 +490,6 @@ class DPSlicedFlowSampler(SyntheticRows):
 
     @property
     def _released(self) -> Any:
-        """What was released by the mechanism of the fit."""
         return self.sketch_ if hasattr(self, "sketch_") else self.releases_
 
     def _schedule(self) -> FlowSchedule:

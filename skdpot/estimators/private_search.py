@@ -538,7 +538,6 @@ _SWALLOWED = (
 
 
 def _n_candidates(search: Any) -> int | None:
-    """Return the number of candidates, or None if it is unknown."""
     if hasattr(search, "param_grid"):
         return len(ParameterGrid(search.param_grid))
     if not hasattr(search, "n_iter"):

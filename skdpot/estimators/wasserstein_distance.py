@@ -362,7 +362,6 @@ Party, or a published message
         return self.epsilon if self._is_private else math.inf
 
     def _context(self, X: Any) -> FitContext:
-        """Return the terms of what is published after `fit`."""
         return FitContext.of(self, X, spawn_streams(None, type(self).__name__))
 
     def _side(self, other: Any) -> Any:
@@ -399,7 +398,6 @@ Party, or a published message
 
 
 def _is_union(other: Any) -> bool:
-    """Whether several parties were given rather than rows."""
     parts = (Party, Message, SlicedSketch, BaseEstimator)
     return (
         isinstance(other, Sequence)
@@ -409,7 +407,6 @@ def _is_union(other: Any) -> bool:
 
 
 def _check_rows(X: Any) -> None:
-    """Refuse what is no table of rows."""
     if isinstance(X, (Party, Message, BaseEstimator, bytes)) or X is None:
         raise TypeError(
             f"X must be a table of rows, got {type(X).__name__}; pass parties to compare."

@@ -87,12 +87,7 @@ def rescaled(squared_distance: float, t: float) -> float:
 
 
 def triangle(
-    first: Party,
-    second: Party,
-    *,
-    t: float = 0.5,
-    disclose_t: bool = True,
-    **options: Any,
+    first: Party, second: Party, *, t: float = 0.5, disclose_t: bool = True, **options: Any
 ) -> DistanceEstimate:
     """Estimate W₂ between two parties from one message of each. **Not private**.
 
@@ -247,7 +242,6 @@ def _rounds(
     fractions: np.ndarray,
     interpolation: str,
 ) -> GeodesicPath:
-    """Play all rounds between two parties."""
     names, distances = [party.name for party in pair], []
     for number, t in enumerate([*map(float, fractions), None]):
         message = GeodesicMeasure(xi.points, xi.masses, t, interpolation)
@@ -270,7 +264,6 @@ def _reference(
     parties: Sequence[Party],
     rng: np.random.Generator | None,
 ) -> DiscreteMeasure:
-    """Return the reference that is given, or draw one."""
     features = {party.name: party.n_dimensions for party in parties}
     n_features = parties[0].n_dimensions
     if len(set(features.values())) > 1:
@@ -342,7 +335,6 @@ def _from_parabola(
 
 
 def _told(result: PairwiseResult, number: int) -> DistanceEstimate:
-    """Let the server tell the only two parties their distance."""
     (estimate,) = result.estimates.values()
     message = DistanceMessage(estimate.squared_distance)
     Exchange(result.transcript).send(number, SERVER, message, DistanceMessage, to=result.names)

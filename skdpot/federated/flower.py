@@ -16,12 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from skdpot.exceptions import (
-    BudgetExceededError,
-    MessageError,
-    ProtocolRefusedError,
-    SkdpotError,
-)
+from skdpot.exceptions import BudgetExceededError, MessageError, ProtocolRefusedError, SkdpotError
 from skdpot.federated.exchange import Question, Replies
 from skdpot.federated.messages import Message
 from skdpot.federated.party import Introduction, Party
@@ -179,7 +174,6 @@ def _await_nodes(grid: Grid, n_nodes: int, timeout: float) -> list[int]:
 
 
 def _record(content: Any) -> dict[str, Any]:
-    """Return the entries of a record that somebody else made."""
     record = content.get(_RECORD)
     if not isinstance(record, ConfigRecord) or record.get("format") != _FORMAT:
         raise MessageError(
@@ -201,7 +195,6 @@ def _read_questions(content: RecordDict) -> list[Question]:
 def _replies(
     party: Party, questions: Sequence[Question], review: Callable[[Message], object] | None
 ) -> dict[str, Any]:
-    """Let the party answer all questions, or none."""
     if [question.method for question in questions] == [_INTRODUCE]:
         facts = vars(Introduction.of(party))
         name, allows = facts.pop("name"), facts.pop("allows")

@@ -96,7 +96,6 @@ def _squared_distance(value: Any, _: Any) -> float:
 
 
 def _squares(name: str, n_axes: int) -> Callable[[Any, Any], np.ndarray]:
-    """Return the check of squared distances for each fraction."""
     return lambda value, message: _array(
         name, value, (len(message.fractions), *[None] * (n_axes - 1)), 0, _LARGEST_SQUARE
     )
@@ -418,7 +417,6 @@ class SketchRequest(Message):
 
 
 def _unit_rows(value: Any, n_features: int) -> np.ndarray:
-    """Return directions of unit length, or raise MessageError."""
     try:
         if np.size(value) > _MOST_COORDINATES:
             raise ValueError(f"these have more than {_MOST_COORDINATES} coordinates.")

@@ -513,7 +513,6 @@ class Party(Introduction):
             )
 
     def _check_features(self, asked: int, due: int) -> None:
-        """Refuse a question about other features."""
         if asked != due:
             raise MessageError(
                 f"Party {self.name!r} compares {due} features, and was asked about {asked}."

@@ -124,11 +124,7 @@ QUESTIONS = ("publish_sketch", "interpolate", "squared_distance_to")
 
 
 def answer(
-    party: Party,
-    question: str,
-    data: bytes,
-    *,
-    review: Callable[[Message], object] | None = None,
+    party: Party, question: str, data: bytes, *, review: Callable[[Message], object] | None = None
 ) -> bytes:
     """Read a request, let the party answer it, and return the bytes of the answer."""
     if question not in QUESTIONS:

@@ -7,12 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from torch import nn
 
-from skdpot._utils.validation import (
-    HasMethods,
-    StrOptions,
-    check_parameters,
-    torch_randomness,
-)
+from skdpot._utils.validation import HasMethods, StrOptions, check_parameters, torch_randomness
 from skdpot.mechanisms.base import COUNT
 from skdpot.nets.training import (
     build_networks,

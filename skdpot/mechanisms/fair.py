@@ -234,7 +234,6 @@ def network_outputs(network: nn.Module, rows: torch.Tensor) -> torch.Tensor:
 
 
 def _values(compared: ComparedOutputs, network: nn.Module, rows: torch.Tensor) -> np.ndarray:
-    """Return what is compared of the outputs of rows."""
     return compared.values(network_outputs(network, rows)).cpu().numpy()
 
 
@@ -452,13 +451,11 @@ class FairGradients(Mechanism):
     def _plan(
         self, context: FitContext, task: FairTask, loss: FairLoss, n_steps: int
     ) -> tuple[TrainingPlan, Callable[..., GradientStep], str]:
-        """Return batches and noise, the steps, and how the batches are described."""
         raise NotImplementedError
 
     def _training(
         self, context: FitContext, task: FairTask, tables: TableNoise | None = None, **terms: Any
     ) -> TrainingPlan:
-        """Return the plan of the steps, beside what else is released."""
         others = [
             *(task.threshold.events if task.threshold else ()),
             *([tables.event] if tables else ()),

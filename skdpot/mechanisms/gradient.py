@@ -14,11 +14,7 @@ from skdpot._utils.validation import Interval, StrOptions
 from skdpot.mechanisms.architecture import LatentNetwork
 from skdpot.mechanisms.base import COUNT, LENGTH, FitContext, Mechanism, Released, refuse_classes
 from skdpot.mechanisms.rows import epochs
-from skdpot.nets.generator_training import (
-    OutputUnits,
-    draw_groups,
-    noisy_gradient_steps,
-)
+from skdpot.nets.generator_training import OutputUnits, draw_groups, noisy_gradient_steps
 from skdpot.nets.training import check_per_record, train_privately
 from skdpot.release.bounds import planned_bounds, public_bounds
 from skdpot.release.gradients import TrainingPlan, plan_training, trained_numbers

@@ -115,7 +115,6 @@ class PlainProtocol(Mechanism):
         return np.random.default_rng(self.shared_seed)
 
     def _drawn(self, parties: list[Party], rng: np.random.Generator) -> DiscreteMeasure:
-        """Draw the shared sample."""
         return gaussian_reference(
             self.n_support or min(party.n_samples for party in parties),
             parties[0].n_dimensions,
@@ -125,11 +124,9 @@ class PlainProtocol(Mechanism):
         )
 
     def _moved(self, reference: Any, party: Party) -> InterpolatingMeasure:
-        """Return the message of a party."""
         return party.interpolate(reference, self.t if reference.t is None else None)
 
     def _party(self, X: Any, y: Any, masses: Any = None, name: str = "other party") -> Party:
-        """Return a party that takes part, or rows as one."""
         if isinstance(X, Party | PlainSide):
             return X if isinstance(X, Party) else X.party
         if self.labeled and y is None:
@@ -138,12 +135,10 @@ class PlainProtocol(Mechanism):
         return Party(name, X, labels, masses=masses, allows=(self.name, "values"))
 
     def _announced(self, points: np.ndarray) -> Any:
-        """Return the message with the measure to move towards."""
         raise NotImplementedError
 
     @property
     def _options(self) -> dict[str, Any]:
-        """Options of the functions of the protocol."""
         return {"t": self.t, "interpolation": self.interpolation}
 
 

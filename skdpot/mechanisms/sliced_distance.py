@@ -198,7 +198,6 @@ n_features), default="orthogonal"
         return other
 
     def _request(self, own: SlicedSketch) -> SketchRequest:
-        """Return what all parties measure, as the fitted sketch does."""
         return SketchRequest(own.directions_, self.n_bins, own.bounds_)
 
     def _directions(self, n_features: int) -> np.ndarray:

@@ -388,5 +388,4 @@ def make_parity_scorer(
 def _of_predictions(
     y_true: Any, y_pred: Any, *, metric: Callable[..., float], **options: Any
 ) -> float:
-    """Leave the true values aside."""
     return float(metric(y_pred, **options))

@@ -44,7 +44,6 @@ def _mosaic(n_columns: int, n_pairs: int) -> np.ndarray:
 def _draw_marginal(
     ax: Any, marginal: ColumnShares, max_categories: int, style: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """Draw one column, real rows in grey."""
     if marginal.kind == "category":
         artists = _draw_bars(ax, marginal, style, max_categories)
     else:

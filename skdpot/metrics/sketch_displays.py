@@ -209,7 +209,6 @@ class SketchDisplay(PanelDisplay):
 
 
 def _direction_numbers(projections: Any, n_projections: int) -> np.ndarray:
-    """Return the numbers of the directions to draw."""
     if projections is None:
         return np.arange(min(_DIRECTIONS, n_projections))
     chosen = np.atleast_1d(np.asarray(projections))
@@ -469,7 +468,6 @@ class FlowDisplay(PanelDisplay):
         return self
 
     def _chosen(self, steps: ArrayLike | None) -> list[int]:
-        """Return the steps of the panels."""
         known = self.steps.tolist()
         if steps is None:
             # Closer together at first, where more happens.
@@ -496,7 +494,6 @@ class FlowDisplay(PanelDisplay):
         ]
 
     def _draw_paths(self, ax: Any, where: np.ndarray, max_paths: int) -> Any:
-        """Draw the ways of particles, darker from step to step."""
         n_particles = where.shape[1]
         spaced = np.linspace(0, n_particles - 1, min(max_paths, n_particles)).round().astype(int)
         ways = where[:, np.unique(spaced)].swapaxes(0, 1)
@@ -534,7 +531,6 @@ def _step_title(step: int) -> str:
 
 
 def _plane_of(plane: Any, n_features: int, names: Any, random_state: Any) -> np.ndarray:
-    """Return one or two directions."""
     if isinstance(plane, str) and plane == "random":
         if n_features > 1:
             return orthogonal_directions(2, n_features, solver_generator(random_state))

@@ -299,7 +299,6 @@ class TrajectoryDisplay(PanelDisplay):
         return content
 
     def _draw(self, ax: Any, key: str, where: Any, times: Any, style: dict[str, Any]) -> Any:
-        """Draw one panel: paths, or points in the colours of their times."""
         if where.ndim == 3 and len(times) > 1:
             # More points on the same lines, so that the colour changes along them.
             fine = np.union1d(times, np.linspace(times[0], times[-1], _N_SHADES))
@@ -315,7 +314,6 @@ class TrajectoryDisplay(PanelDisplay):
         return ax.scatter(*where.T, c=times, linewidths=0, **style, **own)
 
     def _add_colorbar(self) -> Any:
-        """Add the key to the colours of time."""
         options = {"label": "time", "pad": 0.02, "shrink": 0.9}
         artist = self.axes_[-1].collections[-1]
         bar = self.figure_.colorbar(artist, ax=list(self.axes_), **options)
@@ -326,7 +324,6 @@ class TrajectoryDisplay(PanelDisplay):
         return bar
 
     def _label(self, content: Content, limits: np.ndarray) -> None:
-        """Set titles, labels and common limits."""
         known = feature_labels(self.feature_names, self.paths.shape[2])
         names = [known[k] for k in self.features]
         titles = {**_TITLES, "means": self.means_name}

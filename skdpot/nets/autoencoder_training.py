@@ -37,11 +37,7 @@ from skdpot.release.gradients import (
     pulled_back_sum,
     release_gradient,
 )
-from skdpot.release.output_tables import (
-    Cells,
-    ClippedOutputs,
-    ParityPenalty,
-)
+from skdpot.release.output_tables import Cells, ClippedOutputs, ParityPenalty
 from skdpot.release.per_sample import record_outputs
 from skdpot.release.release import Records
 
@@ -349,7 +345,6 @@ def public_steps(
 
 
 def _epochs(cell: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield batches of shuffled epochs, without end."""
     while True:
         order = rng.permutation(cell)
         yield from (order[k : k + size] for k in range(0, len(cell) - size + 1, size))

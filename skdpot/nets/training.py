@@ -123,7 +123,6 @@ def _given_network(given: nn.Module | Callable[[], Any], parameter: str = "modul
 
 
 def _with_relu(*layers: nn.Module) -> tuple[nn.Module, ...]:
-    """Put a ReLU behind each layer."""
     return tuple(chain.from_iterable((layer, nn.ReLU()) for layer in layers))
 
 
@@ -211,10 +210,7 @@ def make_mlp(latent_dim: int, n_classes: int, n_features: int, width: int) -> nn
 
 
 def draw_latents(
-    n_samples: int,
-    latent_dim: int,
-    rng: np.random.Generator,
-    classes: np.ndarray | None = None,
+    n_samples: int, latent_dim: int, rng: np.random.Generator, classes: np.ndarray | None = None
 ) -> np.ndarray:
     """Draw inputs of the generator's network: normal numbers, one in each interval of a column."""
     intervals = rng.permuted(np.tile(np.arange(n_samples), (latent_dim, 1)), axis=1).T
@@ -464,7 +460,6 @@ class _Steps:
 
 
 def _callback(given: Any) -> Any:
-    """Return the callback of an entry, which may be a pair (name, callback)."""
     return given[1] if isinstance(given, tuple) and len(given) == 2 else given
 
 
@@ -532,7 +527,6 @@ def with_trained_parameters(clean: nn.Module, trained: nn.Module) -> nn.Module:
 def _made_up(
     n_records: int, input_shape: tuple[int, ...], rng: np.random.Generator
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return records, and others to exchange them with."""
     records = torch.from_numpy(rng.uniform(-1, 1, (2 * n_records, *input_shape))).float()
     return records[:n_records], records[n_records:]
 

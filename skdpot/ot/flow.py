@@ -312,10 +312,7 @@ class TorchDrift:
         self._on_device = WeakKeyDictionary()
 
     def residual(
-        self,
-        particles: "torch.Tensor",
-        batch: DirectionBatch,
-        noise: "torch.Tensor | None" = None,
+        self, particles: "torch.Tensor", batch: DirectionBatch, noise: "torch.Tensor | None" = None
     ) -> "torch.Tensor":
         """Return what `NumpyDrift.residual` returns, as a tensor on the device."""
         if batch not in self._on_device:  # copied once
@@ -355,7 +352,6 @@ class TorchDrift:
 
 
 def _placed(array: np.ndarray, device: "torch.device") -> "torch.Tensor":
-    """Copy an array to a device."""
     import torch
 
     return torch.from_numpy(array).to(device)
@@ -451,11 +447,9 @@ class FlowState:
         return self._particles
 
     def _placed(self, array: np.ndarray) -> Any:
-        """Return an array where the particles are."""
         return array
 
     def _normal(self, *shape: int) -> Any:
-        """Draw standard normal numbers, float32."""
         return self._rng.standard_normal(shape, dtype=np.float32)
 
 

@@ -229,9 +229,7 @@ def optimal_plan(source: DiscreteMeasure, target: DiscreteMeasure) -> TransportP
 
 
 def plan_from_costs(
-    costs: ArrayLike,
-    source_masses: ArrayLike | None = None,
-    target_masses: ArrayLike | None = None,
+    costs: ArrayLike, source_masses: ArrayLike | None = None, target_masses: ArrayLike | None = None
 ) -> TransportPlan:
     """Solve optimal transport for a given matrix of costs.
 

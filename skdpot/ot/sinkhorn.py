@@ -200,7 +200,6 @@ class ScaledKernel:
         return np.asarray(self._center + self._scale * means)
 
     def _fill(self, source: np.ndarray, target: np.ndarray) -> None:
-        """Compute the kernel around these potentials."""
         self.source, self._target = source, target
         kernel = self._kernel
         left, right = self._factors(source, target)

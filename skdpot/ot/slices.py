@@ -59,7 +59,6 @@ def make_directions(
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
-    """Scale rows to unit length."""
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 

@@ -151,7 +151,6 @@ def _merge(
 
 
 def _gaps(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Return the distances of matched positions."""
     with np.errstate(over="ignore"):
         gaps: np.ndarray = np.abs(u - v)
     if not np.isfinite(gaps).all():

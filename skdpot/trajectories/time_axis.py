@@ -284,7 +284,6 @@ def _check_unmixed(axis: TimeAxis, stamps: np.ndarray, group_size: int) -> None:
 
 
 def _persons(groups: Any, n_rows: int) -> np.ndarray:
-    """Return the number of each row's person."""
     labels = np.asarray(groups)
     if labels.shape != (n_rows,):
         raise ValueError(

@@ -12,14 +12,7 @@ from sklearn.base import BaseEstimator
 
 from skdpot._utils.validation import all_or_nothing, encode_labels, validate_rows, validate_targets
 from tests.contract.fuzz_harness import attempt
-from tests.contract.fuzz_strategies import (
-    BAD_LABELS,
-    FORMS,
-    LABELS,
-    NUMBER,
-    PLAIN_FORMS,
-    TEXT,
-)
+from tests.contract.fuzz_strategies import BAD_LABELS, FORMS, LABELS, NUMBER, PLAIN_FORMS, TEXT
 
 
 @pytest.mark.parametrize("form", PLAIN_FORMS | FORMS)

@@ -29,13 +29,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import skdpot.audit.report_trials as trials
 import skdpot.audit.synthetic as synthetic
-from skdpot import (
-    DPTableSynthesizer,
-    PrivacyBudget,
-    PrivateScaler,
-    PrivateSearchCV,
-    SlicedSketch,
-)
+from skdpot import DPTableSynthesizer, PrivacyBudget, PrivateScaler, PrivateSearchCV, SlicedSketch
 from skdpot.audit import privacy_report
 from skdpot.audit.report import beside_claim, meaning_of, one_in, percent_at_most
 from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, TableSchema

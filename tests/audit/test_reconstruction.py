@@ -12,11 +12,7 @@ from skdpot.audit.message_attacks import (
     positions_from_distances,
     rows_from_cost_matrices,
 )
-from skdpot.audit.reconstruction import (
-    Reconstruction,
-    rows_from_interpolation,
-    rows_from_one_round,
-)
+from skdpot.audit.reconstruction import Reconstruction, rows_from_interpolation, rows_from_one_round
 from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
 
 LOADERS = {"iris": load_iris, "wine": load_wine, "digits": load_digits}

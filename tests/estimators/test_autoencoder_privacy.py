@@ -95,11 +95,7 @@ def test_public_training_says_so_and_a_finite_budget_refuses_it():
 @pytest.mark.parametrize("output", ["default", "pandas"])
 @pytest.mark.parametrize(
     ("budget", "private", "text"),
-    [
-        (10.0, True, None),
-        (None, True, "together with"),
-        (None, False, "without pri"),
-    ],
+    [(10.0, True, None), (None, True, "together with"), (None, False, "without pri")],
 )
 def test_steps_of_a_pipeline_share_a_budget_or_say_what_they_cost_together(
     budget, private, text, output

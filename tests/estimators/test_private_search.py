@@ -147,8 +147,7 @@ def test_parts_of_a_trial_cost_no_more_than_the_trial():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "shape"),
-    [("geometric", 1.0), ("logarithmic", 0.0), ("poisson", math.inf), (0.5, 0.5)],
+    ("name", "shape"), [("geometric", 1.0), ("logarithmic", 0.0), ("poisson", math.inf), (0.5, 0.5)]
 )
 def test_the_law_that_is_charged_is_the_one_that_is_drawn(monkeypatch, name, shape):
     drawn = []

@@ -171,7 +171,7 @@ def test_bytes_in_other_words_are_refused(data, text):
 # What no field of this name can hold, whatever the message.
 IMPOSSIBLE = {
     "points": [
-        *([[np.nan]], [[1e200]], [1.0, 2.0], np.zeros((0, 2)), [["4711x"]], [[1.0], [1.0, 4711.0]]),
+        *([[np.nan]], [[1e200]], [1.0, 2.0], np.zeros((0, 2)), [["4711x"]], [[1.0], [1.0, 4711.0]])
     ],
     "masses": [[4711, -4710, 0, 0, 0], [1, 1, 1, 1, 1], [1.0], [np.nan] * 5],
     "t": [0.0, 1.0, True, math.nan, "0.5"],  # at t = 0 the message would be the rows

@@ -59,7 +59,7 @@ PLAIN_ANSWERS = {
     "values_against": ("values", lambda party: party.values_against(REFERENCE)),
 }
 ANSWERS = PLAIN_ANSWERS | {
-    "publish_sketch": ("sliced", lambda party: party.publish_sketch(REQUESTS[0])),
+    "publish_sketch": ("sliced", lambda party: party.publish_sketch(REQUESTS[0]))
 }
 
 

@@ -17,9 +17,7 @@ from skdpot.metrics.debiased_distance import (
 )
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.ot.transport import wasserstein_1d
-from skdpot.release.histogram import (
-    recommended_distance_n_projections,
-)
+from skdpot.release.histogram import recommended_distance_n_projections
 from skdpot.release.strategy import Strategy
 
 slow = pytest.mark.slow

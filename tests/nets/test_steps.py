@@ -35,12 +35,7 @@ from skdpot.privacy.noise import noise_for_sums, noisy_sum
 from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release import gradients
 from skdpot.release.gradients import TrainingPlan, plan_training
-from skdpot.release.output_tables import (
-    Cells,
-    ParityPenalty,
-    fixed_side_sensitivity,
-    plan_tables,
-)
+from skdpot.release.output_tables import Cells, ParityPenalty, fixed_side_sensitivity, plan_tables
 from skdpot.release.per_sample import ToSphere
 from skdpot.release.release import record_releases
 from tests.nets.fair_tasks import (

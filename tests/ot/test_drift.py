@@ -61,10 +61,7 @@ LAWS = {
         0.02,
     ),
     # Within a cell ranks are interpolated: ties share the mean of their ranks there.
-    "ties": (
-        lambda: RNG.integers(-3, 4, (4000, 2)) / 8 + RNG.normal(size=(4000, 2)) * 1e-3,
-        0.1,
-    ),
+    "ties": (lambda: RNG.integers(-3, 4, (4000, 2)) / 8 + RNG.normal(size=(4000, 2)) * 1e-3, 0.1),
 }
 
 
