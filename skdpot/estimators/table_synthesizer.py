@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 
 from skdpot._utils.validation import (
     Interval,
+    StrOptions,
     all_or_nothing,
     check_count,
     check_is_fitted,
@@ -29,6 +30,7 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import SEEDED, PrivacySpent, charge, warn_of_composition
 from skdpot.release.contingency import IntArray, NoisyMarginal
+from skdpot.release.contributions import WEIGHTINGS, Unit
 from skdpot.release.release import Records, Release
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.conditions import parse_conditions
@@ -40,13 +42,11 @@ from skdpot.tables.report import TableQualityReport, make_report
 from skdpot.tables.schema import GUESSED, TableSchema, bound_schema, release_schema, warn_of_guess
 
 _ASSUMPTIONS = (
-    "the number of rows",
     "the names, the data types and the order of the columns; a data type that a file reader "
     "inferred from the values is treated as public too, though one row can change it",
     "everything that the schema states: which columns there are, kinds, bounds, categories, whole "
     "numbers, scales, resolutions of dates, whether values may be missing",
     "every value is of the kind that the schema states; others are refused",
-    "each person contributes one row",
 )
 _MOST_NOISE = 0.1  # of the rows: more on the counts of a column calls for a warning
 _STAGES = ("columns", "tree", "pairs", "particles")
@@ -80,9 +80,20 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         with the target get a larger share of the budget.
     budget : PrivacyBudget or None, default=None
         Shared budget that each fit is charged to. If None, the fit is charged to no budget.
+    unit : str or None, default=None
+        Column that says whose row it is, if a person may have several. It is not modelled. The
+        guarantee is then for a person with all rows. If None, each row is a person.
+    max_rows : int or None, default=None
+        Largest number of rows of a person that count, drawn at random. With ``weighting="person"``
+        at most 16, the default; ``weighting="row"`` needs it.
+    weighting : {"person", "row"}, default="person"
+        With "person", the rows drawn of a person weigh as much as one row together: the noise is
+        that of one row per person, and the synthetic rows are distributed like a random row of a
+        random person. With "row", each row drawn weighs one, and the noise is `max_rows` times as
+        large.
     n_particles : int or None, default=None
-        Number of particles that represent the distribution. If None, four per row, but at least
-        20,000 and at most 100,000.
+        Number of particles that represent the distribution. If None, four per row (per person
+        with `unit`), but at least 20,000 and at most 100,000.
     random_state : int, RandomState instance or None, default=None
         Seed of everything, the noise included. For tests only: it lets anyone remove the noise.
     verbose : int, default=0
@@ -100,7 +111,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     model_ : TableModel
         The fitted distribution.
     n_samples_ : int
-        Number of rows.
+        Number of rows, or of persons with `unit`.
     privacy_spent_ : PrivacySpent
         The privacy statement of the fit.
     n_features_in_ : int
@@ -115,7 +126,10 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     (`skdpot.tables.fitting`); later releases are chosen by earlier ones. The sensitivities are
     proved in `skdpot.release.contingency`. The noise is discrete Gaussian, on a lattice that holds
     the counts exactly. The number of rows and what ``privacy_spent_.assumptions`` lists are
-    treated as public. Sampling costs no privacy. `score` treats its rows as public: a score on
+    treated as public. With `unit` one record is one person, the number of persons is public, and
+    that of rows is not: it may change with all rows of a person
+    (`skdpot.release.contributions`). Bounds and categories are estimated from one row per person.
+    Sampling costs no privacy. `score` treats its rows as public: a score on
     private rows is not private.
 
     See Also
@@ -165,6 +179,9 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     _: KW_ONLY
     target: str | None = None
     budget: PrivacyBudget | None = None
+    unit: str | None = None
+    max_rows: int | None = None
+    weighting: str = "person"
     n_particles: int | None = None
     random_state: int | np.random.RandomState | None = None
     verbose: int = 0
@@ -173,6 +190,9 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     _parameter_constraints = PrivateEstimatorMixin._parameter_constraints | {
         "schema": [TableSchema, str, PathLike, None],
         "target": [str, None],
+        "unit": [str, None],
+        "max_rows": [Interval(Integral, 1, 10_000, closed="both"), None],
+        "weighting": [StrOptions(set(WEIGHTINGS))],
         "n_particles": [Interval(Integral, 100, None, closed="left"), None],
     }
 
@@ -207,11 +227,13 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         name = type(self).__name__
         streams = spawn_streams(self.random_state, name)
         with all_or_nothing(self):
-            table, schema = self._read(X)
+            unit = Unit.of_parameters(self.unit, self.max_rows, self.weighting)
+            table, schema, persons = self._read(X)
             values = schema.read(table)
+            n_samples = table.n_rows if persons is None else int(persons.max()) + 1
             warn_of_guess(schema, name)
             target = privacy_target(self.epsilon, self.delta, self.budget)
-            plan = plan_tables(target, schema, table.n_rows)
+            plan = plan_tables(target, schema, n_samples, unit.weight)
             _warn_of_small_table(plan)
             guessed = (GUESSED,) if schema.guessed else ()
             seeded = (SEEDED,) if self.random_state is not None else ()
@@ -219,8 +241,8 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             self.privacy_spent_ = charge(
                 self,
                 plan.event,
-                n_samples=table.n_rows,
-                assumptions=(*_ASSUMPTIONS, *guessed, *seeded),
+                n_samples=n_samples,
+                assumptions=(*unit.assumptions, *_ASSUMPTIONS, *guessed, *seeded),
                 mechanism=f"{before}noisy counts of columns and of chosen pairs",
             )
             warn_of_composition(X, self.privacy_spent_, self.budget, name)
@@ -230,7 +252,12 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
                     bar.set_postfix_str(stage, refresh=False)
                     bar.update()
 
-                schema = release_schema(values, plan.schema, streams)
+                weights, one_each = None, values
+                if persons is not None:
+                    drawn = unit.draw(persons, streams.secret)
+                    weights, one_each = drawn.weights, _taken(values, drawn.one_each)
+                    values = _taken(values, drawn.rows)
+                schema = release_schema(one_each, plan.schema, streams)
                 grids = tuple(column.grid() for column in schema)
                 fit = TableFit(
                     plan,
@@ -238,28 +265,31 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
                     codes=_codes(values, grids),
                     grids=grids,
                     target=None if self.target is None else schema.names.index(self.target),
-                    n_particles=self._n_particles(table.n_rows),
+                    n_particles=self._n_particles(n_samples),
+                    weights=weights,
                     advance=advance,
                 )
                 self.model_ = fit.model()
             self.schema_, self._grids = schema, grids
-            self.n_samples_, self._kind = table.n_rows, table.kind
+            self.n_samples_, self._kind = n_samples, table.kind
         return self
 
-    def _read(self, X: Any) -> tuple[Table, TableSchema]:
-        """Validate the table, its schema and the target."""
+    def _read(self, X: Any) -> tuple[Table, TableSchema, IntArray | None]:
+        """Validate the table, its schema, the unit and the target; number the persons."""
         given = self.schema
         if not (given is None or isinstance(given, TableSchema)):
             given = TableSchema.from_json(given)
         names = None if given is None else given.names
-        table = read_table(self, X, reset=True, names=names, min_samples=2)
-        schema = bound_schema(given, table, type(self).__name__)
+        fewest = 2 if self.unit is None else 1  # of rows; a refusal counts them
+        table = read_table(self, X, reset=True, names=names, min_samples=fewest)
+        persons = None if self.unit is None else table.persons(self.unit)
+        schema = bound_schema(given, table, type(self).__name__, self.unit)
         if self.target is not None and self.target not in schema.names:
             raise ValueError(
                 f"target={self.target!r} is not a column of the table; its columns are "
                 f"{', '.join(map(repr, schema.names))}."
             )
-        return table, schema
+        return table, schema, persons
 
     def _n_particles(self, n_rows: int) -> int:
         if self.n_particles is not None:
@@ -467,6 +497,10 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         tags.input_tags.string = True
         tags.non_deterministic = True
         return tags
+
+
+def _taken(readings: dict[str, PlainColumn], rows: IntArray) -> dict[str, PlainColumn]:
+    return {name: column.take(rows) for name, column in readings.items()}
 
 
 def _codes(readings: dict[str, PlainColumn], grids: tuple[ColumnGrid, ...]) -> IntArray:

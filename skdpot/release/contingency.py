@@ -17,6 +17,9 @@ release of :math:`\mu^2 = \sum_T 2/\sigma_T^2`.
 :math:`\sum_c |x_{T,c} - m_{T,c}|`. The replaced row changes two of the counts by one each, so
 that the sum changes by at most 2, and S of them by :math:`2 \sqrt S` in L2.
 
+Rows may have weights that are multiples of 1/16. If the neighbour replaces all rows of a person,
+which weigh at most w together, both bounds are times w (`skdpot.release.contributions`).
+
 In either case everything but the counts is public or was released before: columns, groupings,
 predictions and scales of noise.
 """
@@ -119,32 +122,35 @@ def release_marginals(
     sigmas: FloatArray,
     stream: SecretStream,
     event: Event,
+    weights: FloatArray | None = None,
+    most: float = 1.0,
 ) -> Release:
-    """Count rows in the cells of marginals, with noise.
+    """Count rows in the cells of marginals, or add up their weights, with noise.
 
     Privacy
     -------
-    The caller has charged `event`, of ``sum(2 / sigmas**2)`` squared mu. The noise is drawn first.
+    The caller has charged `event`, of ``sum(2 * most**2 / sigmas**2)`` squared mu, where `most` is
+    what the rows of one person may weigh. The noise is drawn first.
     """
     scales = [float(sigma) for sigma in sigmas]
-    mu = MARGINAL_SENSITIVITY * math.hypot(*(1.0 / sigma for sigma in scales if sigma > 0.0))
+    mu = most * MARGINAL_SENSITIVITY * math.hypot(*(1.0 / sigma for sigma in scales if sigma > 0.0))
     tables = []
     for marginal, sigma in zip(marginals, scales, strict=True):
         counts = _noise(sigma, marginal.n_cells, mu, stream)
-        counts += marginal.counts(codes)
+        counts += marginal.counts(codes, weights)
         tables.append(NoisyMarginal(marginal, counts, sigma))
-    release = release_of(tables, event)
+    release = release_of(tables, event, most)
     return replace(release, value=released(release))
 
 
-def release_of(tables: Sequence[NoisyMarginal], event: Event) -> Release:
+def release_of(tables: Sequence[NoisyMarginal], event: Event, most: float = 1.0) -> Release:
     """Return noisy contingency tables that were released together."""
     return Release(
         "marginals",
         tuple(noisy.counts for noisy in tables),
         {"marginals": tuple(noisy.marginal for noisy in tables)},
         sigma=tuple(noisy.sigma for noisy in tables),
-        sensitivity=MARGINAL_SENSITIVITY,
+        sensitivity=most * MARGINAL_SENSITIVITY,
         event=event,
         linear=_counted,
     )
@@ -163,22 +169,25 @@ def release_misfits(
     sigma: float,
     stream: SecretStream,
     event: Event,
+    weights: FloatArray | None = None,
+    most: float = 1.0,
 ) -> FloatArray:
     """Return how many rows predicted marginals put wrong, twice, with noise.
 
     Privacy
     -------
-    The caller has charged `event`, of ``(misfit_sensitivity(n_marginals) / sigma)**2`` squared mu.
+    The caller has charged `event`, of ``(sensitivity / sigma)**2`` squared mu, where the
+    sensitivity is ``most * misfit_sensitivity(n_marginals)``.
     """
-    mu = misfit_sensitivity(len(marginals)) / sigma if sigma > 0.0 else 0.0
-    misfits = _noise(sigma, len(marginals), mu, stream)
-    misfits += _exact_misfits(codes, marginals, predictions)
+    sensitivity = most * misfit_sensitivity(len(marginals))
+    misfits = _noise(sigma, len(marginals), sensitivity / sigma if sigma > 0.0 else 0.0, stream)
+    misfits += _exact_misfits(codes, marginals, predictions, weights)
     release = Release(
         "misfits",
         misfits,
         {"marginals": tuple(marginals), "predictions": tuple(predictions)},
         sigma=float(sigma),
-        sensitivity=misfit_sensitivity(len(marginals)),
+        sensitivity=sensitivity,
         event=event,
         linear=_misfit,
     )
@@ -186,7 +195,10 @@ def release_misfits(
 
 
 def _exact_misfits(
-    codes: IntArray, marginals: Sequence[Marginal], predictions: Sequence[FloatArray]
+    codes: IntArray,
+    marginals: Sequence[Marginal],
+    predictions: Sequence[FloatArray],
+    weights: FloatArray | None = None,
 ) -> FloatArray:
     """Return what `release_misfits` adds noise to, in multiples of 1 / 16."""
     misfits = np.zeros(len(marginals))
@@ -194,7 +206,7 @@ def _exact_misfits(
     for place, (marginal, prediction) in enumerate(zip(marginals, predictions, strict=True)):
         public = np.round(prediction * _PREDICTED) / _PREDICTED
         if marginal.columns not in tables:
-            tables[marginal.columns] = marginal.ungrouped.counts(codes)
+            tables[marginal.columns] = marginal.ungrouped.counts(codes, weights)
         misfits[place] = np.abs(marginal.joined(tables[marginal.columns]) - public).sum()
     return misfits
 

@@ -24,6 +24,7 @@ from skdpot.release.contingency import (
     FloatArray,
     IntArray,
     Marginal,
+    NoisyMarginal,
     misfit_sensitivity,
     release_marginals,
     release_misfits,
@@ -62,18 +63,19 @@ _LARGEST_SIGMA = 2.0**26
 
 @dataclass(frozen=True)
 class TablePlan:
-    """The releases of one fit."""
+    """The releases of one fit; the rows of one person weigh at most `weight` together."""
 
     n_samples: int
     sigma: float
     shares: dict[str, float]
     schema: SchemaPlan
     event: Event
+    weight: float = 1.0
 
     def marginal_sigmas(self, release: str, weights: FloatArray) -> FloatArray:
         """Return the noise of several marginals that share one release by `weights`."""
         share = self.shares[release] * weights / weights.sum()
-        return self.sigma * MARGINAL_SENSITIVITY / np.sqrt(share)
+        return self.sigma * self.weight * MARGINAL_SENSITIVITY / np.sqrt(share)
 
     def n_groups(self, n_columns: int) -> int:
         """Return how many groups of a column pairs can tell apart in noise, two to eight."""
@@ -84,11 +86,26 @@ class TablePlan:
 
     def misfit_sigma(self, release: str, n_marginals: int) -> float:
         """Return the noise of the misfits of several marginals."""
-        return self.sigma * misfit_sensitivity(n_marginals) / math.sqrt(self.shares[release])
+        sensitivity = self.weight * misfit_sensitivity(n_marginals)
+        return self.sigma * sensitivity / math.sqrt(self.shares[release])
+
+    def counted(self, columns: Sequence[NoisyMarginal]) -> "TablePlan":
+        """Return the plan for as many rows as noisy counts tell, where persons may differ in it.
+
+        Each column adds up to the number of rows; the mean over columns has the least variance.
+        """
+        if self.weight == 1.0:
+            return self
+        precision = [1.0 / (max(n.sigma, 1e-9) ** 2 * n.marginal.n_cells) for n in columns]
+        total = np.average([noisy.counts.sum() for noisy in columns], weights=precision)
+        limits = self.n_samples, self.n_samples * self.weight
+        return replace(self, n_samples=round(float(np.clip(total, *limits))))
 
 
-def plan_tables(target: PrivacyTarget, schema: TableSchema, n_samples: int) -> TablePlan:
-    """Share a target among the releases."""
+def plan_tables(
+    target: PrivacyTarget, schema: TableSchema, n_samples: int, weight: float = 1.0
+) -> TablePlan:
+    """Share a target among the releases, of `n_samples` persons."""
     unknown = sum(not column.is_resolved for column in schema)
     mu = target.mu_cap * math.sqrt(_SCHEMA_SHARE * unknown / len(schema)) if unknown else math.inf
     first = plan_schema(schema, n_samples, mu=mu, delta=target.tail_delta)
@@ -110,8 +127,8 @@ def plan_tables(target: PrivacyTarget, schema: TableSchema, n_samples: int) -> T
     found = calibrate(target, event)
     sigma = found.phases[-1].sigma if found.is_private else 0.0
     if sigma > 0.0:
-        _check_drawable(sigma, shares, len(schema))
-    return TablePlan(n_samples, sigma, shares, first, found)
+        _check_drawable(sigma, weight, shares, len(schema))
+    return TablePlan(n_samples, sigma, shares, first, found, weight)
 
 
 def shares_of(n_columns: int) -> dict[str, float]:
@@ -127,10 +144,12 @@ def events_of(event: Event, n_columns: int) -> dict[str, Event]:
     return dict(zip(names, own if len(own) == len(names) else (event,) * len(names), strict=True))
 
 
-def _check_drawable(sigma: float, shares: Mapping[str, float], n_columns: int) -> None:
+def _check_drawable(
+    sigma: float, weight: float, shares: Mapping[str, float], n_columns: int
+) -> None:
     """Refuse what the sampler of the noise would refuse, but before any charge."""
     required_bits(MAX_TABLE_S, math.sqrt(max(shares.values())) / sigma)
-    if sigma * n_columns > _LARGEST_SIGMA:
+    if sigma * weight * n_columns > _LARGEST_SIGMA:
         raise CalibrationError(
             f"Noise of sigma = {sigma:.3g} for a table of {n_columns} columns is too wide to be "
             "drawn, and leaves nothing of the data. Raise epsilon or delta."
@@ -248,6 +267,7 @@ class TableFit:
     grids: tuple[ColumnGrid, ...]
     target: int | None
     n_particles: int
+    weights: FloatArray | None = None
     advance: Callable[[str], None] = lambda stage: None
 
     def model(self) -> TableModel:
@@ -259,8 +279,13 @@ class TableFit:
         public facts only.
         """
         alone = [Marginal((c,), (np.arange(grid.size),)) for c, grid in enumerate(self.grids)]
-        n_rows, n_columns = self.plan.n_samples, len(alone)
+        n_columns = len(alone)
         columns = self._released(self.codes, alone, np.ones(n_columns), "columns")
+        plan = self.plan.counted(tables_of(columns))
+        return replace(self, plan=plan)._model(columns)
+
+    def _model(self, columns: Release) -> TableModel:
+        n_rows, n_columns = self.plan.n_samples, len(self.grids)
         n_groups = self.plan.n_groups(n_columns)
         bins = tuple(
             coarsen(noisy, grid, n_rows, n_groups)
@@ -323,7 +348,8 @@ class TableFit:
         """Release misfits, and take off what chance and the noise explain."""
         sigma, secret = self.plan.misfit_sigma(release, len(marginals)), self.streams.secret
         event = events_of(self.plan.event, len(self.grids))[release]
-        noisy = release_misfits(codes, marginals, predictions, sigma, secret, event)
+        people = self.weights, self.plan.weight
+        noisy = release_misfits(codes, marginals, predictions, sigma, secret, event, *people)
         chance = [sampling_misfit(table, self.plan.n_samples) for table in predictions]
         importance = [TARGET_IMPORTANCE if self.target in m.columns else 1.0 for m in marginals]
         return Candidates(marginals, noisy - np.array(chance) - sigma, np.array(importance))
@@ -333,4 +359,5 @@ class TableFit:
     ) -> Release:
         sigmas = self.plan.marginal_sigmas(name, weights)
         event = events_of(self.plan.event, len(self.grids))[name]
-        return release_marginals(codes, marginals, sigmas, self.streams.secret, event)
+        people = self.weights, self.plan.weight
+        return release_marginals(codes, marginals, sigmas, self.streams.secret, event, *people)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from skdpot._utils.validation import validate_frame, validate_rows
+from skdpot.release.contributions import read_persons
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -146,6 +147,10 @@ class PlainColumn:
     def present(self) -> npt.NDArray[Any]:
         """The values that are not missing."""
         return self.values[~self.missing]
+
+    def take(self, rows: IntArray) -> "PlainColumn":
+        """Return the values of some rows."""
+        return PlainColumn(self.values[rows], self.missing[rows], self.dtype)
 
     def __len__(self) -> int:
         return len(self.missing)
@@ -302,6 +307,14 @@ class Table:
         """Return the values of a column, of which nothing is known but the data type."""
         self.dtype(name)  # names the column where the data type is not supported
         return read_column(self.series(name))
+
+    def persons(self, unit: str) -> IntArray:
+        """Return the number of each row's person, which a column tells."""
+        if self.kind == "array" or unit not in self.names:
+            raise ValueError(
+                f"unit={unit!r} must name a column of a DataFrame that says whose row it is."
+            )
+        return read_persons(self.series(unit), f"Column {unit!r}", self.n_rows)
 
     def read(self, column: Any) -> PlainColumn:
         """Return the values of a column of a schema, read and checked when first asked for."""

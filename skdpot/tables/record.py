@@ -22,11 +22,12 @@ from skdpot.release.contingency import (
     release_of,
     tables_of,
 )
+from skdpot.release.contributions import WEIGHTINGS, Unit
 from skdpot.tables.fitting import events_of, shares_of
 from skdpot.tables.model import ColumnBins, ColumnTree, TableModel
 from skdpot.tables.schema import TableSchema
 
-_PARAMETERS = ("epsilon", "delta", "target", "n_particles")
+_PARAMETERS = ("epsilon", "delta", "target", "unit", "max_rows", "weighting", "n_particles")
 _MOST_COLUMNS = 4096
 _MOST_BINS = 4096
 _LARGEST_NOISE = 1e15
@@ -43,11 +44,15 @@ class TableRecord(Record):
     epsilon: float
     delta: float
     target: str | None
+    unit: str | None
+    max_rows: int | None
+    weighting: str
     n_particles: int | None
     schema: Any
     given_schema: Any
     feature_names: tuple[str, ...] | None
     spent: PrivacySpent
+    n_samples: int
     n_rows: int
     releases: tuple[tuple[NoisyMarginal, ...], ...]
     bins: tuple[ColumnBins, ...]
@@ -72,6 +77,7 @@ class TableRecord(Record):
             given_schema=None if given is None else json.loads(given.to_json()),
             feature_names=None if names is None else tuple(map(str, names)),
             spent=synthesizer.privacy_spent_,
+            n_samples=synthesizer.n_samples_,
             n_rows=model.n_rows,
             releases=tuple(map(tables_of, model.releases)),
             bins=model.bins,
@@ -90,15 +96,21 @@ class TableRecord(Record):
         given = None if self.given_schema is None else _read_schema(self.given_schema)
         self._check_parameters(schema)
         grids = tuple(column.grid() for column in schema)
-        releases = tuple(map(release_of, self.releases, self._events()))
+        weight = Unit.of_parameters(self.unit, self.max_rows, self.weighting).weight
+        releases = tuple(
+            release_of(tables, event, weight)
+            for tables, event in zip(self.releases, self._events(), strict=True)
+        )
         model = TableModel(self.n_rows, releases, self.bins, self.tree, self.potentials)
-        _check_model(model, [grid.size for grid in grids])
-        self._check_statement()
+        least, most = self.n_samples, self.n_samples * weight
+        _require(2 <= least <= self.n_rows <= most <= LARGEST_COUNT, "n_rows cannot be")
+        _check_model(model, [grid.size for grid in grids], most)
+        self._check_statement(weight)
         names = self.feature_names
         fitted: dict[str, Any] = {
             "schema_": schema,
             "model_": model,
-            "n_samples_": self.n_rows,
+            "n_samples_": self.n_samples,
             "privacy_spent_": self.spent,
             "n_features_in_": len(schema) if names is None else len(names),
             "_kind": self.makes,
@@ -123,6 +135,9 @@ class TableRecord(Record):
         _require(self.makes in ("pandas", "polars", "array"), "its tables are of an unknown kind")
         _require(self.target in (None, *schema.names), "its target is no column")
         _require(self.n_particles is None or self.n_particles >= 100, "n_particles is too small")
+        _require(self.weighting in WEIGHTINGS, "its weighting is unknown")
+        _require(self.max_rows is None or self.max_rows >= 1, "max_rows is too small")
+        _require(self.unit in (None, *schema.excluded), "its unit is not excluded")
         of_tree = self.target is not None and len(schema) > 1
         due = schema.names.index(self.target) if of_tree else None
         _require(self.tree.target == due, "its tree does not hang on its target")
@@ -132,14 +147,17 @@ class TableRecord(Record):
         unnamed = self.feature_names is None and self.makes == "array"
         _require(alike or unnamed, "its columns are not those of its schema")
 
-    def _check_statement(self) -> None:
+    def _check_statement(self, weight: float) -> None:
         """Refuse a statement that promises more than its own events and the noise of counts."""
         spent = self.spent
         events, charged = check_statement(spent, self.noun)
         if not events:
             return
         paid = [
-            sum((MARGINAL_SENSITIVITY / n.sigma) ** 2 if n.sigma else math.inf for n in tables)
+            sum(
+                (weight * MARGINAL_SENSITIVITY / n.sigma) ** 2 if n.sigma else math.inf
+                for n in tables
+            )
             for tables in self.releases
         ]
         if charged is not None:
@@ -172,9 +190,8 @@ def _read_schema(content: Any) -> TableSchema:
     return TableSchema.from_json(json.dumps(content))
 
 
-def _check_model(model: TableModel, sizes: Sequence[int]) -> None:
+def _check_model(model: TableModel, sizes: Sequence[int], most: float) -> None:
     """Refuse a model that rows of columns with so many cells cannot give."""
-    _require(2 <= model.n_rows <= LARGEST_COUNT, "n_rows cannot be")
     tables = [noisy for release in model.releases for noisy in tables_of(release)]
     possible = all(0 <= noisy.sigma <= _LARGEST_NOISE for noisy in tables)
     _require(possible, "it has noise that no release has")
@@ -192,7 +209,7 @@ def _check_model(model: TableModel, sizes: Sequence[int]) -> None:
         for marginal in marginals:
             _check_marginal(marginal, n_bins)
     for noisy in tables:
-        _check_counts(noisy, model.n_rows)
+        _check_counts(noisy, most)
     fits = len(model.potentials) == len(model.marginals)
     _require(fits, "its potentials do not fit its marginals")
     for noisy, potentials in zip(model.marginals, model.potentials, strict=True):
@@ -201,14 +218,16 @@ def _check_model(model: TableModel, sizes: Sequence[int]) -> None:
         _require(reached, "it has potentials that no fit reaches")
 
 
-def _check_counts(noisy: NoisyMarginal, n_rows: int) -> None:
+def _check_counts(noisy: NoisyMarginal, n_rows: float) -> None:
     """Refuse counts that no rows have, or that are off the lattice of their noise."""
     _check_shape(noisy.counts, (noisy.marginal.n_cells,), "counts")
     reach = _NOISE_REACH * noisy.sigma
     possible = ((noisy.counts >= -reach) & (noisy.counts <= n_rows + reach)).all()
     _require(possible, "it has counts that its rows and its noise cannot reach")
     # What is off the lattice did not come out of the sampler whose noise is charged.
-    units = noisy.counts / (noise_lattice(noisy.sigma, MARGINAL_LATTICE) if noisy.sigma else 1.0)
+    units = noisy.counts / (
+        noise_lattice(noisy.sigma, MARGINAL_LATTICE) if noisy.sigma else MARGINAL_LATTICE
+    )
     _require((np.rint(units) == units).all(), "it has counts off the lattice of their noise")
 
 

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -435,11 +435,21 @@ def tells_who(name: str) -> bool:
     return bool(word) and _WHO.fullmatch(word) is not None
 
 
-def bound_schema(given: TableSchema | None, X: Any, caller: str) -> TableSchema:
-    """Return a schema with the data types of a table, by default of its public facts alone."""
+def bound_schema(
+    given: TableSchema | None, X: Any, caller: str, unit: str | None = None
+) -> TableSchema:
+    """Return a schema with the data types of a table, by default of its public facts alone.
+
+    The column that says whose row it is (`unit`) is excluded.
+    """
     schema = TableSchema.from_dtypes(X) if given is None else given
-    if given is None and schema.excluded:
-        names = ", ".join(map(repr, schema.excluded))
+    left_out = [repr(name) for name in schema.excluded if name != unit]
+    if unit in schema.names:
+        schema = schema.exclude(unit)
+    elif unit is not None and unit not in schema.excluded:
+        schema = replace(schema, excluded=(*schema.excluded, unit))
+    if given is None and left_out:
+        names = ", ".join(left_out)
         warn_of_privacy(
             f"{caller}: {names} left out, because columns with such names identify people. Drop "
             "them first, or declare them in a schema if they do not."

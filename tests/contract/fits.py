@@ -212,8 +212,12 @@ KNOWN = TableSchema(
 )
 
 
-def synthesizer(*columns: str, **options: Any) -> Fit:
-    rows = TABLE[list(columns)] if columns else TABLE
+# The rows of as many persons, 200 of whom have two.
+VISITS = pd.concat([TABLE, TABLE[:200]], ignore_index=True).assign(who=np.arange(N + 200) % N)
+
+
+def synthesizer(*columns: str, rows: pd.DataFrame = TABLE, **options: Any) -> Fit:
+    rows = rows[list(columns)] if columns else rows
     return case(DPTableSynthesizer(n_particles=100, **options), rows)
 
 
@@ -226,6 +230,10 @@ TABLES = {
     "synthesizer, nothing known, target": synthesizer(target="kind"),
     "synthesizer, two columns": synthesizer("kind", "flag"),
     "synthesizer, one column": synthesizer("code"),
+    "synthesizer, persons": synthesizer(rows=VISITS, schema=KNOWN, unit="who"),
+    "synthesizer, nothing known, rows": synthesizer(
+        rows=VISITS, unit="who", weighting="row", max_rows=2
+    ),
 }
 
 

@@ -44,6 +44,7 @@ from tests.contract.fits import (
     SKETCH,
     TABLE,
     D,
+    N,
     X,
     case,
     flow,
@@ -56,6 +57,7 @@ OTHER_TABLE = TABLE.assign(
     kind=np.where(X[:, 1] > 0, "b", "c"),
     code=np.where(X[:, 1] > 0.5, "u", "v"),
 )
+OTHER_VISITS = OTHER_TABLE.loc[np.arange(310) % N].assign(who=np.arange(310) % N)
 
 
 def neighbours(fit):
@@ -65,9 +67,10 @@ def neighbours(fit):
         if isinstance(other, pd.DataFrame):
             kind = "c" if getattr(fit.estimator, "schema", None) is KNOWN else "never seen"
             far = dict(zip(TABLE, (1e9, 8, kind, "v", True), strict=True))
-            for column in other:
+            for column in other.columns.drop("who", errors="ignore"):
                 other.loc[0, column] = (far if place == "far" else TABLE.iloc[7])[column]
-            other = OTHER_TABLE[other.columns] if place == "all" else other
+            if place == "all":  # of as many persons, with fewer rows
+                other = (OTHER_VISITS if "who" in other else OTHER_TABLE)[other.columns]
         else:
             other[0] = -1e6 if place == "far" else other[7]
             other = 0.5 - 3.0 * other[::-1] ** 2 if place == "all" else other

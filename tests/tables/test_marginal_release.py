@@ -146,7 +146,7 @@ def test_noise_is_drawn_before_the_rows_are_counted(monkeypatch):
         contingency, "lattice_noise", lambda *a, **kw: order.append("noise") or draw(*a, **kw)
     )
     monkeypatch.setattr(
-        Marginal, "counts", lambda self, codes: order.append("rows") or np.zeros(self.n_cells)
+        Marginal, "counts", lambda self, *_: order.append("rows") or np.zeros(self.n_cells)
     )
     released(ALL[:2], SIGMAS[:2])
     assert order == ["noise", "rows", "noise", "rows"]

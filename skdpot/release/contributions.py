@@ -1,0 +1,127 @@
+r"""The unit of privacy: whose rows are whose, and how much those of one person count together.
+
+Where persons have several rows, persons are the records: their number is public, and neighbours
+replace all rows of one person by any number of other rows. How many rows there are is private. Of
+each person at most ``max_rows`` are drawn at random, and each row gets a weight.
+
+*Weighting "person".* The rows drawn of a person share 16 units of weight 1/16 as evenly as they
+can: of k rows the first 16 mod k, in random order, get one unit more than the others, so that
+each weighs 1/k on average and together they weigh exactly 1. For *any* function g of rows, a
+release of the sum over rows of weight times g has the sensitivity of one row per person: a
+person adds :math:`\sum_i a_i g(x_i)` here and :math:`\sum_j b_j g(y_j)` in the neighbour, with
+weights that sum to 1 in both, which differ by :math:`\sum_{ij} a_i b_j (g(x_i) - g(y_j))`: a mean
+of differences between single rows. So a contingency table moves by at most :math:`\sqrt 2`, and
+a misfit by 2. What is estimated is the distribution of a random row of a random person.
+
+*Weighting "row".* Every row drawn weighs 1. A person adds at most k counts to a contingency table,
+a vector u >= 0 with :math:`\|u\|_1 \le k`, so that :math:`\|u - v\|_2^2 \le \|u\|_2^2 + \|v\|_2^2
+\le 2 k^2`: k times what one row moves, attained where k rows of one cell are replaced by k of
+another. A misfit moves by at most :math:`\|u - v\|_1 \le 2k`, attained as well.
+
+*Drawing.* Each row has a random number of its own and each person the rows with the least, so that
+for given random numbers neighbours differ in the rows of one person alone, whatever their number.
+For each outcome of them the above holds, for all releases of the rows together, and a divergence
+of two mixtures with the same shares is at most the largest of its parts (joint convexity).
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from skdpot._utils.validation import SecretStream
+
+IntArray = npt.NDArray[np.int64]
+
+WEIGHTINGS = ("person", "row")
+UNITS = 16  # of the weight of a person, so that weights are multiples of 1 / 16
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is public about the unit of privacy: one row, or the rows of one person."""
+
+    of: str | None = None
+    max_rows: int = 1
+    weighting: str = "person"
+
+    @classmethod
+    def of_parameters(cls, of: str | None, max_rows: int | None, weighting: str) -> "Unit":
+        """Return the unit that parameters state; refuse those that do not go together."""
+        by_row = weighting == "row"
+        if of is None and (max_rows is not None or by_row):
+            raise ValueError(
+                "max_rows and weighting are about the rows of one person: pass unit, the name of "
+                "the column that says whose row it is."
+            )
+        if of is None:
+            return cls()
+        if by_row and max_rows is None:
+            raise ValueError(
+                'weighting="row" needs max_rows: the noise grows with the number of rows that one '
+                "person may have."
+            )
+        if not by_row and max_rows is not None and max_rows > UNITS:
+            raise ValueError(
+                f'max_rows={max_rows} must be at most {UNITS} with weighting="person"; more rows '
+                "of one person would tell hardly more."
+            )
+        return cls(of, max_rows or UNITS, weighting)
+
+    @property
+    def weight(self) -> float:
+        """The most that the rows of one person weigh together."""
+        return float(self.max_rows) if self.weighting == "row" else 1.0
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What a statement says of one record."""
+        if self.of is None:
+            return ("the number of rows", "each person contributes one row")
+        weigh = "each as one row" if self.weighting == "row" else "together as one row"
+        return (
+            "the number of persons",
+            f"one record is one person: all rows with one value in {self.of!r}, however many; at "
+            f"most {self.max_rows} of them, drawn at random, count, {weigh}; no row lacks that "
+            "value",
+        )
+
+    def draw(self, persons: IntArray, stream: SecretStream) -> "Contributions":
+        """Draw the rows that count; `persons` are the numbers of each row's person, from 0."""
+        order = np.lexsort((stream.random_uint64(len(persons)), persons))
+        sizes = np.bincount(persons)
+        starts = np.cumsum(sizes) - sizes
+        ranks = np.arange(len(persons)) - np.repeat(starts, sizes)
+        kept = ranks < self.max_rows
+        shared = np.repeat(np.minimum(sizes, self.max_rows), sizes)
+        units = UNITS // shared + (ranks < UNITS % shared)
+        weights = np.ones(len(persons)) if self.weighting == "row" else units / UNITS
+        return Contributions(order[kept], weights[kept], order[starts])
+
+
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """The rows that were drawn, with their weights, and among them one of each person."""
+
+    rows: IntArray
+    weights: npt.NDArray[np.float64]
+    one_each: IntArray
+
+
+def read_persons(values: Any, name: str, n_rows: int) -> IntArray:
+    """Return the number of each row's person, from 0 and in no order; quotes no value."""
+    persons: IntArray = np.empty(0, dtype=np.int64)
+    with suppress(Exception):  # an array of another library may raise anything, and quote values
+        labels = np.asarray(values)
+        if labels.shape == (n_rows,) and not pd.isna(labels).any():
+            persons = pd.factorize(labels)[0]
+    if not len(persons):
+        raise ValueError(
+            f"{name} must say for each row whose it is: one text or number per row, none missing."
+        )
+    if persons.max() < 1:
+        raise ValueError(f"{name} names a single person; a minimum of 2 is required.")
+    return persons

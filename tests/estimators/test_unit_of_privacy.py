@@ -1,0 +1,200 @@
+"""Persons with several rows: what all their rows together change, and what is estimated."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpot import DPTableSynthesizer, PrivacyBudget
+from skdpot._utils.validation import SecretStream
+from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableSchema
+from skdpot.release.contributions import Unit
+from skdpot.release.release import record_releases
+from tests.release.exact import again, gaps, no_noise
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+WORDS = list("abcdefgh")
+SCHEMA = TableSchema(
+    [
+        NumericColumn("number", lower=0, upper=100, integer=True),
+        CategoricalColumn("word", categories=WORDS),
+        CategoricalColumn("second", categories=WORDS),
+    ]
+)
+OPTIONS = {
+    "person": {"max_rows": 4},
+    "person, one row": {"max_rows": 1},
+    "person, all that count": {},
+    "row": {"weighting": "row", "max_rows": 4},
+}
+every_weighting = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+
+
+def rows_of(sizes, rng):
+    """Rows of persons 0, 1, ..., who have as many as `sizes` says."""
+    who, columns = np.repeat(np.arange(len(sizes)), sizes), {}
+    columns["number"] = rng.integers(0, 101, len(who))
+    for name in ("word", "second"):
+        columns[name] = rng.choice(WORDS, len(who))
+    return pd.DataFrame({"who": who} | columns)
+
+
+def synthesizer(schema=SCHEMA, **options):
+    terms = {"epsilon": 3.0, "unit": "who", "n_particles": 200, "random_state": 0}
+    return DPTableSynthesizer(schema, **(terms | options))
+
+
+def distance(release, other):
+    """How far a neighbour moves a release, in shares of what is charged for."""
+    if release.kind != "marginals":
+        stated = release.sensitivity or release.event.phases[-1].sensitivity
+        return np.linalg.norm(gaps(release, other)) / stated
+    steps = zip(release.value, other.value, release.sigma, strict=True)
+    moved = math.hypot(*(np.linalg.norm(one - two) / sigma for one, two, sigma in steps))
+    event = release.event.phases[-1]
+    return moved / (event.sensitivity / event.sigma)
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, None], ids=["known", "nothing known"])
+@every_weighting
+def test_all_rows_of_a_person_move_no_release_further_than_charged(options, schema):
+    """Replaced by more rows, by fewer, or by as many that share nothing with them."""
+    worst = {}
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        others = rows_of(rng.integers(1, 9, 30), rng)
+        last = [rows_of([size], rng).assign(who=30) for size in rng.integers(1, 30, 2)]
+        if seed % 2:  # all rows of one kind, before and after
+            sizes = (4, 4) if seed % 4 == 1 else (1, 20)
+            kinds = {"number": (3, 97), "word": "ag", "second": "bh"}
+            last = [
+                pd.DataFrame({name: [kind[k]] * n for name, kind in kinds.items()}).assign(who=30)
+                for k, n in enumerate(sizes)
+            ]
+        first, second = (pd.concat([others, rows], ignore_index=True) for rows in last)
+        run = synthesizer(schema, target="word", **options).fit
+        with no_noise(), record_releases() as recorded:
+            run(first)
+        for one, two in zip(recorded, again(run, recorded, second), strict=True):
+            worst[one.kind] = max(worst.get(one.kind, 0.0), distance(one, two))
+    assert max(worst.values()) <= 1 + 1e-12
+    assert worst["marginals"] == pytest.approx(1.0)  # attained
+
+
+@pytest.mark.parametrize("max_rows", [None, 1, 5])
+def test_the_noise_is_that_of_one_row_per_person(max_rows):
+    sizes = np.random.default_rng(0).integers(1, 20, 50)
+    many = synthesizer(max_rows=max_rows).fit(rows_of(sizes, np.random.default_rng(1)))
+    one = synthesizer().fit(rows_of(np.ones(50, dtype=int), np.random.default_rng(2)))
+    alone = synthesizer(unit=None).fit(
+        rows_of(np.ones(50, dtype=int), np.random.default_rng(2)).drop(columns="who")
+    )
+    assert many.privacy_spent_.event == one.privacy_spent_.event == alone.privacy_spent_.event
+    columns = [fitted.releases_[0] for fitted in (many, one, alone)]
+    assert columns[0].sigma == columns[1].sigma == columns[2].sigma
+    assert many.n_samples_ == many.model_.n_rows == 50
+
+
+@every_weighting
+def test_without_noise_counts_are_the_weights_of_the_rows_drawn(options):
+    rng = np.random.default_rng(3)
+    table = rows_of(rng.choice([1, 2, 4], 40), rng).sample(frac=1.0, random_state=0)
+    fitted = synthesizer(epsilon=math.inf, **options).fit(table)
+    size = table.groupby("who")["who"].transform("size")
+    weights = 1.0 if options.get("weighting") == "row" else 1.0 / size
+    counts = np.bincount(table["number"], np.broadcast_to(weights, len(table)), 101)
+    if options.get("max_rows") != 1:
+        np.testing.assert_array_equal(fitted.marginals_[0].counts, counts)
+    total = len(table) if options.get("weighting") == "row" else 40
+    assert {noisy.counts.sum() for noisy in fitted.marginals_} == {total}
+    assert fitted.model_.n_rows == total
+
+
+def test_a_private_number_of_rows_is_estimated_from_noisy_counts():
+    table = rows_of(np.full(2000, 3), np.random.default_rng(4))
+    found = [
+        synthesizer(weighting="row", max_rows=8, random_state=k).fit(table).model_.n_rows
+        for k in range(2)
+    ]
+    assert found[0] != found[1]
+    np.testing.assert_allclose(found, 6000, rtol=0.2)
+
+
+@pytest.mark.parametrize(("max_rows", "weighting"), [(1, "person"), (5, "person"), (16, "person"),
+                                                    (3, "row")])  # fmt: skip
+def test_rows_are_drawn_evenly_and_share_what_a_person_weighs(max_rows, weighting):
+    rng = np.random.default_rng(5)
+    sizes = rng.integers(1, 30, 200)
+    persons = rng.permutation(np.repeat(np.arange(200), sizes))
+    unit = Unit("who", max_rows, weighting)
+    mean = np.zeros(len(persons))
+    for seed in range(400):
+        drawn = unit.draw(persons, SecretStream(seed))
+        assert len(np.unique(drawn.rows)) == len(drawn.rows)
+        kept = np.bincount(persons[drawn.rows])
+        np.testing.assert_array_equal(kept, np.minimum(sizes, max_rows))
+        totals = np.bincount(persons[drawn.rows], drawn.weights)
+        np.testing.assert_array_equal(totals, kept if weighting == "row" else 1.0)
+        assert (drawn.weights * 16 == np.rint(drawn.weights * 16)).all()
+        np.testing.assert_array_equal(persons[drawn.one_each], np.arange(200))
+        assert set(drawn.one_each) <= set(drawn.rows)
+        mean[drawn.rows] += drawn.weights / 400
+    due = np.minimum(sizes, max_rows) if weighting == "row" else np.ones(200)
+    # Six standard errors of a row with weight 0 or at most 1: left once in 1e5 runs.
+    assert np.abs(mean - (due / sizes)[persons]).max() < 6 * math.sqrt(0.25 / 400)
+
+
+TABLE = rows_of([2, 3, 1, 4] * 10, np.random.default_rng(6))
+SECRET = "Xanthippe"
+REFUSED = {
+    "a row of nobody": (TABLE.assign(who=[None, SECRET] * 50), {}, "Column 'who' must say"),
+    "what is no name": (TABLE.assign(who=[[SECRET]] * 100), {}, "Column 'who' must say"),
+    "no such column": (TABLE, {"unit": "whom"}, "unit='whom' must name a column"),
+    "an array": (TABLE[["number"]].to_numpy(), {"schema": None}, "must name a column of a Data"),
+    "one person": (TABLE.assign(who=SECRET), {}, "names a single person"),
+    "one row": (TABLE.iloc[:1], {}, "names a single person"),
+    "a person as the target": (TABLE, {"target": "who"}, "target='who' is not a column"),
+    "rows without a limit": (TABLE, {"weighting": "row"}, "needs max_rows"),
+    "too many rows": (TABLE, {"max_rows": 17}, "max_rows=17 must be at most 16"),
+    "a limit for nobody": (TABLE, {"unit": None, "max_rows": 2}, "pass unit"),
+    "weights for nobody": (TABLE, {"unit": None, "weighting": "row"}, "pass unit"),
+    "an unknown weighting": (TABLE, {"weighting": "visit"}, "'weighting' parameter"),
+    "no rows": (TABLE, {"max_rows": 0}, "'max_rows' parameter"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refused_fit_charges_nothing_and_quotes_no_value(case):
+    table, changes, message = REFUSED[case]
+    budget = PrivacyBudget(10.0)
+    with pytest.raises(ValueError, match=message) as caught:
+        synthesizer(budget=budget, **changes).fit(table)
+    assert budget.history().empty
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [SCHEMA, SCHEMA.replace(), None], ids=["left out", "", "none"])
+@pytest.mark.parametrize("dtype", ["int64", "Int64", "str", "category", "object", "polars"])
+def test_the_column_of_persons_is_not_modelled_and_may_be_of_any_type(given, dtype, tmp_path):
+    polars = pytest.importorskip("polars") if dtype == "polars" else None
+    table = TABLE.assign(who=TABLE["who"].astype("int64" if polars else dtype))
+    if polars:
+        table = polars.DataFrame({name: table[name].tolist() for name in table})
+    fitted = synthesizer(given, weighting="row", max_rows=3).fit(table)
+    assert fitted.n_samples_ == 40
+    assert fitted.schema_.names == ("number", "word", "second")
+    assert list(fitted.sample(3).columns) == ["number", "word", "second"]
+    assert math.isfinite(fitted.score(table))
+    stated = fitted.privacy_spent_.assumptions
+    assert stated[0] == "the number of persons"
+    assert "all rows with one value in 'who'" in stated[1]
+    assert not any("number of rows" in text for text in stated)
+    fitted.save(tmp_path / "fit.safetensors")
+    loaded = DPTableSynthesizer.load(tmp_path / "fit.safetensors")
+    pd.testing.assert_frame_equal(
+        pd.DataFrame(fitted.sample(50, random_state=1)),
+        pd.DataFrame(loaded.sample(50, random_state=1)),
+    )
+    assert loaded.get_params()["max_rows"] == 3
+    assert (loaded.n_samples_, loaded.releases_[0].sensitivity) == (40, 3 * math.sqrt(2))
