@@ -136,6 +136,7 @@ def _audit(
     notes = {
         "The columns were numbered by the cells that they are counted in; the search for bounds "
         "and categories was not attacked.": bool(parameters),
+        "Each simulated person has one row.": getattr(part, "unit", None) is not None,
         f"The estimator itself states ε = {stated:.4g}. The copy claims {result.epsilon:.4g}, "
         "because it has the same noise on another number of rows; this claim is tested.": (
             not np.isclose(result.epsilon, stated, rtol=1e-2)
@@ -166,7 +167,8 @@ def simulated_rows(
         X = estimator.sample(n_rows, random_state=seed)
         if hasattr(estimator, "schema_"):
             schema, X = numbered(estimator, X)
-            return {"X": X}, {"schema": schema}
+            alone: dict[str, Any] = {"unit": None, "max_rows": None, "weighting": "person"}
+            return {"X": X}, alone | {"schema": schema}
     elif getattr(estimator, "bounds_", None) is not None:
         X = _within(estimator.bounds_, n_rows, rng)
     else:

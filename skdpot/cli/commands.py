@@ -27,6 +27,7 @@ from skdpot.estimators.table_synthesizer import DPTableSynthesizer
 from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
+from skdpot.release.contributions import Unit
 from skdpot.tables.column_base import TableColumn
 from skdpot.tables.frames import Table
 from skdpot.tables.schema import TableSchema
@@ -205,7 +206,19 @@ def _show(schema: TableSchema, path: str, console: Console) -> None:
 
 
 # What belongs to a fit, and means nothing where a model is loaded.
-_OF_A_FIT = ("epsilon", "delta", "schema", "target", "ledger", "epsilon_cap", "save", "missing")
+_OF_A_FIT = (
+    "epsilon",
+    "delta",
+    "schema",
+    "target",
+    "ledger",
+    "epsilon_cap",
+    "save",
+    "missing",
+    "unit",
+    "max_rows",
+    "weighting",
+)
 _NEEDED = {"epsilon": "", "schema": ": create one with `skdpot schema`"}
 _CHARGED = "the fit was made and charged before the error below; {}."
 
@@ -281,7 +294,10 @@ def _fit(
     facts: dict[str, Any],
 ) -> tuple[DPTableSynthesizer, list[str]]:
     """Fit a synthesizer; whatever can be refused is refused before the charge."""
-    frame, schema = read_table(args.data, confirmed_schema(args.schema), form)
+    persons = {n: getattr(args, n) for n in ("unit", "max_rows")}
+    persons["weighting"] = args.weighting or "person"
+    Unit.of_parameters(*persons.values())
+    frame, schema = read_table(args.data, confirmed_schema(args.schema), form, args.unit)
     table = Table.of(frame)
     check_writable_format(args.output, table.kind)
     if args.target is not None:
@@ -297,6 +313,7 @@ def _fit(
         epsilon=args.epsilon,
         delta=payment.delta,
         target=args.target,
+        **persons,
         budget=budget,
         verbose=int(console.shows_progress),
     ).fit(table)
@@ -309,7 +326,7 @@ def _fit(
     facts["privacy"] = {name: getattr(spent, name) for name in told}
     lines = [
         f"spent epsilon = {rounded_up(spent.epsilon)} at delta = {spent.delta:g}, for replacing "
-        f"one of {synthesizer.n_samples_:,} rows"
+        f"one of {synthesizer.n_samples_:,} {'rows' if args.unit is None else 'persons'}"
     ]
     if budget is not None:
         facts["budget"] = budget_facts(args.ledger, budget)

@@ -18,7 +18,7 @@ from skdpot.tables.categorical_column import text_truths
 from skdpot.tables.column_base import present_texts, strings, text_numbers
 from skdpot.tables.frames import Table
 from skdpot.tables.numeric_column import text_doubles, text_integers
-from skdpot.tables.schema import TableSchema
+from skdpot.tables.schema import TableSchema, without_unit
 
 # What pandas takes for a missing value.
 MISSING_TEXTS = frozenset(
@@ -50,20 +50,26 @@ class FileFormat:
         return "\t" if ".tsv" in Path(path).suffixes else ","
 
 
-def read_table(path: str, schema: TableSchema, form: FileFormat) -> tuple[Any, TableSchema]:
-    """Read the columns that a schema describes, with its data types."""
+def read_table(
+    path: str, schema: TableSchema, form: FileFormat, unit: str | None = None
+) -> tuple[Any, TableSchema]:
+    """Read the columns that a schema describes, with its data types, and whose row it is."""
+    schema = without_unit(schema, unit)
     if _is_parquet(path):
         frame = _read_parquet(path)
-        _check_names(path, list(frame.columns), schema)
-        return frame[[name for name in frame.columns if name in schema.names]], schema
+        _check_names(path, list(frame.columns), schema, unit)
+        kept = (*schema.names, unit)
+        return frame[[name for name in frame.columns if name in kept]], schema
     schema = schema.replace(*(column.stated() for column in schema))
     names, texts = _read_texts(path, form)
-    _check_names(path, names, schema)
+    _check_names(path, names, schema, unit)
     columns = {
         name: schema[name].parse(values, form.missing_texts)
         for name, values in zip(names, texts, strict=True)
         if name in schema.names
     }
+    if unit is not None:
+        columns[unit] = strings(present_texts(texts[names.index(unit)], form.missing_texts))
     return pd.DataFrame(columns), schema
 
 
@@ -216,7 +222,9 @@ def _checked_names(path: str, header: list[str]) -> list[str]:
     return names
 
 
-def _check_names(path: str, names: list[str], schema: TableSchema) -> None:
+def _check_names(path: str, names: list[str], schema: TableSchema, unit: str | None) -> None:
+    if unit is not None and unit not in names:
+        raise CommandError(f"{path} has no column {unit!r}, which --unit names.")
     lacking = [repr(name) for name in schema.names if name not in names]
     if lacking:
         raise CommandError(

@@ -34,7 +34,7 @@ import pandas as pd
 
 from skdpot._utils.validation import SecretStream
 
-IntArray = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.integer]
 
 WEIGHTINGS = ("person", "row")
 UNITS = 16  # of the weight of a person, so that weights are multiples of 1 / 16

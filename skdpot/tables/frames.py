@@ -148,7 +148,7 @@ class PlainColumn:
         """The values that are not missing."""
         return self.values[~self.missing]
 
-    def take(self, rows: IntArray) -> "PlainColumn":
+    def take(self, rows: npt.NDArray[np.integer]) -> "PlainColumn":
         """Return the values of some rows."""
         return PlainColumn(self.values[rows], self.missing[rows], self.dtype)
 
@@ -308,7 +308,7 @@ class Table:
         self.dtype(name)  # names the column where the data type is not supported
         return read_column(self.series(name))
 
-    def persons(self, unit: str) -> IntArray:
+    def persons(self, unit: str) -> npt.NDArray[np.integer]:
         """Return the number of each row's person, which a column tells."""
         if self.kind == "array" or unit not in self.names:
             raise ValueError(

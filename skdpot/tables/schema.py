@@ -438,16 +438,10 @@ def tells_who(name: str) -> bool:
 def bound_schema(
     given: TableSchema | None, X: Any, caller: str, unit: str | None = None
 ) -> TableSchema:
-    """Return a schema with the data types of a table, by default of its public facts alone.
-
-    The column that says whose row it is (`unit`) is excluded.
-    """
+    """Return a schema with the data types of a table, by default of its public facts alone."""
     schema = TableSchema.from_dtypes(X) if given is None else given
     left_out = [repr(name) for name in schema.excluded if name != unit]
-    if unit in schema.names:
-        schema = schema.exclude(unit)
-    elif unit is not None and unit not in schema.excluded:
-        schema = replace(schema, excluded=(*schema.excluded, unit))
+    schema = without_unit(schema, unit)
     if given is None and left_out:
         names = ", ".join(left_out)
         warn_of_privacy(
@@ -455,6 +449,15 @@ def bound_schema(
             "them first, or declare them in a schema if they do not."
         )
     return schema.bind(X)
+
+
+def without_unit(schema: TableSchema, unit: str | None) -> TableSchema:
+    """Exclude the column that says whose row it is, which need not be described."""
+    if unit is None or unit in schema.excluded:
+        return schema
+    if unit in schema.names:
+        return schema.exclude(unit)
+    return replace(schema, excluded=(*schema.excluded, unit))
 
 
 def _column_from_dtype(table: Table, name: str) -> TableColumn:

@@ -69,6 +69,24 @@ def test_a_saved_fit_draws_and_reports_for_free(run, folder, refused):
     assert charges() == ["DPTableSynthesizer"]
 
 
+def test_a_person_may_have_several_rows(run, folder, refused):
+    visits = people(500).assign(who=[f"person {k % 200}" for k in range(500)])
+    visits.to_csv("data.csv", index=False)
+    stated = "--unit who --weighting row --max-rows 4"
+    code, out, err = run(f"{SAVED} {stated} --json")
+    assert code == 0, err
+    facts = json.loads(out)
+    assert (facts["rows"], len(facts["columns"])) == (200, 5)
+    assert any("one value in 'who'" in text for text in facts["privacy"]["assumptions"])
+    assert "for replacing one of 200 persons" in run(f"{FIT} {stated} --force")[1]
+    code, out, err = run("report fit.safetensors -o page.html")
+    assert code == 0, err
+    assert "Each simulated person has one row" in (folder / "page.html").read_text("utf-8")
+    refused("synth --model fit.safetensors -o more.csv --unit who", 2, "--unit belongs to a fit")
+    refused(f"{FIT} --force --weighting row", 1, "pass unit")
+    refused(f"{FIT} --force --unit whom", 1, "no column 'whom', which --unit names")
+
+
 def test_the_seed_does_not_make_the_noise_known(run, folder):
     drawn = []
     for _ in range(2):

@@ -478,7 +478,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("Unit.draw", ("UNITS % shared", "shared")), {"a unit too much for most rows": "estimators/test_unit_of_privacy.py::test_rows_are_drawn_evenly_and_share_what_a_person_weighs[5-person]"}),
         (rewritten("Unit.draw", ("stream.random_uint64(len(persons))", "np.arange(len(persons))")), {"the first rows of a person": "estimators/test_unit_of_privacy.py::test_rows_are_drawn_evenly_and_share_what_a_person_weighs[3-row]"}),
         (given("TablePlan.__init__", "plan_tables", weight=1.0), {"the noise of one row for several": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
-        (rewritten("DPTableSynthesizer.fit", ("release_schema(one_each", "release_schema(values")), {"bounds and categories by all rows": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[person-nothing known]"}),
+        (rewritten("Unit.draw", ("order[starts]", "order[:len(starts)]")), {"several rows of a person for one": "estimators/test_unit_of_privacy.py::test_rows_are_drawn_evenly_and_share_what_a_person_weighs[1-person]"}),
         (rewritten("DPTableSynthesizer.fit", ("int(persons.max()) + 1", "table.n_rows")), {"a private number of rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer, persons]"}),
         (rewritten("TableFit.model", ("self.plan.counted(tables_of(columns))", "replace(self.plan, n_samples=int(self.weights.sum()))")), {"a private weight of all rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer, nothing known, rows]"}),
         (given("Strategy.sensitivity", group_size=1), {
