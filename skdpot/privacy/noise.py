@@ -173,7 +173,7 @@ def _unnormalised(s: float, half_width: int, precision: int) -> list[int]:
     return values
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)  # one for each size of a contingency table, and up to 2 MB each
 def _table(s: float, bits: int) -> _Table:
     """Return the cumulative table; its probabilities are right to ``2**(1 - bits)``."""
     half_width = _half_width(s, bits)

@@ -258,7 +258,7 @@ class ScaledParticles:
         # The potential of a cell without particles may be huge, and moves no weight.
         factors = np.where(expected > 0.0, np.exp(step), 0.0)
         factors *= self._total / (expected * factors).sum()
-        self.weights *= factors[self._cells[place]]
+        self.weights *= factors.take(self._cells[place])
 
 
 _TREE_SWEEPS = 40
