@@ -400,11 +400,12 @@ def _stratified(cases: IntArray, shares: FloatArray, rng: np.random.Generator) -
     start = 0
     for case in np.flatnonzero(sizes):
         size = sizes[case]
-        even = (rng.permutation(size) + rng.random()) / size
+        shuffled = rng.permutation(size)
         edges = np.cumsum(shares[case])
-        bins = np.searchsorted(edges, even * edges[-1], side="right")
+        even = (np.arange(size) + rng.random()) / size * edges[-1]
+        bins = np.searchsorted(edges, even, side="right")
         last = np.searchsorted(edges, edges[-1])  # of those with a share
-        drawn[order[start : start + size]] = np.minimum(bins, last)
+        drawn[order[start : start + size]] = np.minimum(bins, last).take(shuffled)
         start += size
     return drawn
 
