@@ -1,7 +1,7 @@
 """Tables of mixed columns as points of the unit ball, and back."""
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -196,7 +196,7 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         plan = plan_schema(schema, n_rows, mu=whole_mu(target), delta=tail)
         if not target.admits(plan.event):
             # A target that nothing is shared with spends all of delta: less the tails, then.
-            rest = privacy_target(self.epsilon, self.delta - 1.001 * tail, self.budget)
+            rest = replace(target, delta=self.delta - 1.001 * tail)
             plan = plan_schema(schema, n_rows, mu=whole_mu(rest), delta=tail)
         guessed = (GUESSED,) if schema.guessed else ()
         seeded = (SEEDED,) if self.random_state is not None else ()

@@ -4,7 +4,7 @@ from skdpot.privacy.accounting import calibrate, compose
 from skdpot.privacy.events import Event, GaussianEvent, gdp_delta, gdp_epsilon, gdp_mu
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.sampling import SampledGaussianEvent
-from skdpot.privacy.spent import PrivacySpent, charge, total_spent
+from skdpot.privacy.spent import PrivacySpent, charge, plan_fit, total_spent
 
 __all__ = [
     "Event",
@@ -18,5 +18,6 @@ __all__ = [
     "gdp_delta",
     "gdp_epsilon",
     "gdp_mu",
+    "plan_fit",
     "total_spent",
 ]

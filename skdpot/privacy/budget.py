@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
@@ -18,15 +19,26 @@ from skdpot._utils.pages import html_card
 from skdpot.exceptions import BudgetExceededError, LedgerError
 from skdpot.privacy.accounting import (
     LEAK_SHARE,
-    EventCost,
     PrivacyTarget,
+    Reserve,
     Units,
     event_cost,
     leak_of,
     mu_of,
+    reserve,
 )
 from skdpot.privacy.events import Event, Relation, gdp_epsilon
-from skdpot.privacy.ledger import PATIENCE, Charge, Ledger, Terms, Totals, read_terms, transaction
+from skdpot.privacy.ledger import (
+    PATIENCE,
+    Charge,
+    Ledger,
+    PlannedFit,
+    Terms,
+    Totals,
+    damaged,
+    read_terms,
+    transaction,
+)
 
 
 def epsilon_text(epsilon: float) -> str:
@@ -51,7 +63,7 @@ def _rounded(value: float, rounding: str) -> str:
     return f"{float(Context(prec=4, rounding=rounding).create_decimal(repr(float(value)))):.4g}"
 
 
-def make_terms(epsilon: float, delta: float, relation: str) -> Terms:
+def make_terms(epsilon: float, delta: float, relation: str, planned: Sequence[Any]) -> Terms:
     """Check a budget's arguments and compute its caps."""
     try:
         target = PrivacyTarget(epsilon, delta)
@@ -68,8 +80,26 @@ def make_terms(epsilon: float, delta: float, relation: str) -> Terms:
     allowed = [str(member) for member in Relation]
     if relation not in allowed:
         raise ValueError(f"`relation` must be one of {allowed}, got {relation!r}.")
-    caps = target.mu_squared_units, target.leak_units
-    return Terms(target.epsilon, target.delta, Relation(relation), *caps)
+    if not all(isinstance(getattr(fit, "event", None), Event) for fit in planned):
+        raise TypeError("`planned` must hold statements of fits, made by plan_fit.")
+    events = [check_relation(fit.event, Relation(relation)) for fit in planned]
+    reserves, caps = reserve(target, events)
+    fits = tuple(
+        PlannedFit(float(fit.epsilon), float(fit.delta), str(fit.event), *kept.account)
+        for fit, kept in zip(planned, reserves, strict=True)
+    )
+    return Terms(target.epsilon, target.delta, Relation(relation), *caps, fits)
+
+
+def check_relation(event: Event, relation: Relation) -> Event:
+    """Return an event that a budget of this relation can add up."""
+    if isinstance(event, Event) and event.relation is not relation:
+        raise ValueError(
+            f"The event is accounted under relation={str(event.relation)!r}, the budget holds "
+            f"relation={str(relation)!r}, and the two cannot be added. Use estimators of one "
+            "relation with a budget, and one budget per relation."
+        )
+    return event
 
 
 def epsilon_of(mu_squared_units: Units, delta: float) -> float:
@@ -87,8 +117,16 @@ class BudgetState:
     @property
     def spent(self) -> float:
         """The epsilon of all charges, rounded up, though not past the cap that they obey."""
-        total = epsilon_of(self.totals.mu_squared_units, self.terms.delta)
+        total = epsilon_of(self.totals.mu_squared_units + self._reserve, self.terms.delta)
         return min(total, self.terms.epsilon)
+
+    @property
+    def _reserve(self) -> Units:
+        """What planned fits, made or not, take off the cap."""
+        if not self.terms.planned or math.isinf(self.terms.epsilon):
+            return 0
+        whole = PrivacyTarget(self.terms.epsilon, self.terms.delta).mu_squared_units
+        return max(whole - self.terms.mu_squared_cap, 0)
 
     @property
     def charges(self) -> str:
@@ -101,15 +139,19 @@ class BudgetState:
         """The spent share of the caps, the fuller one of both."""
         if math.isinf(self.terms.epsilon):
             return 0.0
+        if self.terms.mu_squared_cap == 0:  # planned fits take all
+            return 1.0
+        reserve = self._reserve
         return max(
-            self.totals.mu_squared_units / self.terms.mu_squared_cap,
+            (self.totals.mu_squared_units + reserve) / (self.terms.mu_squared_cap + reserve),
             self.totals.leak_units / self.terms.leak_cap,
         )
 
     @property
     def remaining(self) -> float:
         """The largest epsilon, rounded down, of an estimator whose whole target still fits."""
-        if self.totals.n_charges == 0 or math.isinf(self.terms.epsilon):
+        untouched = self.totals.n_charges == 0 and not self.terms.planned
+        if untouched or math.isinf(self.terms.epsilon):
             return self.terms.epsilon
         left = self.terms.mu_squared_cap - self.totals.mu_squared_units
         if left <= 0 or self.totals.leak_units >= self.terms.leak_cap:
@@ -168,11 +210,15 @@ class PrivacyBudget:
         file on a local disk: locks are unreliable on network drives.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
         Definition of neighbouring data sets. Events of another relation are refused.
+    planned : sequence of PrivacySpent, default=()
+        Statements of fits that are fixed before anything is released, from
+        `skdpot.privacy.plan_fit`. They are accounted for exactly, together with the rest. Each may
+        be made once, at any time, by an estimator with the same parameters and this budget.
 
     Raises
     ------
     ValueError
-        If an argument is out of range.
+        If an argument is out of range, or the planned fits cost more than the budget.
     LedgerError
         If the ledger cannot be created, or the file is not a ledger for these values.
 
@@ -183,6 +229,12 @@ class PrivacyBudget:
     distinguish than N(0, 1) from N(mu, 1)", and admitted while the sums of mu^2 and of d stay below
     two caps, for which nine tenths and one tenth of `delta` pay. One estimator with the same
     epsilon and delta fills the budget exactly.
+
+    Planned fits need no such bound: the sum of mu^2 is capped so that the composition of all
+    planned fits with the rest is (epsilon, delta)-private, by the exact privacy profiles
+    (`skdpot.privacy.accounting` has the proof). This matters for searches and for training on
+    random batches, which are far from Gaussian. What is planned is reserved, whether or not it is
+    made.
 
     A hyperparameter search charges folds x candidates + 1 fits. Pass ``error_score="raise"`` to
     scikit-learn's searches, which otherwise turn the error of a refused fit into a ``nan`` score.
@@ -212,8 +264,9 @@ class PrivacyBudget:
         *,
         ledger: str | os.PathLike[str] | None = None,
         relation: str = "replace_one",
+        planned: Sequence[Any] = (),
     ) -> None:
-        terms = make_terms(epsilon, delta, relation)
+        terms = make_terms(epsilon, delta, relation, planned)
         if ledger is None:
             self._ledger = _temporary_ledger(self, terms)
         else:
@@ -244,7 +297,10 @@ class PrivacyBudget:
         path = str(Path(ledger).expanduser().absolute())
         with transaction(path, "DEFERRED") as connection:
             terms = read_terms(connection, path)
-        return cls(terms.epsilon, terms.delta, ledger=path, relation=str(terms.relation))
+        without = make_terms(terms.epsilon, terms.delta, str(terms.relation), ())
+        if not without.covers(terms):  # a plan can only lower the caps
+            raise damaged(path)
+        return _restore(Ledger.attach(path, terms))
 
     @property
     def epsilon(self) -> float:
@@ -296,11 +352,9 @@ class PrivacyBudget:
         """
         if not isinstance(label, str):
             raise TypeError(f"`label` must be a str, got {type(label).__name__}.")
-        cost = self._cost(event)
-        asked = epsilon_of(cost.mu_squared_units, self.delta)
-        charge = Charge(label, str(event), asked, cost.mu_squared_units, cost.leak_units)
-        if not self._ledger.admit(charge):
-            raise BudgetExceededError(self._state().refusal(charge))
+        charges = self._charges(event, label)
+        if not self._ledger.admit(*charges):
+            raise BudgetExceededError(self._state().refusal(charges[-1]))
 
     def can_afford(self, event: Event) -> bool:
         """Return whether `event` would be admitted now, without charging it.
@@ -320,9 +374,25 @@ class PrivacyBudget:
         LedgerError, UnknownEventError, ValueError
             As `spend`.
         """
-        cost = self._cost(event)
-        charge = Charge("", "", math.nan, cost.mu_squared_units, cost.leak_units)
-        return self._ledger.terms.admit(self._ledger.totals().after(charge))
+        charges, totals = self._charges(event, ""), self._ledger.totals()
+        return any(self._ledger.terms.admit(totals.after(charge)) for charge in charges)
+
+    def plans(self, epsilon: float, delta: float) -> bool:
+        """Return whether a fit of exactly this epsilon and delta was planned.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            Parameters of an estimator. If they are those of a planned fit, it is calibrated as
+            without a budget.
+
+        Returns
+        -------
+        bool
+            Whether or not the planned fit has been made.
+        """
+        fits = self._ledger.terms.planned
+        return any((fit.epsilon, fit.delta) == (epsilon, delta) for fit in fits)
 
     def remaining(self) -> float:
         """Return the largest epsilon of one more estimator that still fits.
@@ -362,8 +432,9 @@ class PrivacyBudget:
         Returns
         -------
         DataFrame
-            Columns ``time`` (UTC), ``label``, ``event``, ``relation``, ``mu``, ``leak`` and
-            ``epsilon`` (of this event alone, at this budget's delta).
+            Columns ``time`` (UTC), ``label``, ``event``, ``relation``, ``mu``, ``leak``,
+            ``epsilon`` (of this event alone, at this budget's delta) and ``planned``: whether it
+            was paid for when the budget was made, so that ``mu`` and ``leak`` are 0.
 
         Raises
         ------
@@ -381,18 +452,19 @@ class PrivacyBudget:
                 "mu": pd.Series([mu_of(c.mu_squared_units) for c in charges], dtype=float),
                 "leak": pd.Series([leak_of(c.leak_units) for c in charges], dtype=float),
                 "epsilon": pd.Series([c.epsilon for c in charges], dtype=float),
+                "planned": pd.Series([c.is_planned for c in charges], dtype=bool),
             }
         )
 
-    def _cost(self, event: Event) -> EventCost:
-        """Return the cost of an event of the right relation."""
-        if isinstance(event, Event) and event.relation is not self.relation:
-            raise ValueError(
-                f"The event is accounted under relation={str(event.relation)!r}, the budget holds "
-                f"relation={str(self.relation)!r}, and the two cannot be added. Use estimators of "
-                "one relation with a budget, and one budget per relation."
-            )
-        return event_cost(event, PrivacyTarget(self.epsilon, self.delta).leak_cap)
+    def _charges(self, event: Event, label: str) -> tuple[Charge, ...]:
+        """Return what may be charged: nothing if the event was planned, and else its cost."""
+        check_relation(event, self.relation)
+        cost = event_cost(event, PrivacyTarget(self.epsilon, self.delta).leak_cap)
+        asked = epsilon_of(cost.mu_squared_units, self.delta)
+        charge = Charge(label, str(event), asked, cost.mu_squared_units, cost.leak_units)
+        account = Reserve.of(event).account
+        free = (fit for fit in self._ledger.terms.planned if fit.covers(*account))
+        return *(Charge(label, fit.event, fit.epsilon, 0, 0) for fit in free), charge
 
     def _state(self, patience: float = PATIENCE) -> BudgetState:
         return BudgetState(self._ledger.terms, self._ledger.totals(patience))

@@ -7,6 +7,7 @@ write transaction. A ledger that reads as if less was charged would let a budget
 read looks for damage and older copies, and refuses what does not add up.
 """
 
+import json
 import math
 import os
 import re
@@ -15,9 +16,10 @@ import sqlite3
 import stat
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -171,7 +173,7 @@ _VERSION = 1
 _SCHEMA = f"""
 CREATE TABLE terms (
     uid TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL, relation TEXT NOT NULL,
-    mu_squared_cap TEXT NOT NULL, leak_cap TEXT NOT NULL
+    mu_squared_cap TEXT NOT NULL, leak_cap TEXT NOT NULL, planned TEXT NOT NULL
 );
 CREATE TABLE charges (
     number INTEGER PRIMARY KEY, time REAL NOT NULL, label TEXT NOT NULL, event TEXT NOT NULL,
@@ -185,10 +187,32 @@ _STATEMENTS = tuple(part.strip() for part in _SCHEMA.split(";") if part.strip())
 _TABLES = tuple(statement for statement in _STATEMENTS if statement.startswith("CREATE TABLE"))
 
 _LATEST, _EARLIEST = 253_402_300_800.0, -62_135_596_800.0  # the years 1 to 9999
+_NEARLY = 1e-5  # relative: cheaper events are others than the planned one
 _CAP_ROUNDING = 10**6  # releases of this package may round caps differently, by one part in it
 
 # By uid, the largest totals that this process has seen: a ledger never goes back.
 _SEEN: dict[str, "Totals"] = {}
+
+
+@dataclass(frozen=True)
+class PlannedFit:
+    """An event that was fixed when the ledger was made and is paid for by lower caps.
+
+    Estimators are calibrated to `epsilon` and `delta`; the other numbers are what is reserved.
+    """
+
+    epsilon: float
+    delta: float
+    event: str
+    mu: float
+    leak: float
+    n_steps: int
+    others: str
+
+    def covers(self, mu: float, leak: float, n_steps: int, others: str) -> bool:
+        """Whether an event of this account costs what is reserved, or hardly less."""
+        closed = (1.0 - _NEARLY) * self.mu <= mu and mu <= self.mu and leak <= self.leak
+        return closed and n_steps <= self.n_steps and others == self.others
 
 
 @dataclass(frozen=True)
@@ -200,11 +224,13 @@ class Terms:
     relation: Relation
     mu_squared_cap: Units
     leak_cap: Units
+    planned: tuple[PlannedFit, ...] = ()
     uid: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def __str__(self) -> str:
         """Return the arguments that a caller chose."""
-        return f"epsilon={self.epsilon!r}, delta={self.delta!r}, relation={str(self.relation)!r}"
+        text = f"epsilon={self.epsilon!r}, delta={self.delta!r}, relation={str(self.relation)!r}"
+        return f"{text}, planned=[{', '.join(p.event for p in self.planned)}]"
 
     def covers(self, stored: "Terms") -> bool:
         """Whether the caps of `stored` are no larger than these: nobody has raised them."""
@@ -214,8 +240,12 @@ class Terms:
         )
 
     def admit(self, totals: "Totals") -> bool:
-        """Whether `totals` stay within both caps."""
-        return totals.mu_squared_units <= self.mu_squared_cap and totals.leak_units <= self.leak_cap
+        """Whether `totals` stay within both caps, and no planned fit was made twice."""
+        within = (
+            totals.mu_squared_units <= self.mu_squared_cap and totals.leak_units <= self.leak_cap
+        )
+        made = Counter(totals.planned)
+        return within and made <= Counter(planned.event for planned in self.planned)
 
 
 @dataclass(frozen=True)
@@ -233,6 +263,11 @@ class Charge:
     number: int = field(default=0, compare=False)
     time: float = field(default=0.0, compare=False)
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether it was paid for when the ledger was made; any other release costs a unit."""
+        return self.mu_squared_units == self.leak_units == 0
+
 
 @dataclass(frozen=True)
 class Totals:
@@ -241,6 +276,7 @@ class Totals:
     n_charges: int = 0
     mu_squared_units: Units = 0
     leak_units: Units = 0
+    planned: tuple[str, ...] = ()  # the events of planned fits that were made
 
     def after(self, charge: Charge) -> "Totals":
         """Return the totals with one more charge."""
@@ -248,6 +284,7 @@ class Totals:
             self.n_charges + 1,
             self.mu_squared_units + charge.mu_squared_units,
             self.leak_units + charge.leak_units,
+            (*self.planned, charge.event) if charge.is_planned else self.planned,
         )
 
 
@@ -281,21 +318,22 @@ class Ledger:
             raise damaged(target)
         return cls(target, stored)
 
-    def admit(self, charge: Charge) -> bool:
-        """Append `charge` if the caps allow it, and say so; otherwise change nothing.
+    def admit(self, *charges: Charge) -> bool:
+        """Append the first of `charges` that the terms allow; if none is, change nothing.
 
         When this returns, an admitted charge has reached the disk.
         """
         with self._open("IMMEDIATE") as (connection, before):
+            allowed = (charge for charge in charges if self.terms.admit(before.after(charge)))
+            charge = next(allowed, None)
+            if charge is None:
+                return False
             after = before.after(charge)
-            admitted = self.terms.admit(after)
-            if admitted:
-                _append(connection, charge, after)
-                if _read_charges(connection, self.path, before)[1] != after:
-                    raise damaged(self.path)
-        if admitted:
-            self._remember(after)
-        return admitted
+            _append(connection, charge, after)
+            if _read_charges(connection, self.path, before)[1] != after:
+                raise damaged(self.path)
+        self._remember(after)
+        return True
 
     def totals(self, patience: float = PATIENCE) -> Totals:
         """Return the sums over all charges, waiting at most `patience` seconds."""
@@ -339,8 +377,14 @@ def _write_terms(path: str, terms: Terms) -> None:
         for statement in _STATEMENTS:
             connection.execute(statement)
         connection.execute(
-            "INSERT INTO terms VALUES (?, ?, ?, ?, ?, ?)",
-            (terms.uid, terms.epsilon, terms.delta, *map(str, caps)),
+            "INSERT INTO terms VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                terms.uid,
+                terms.epsilon,
+                terms.delta,
+                *map(str, caps),
+                json.dumps(list(map(astuple, terms.planned))),
+            ),
         )
 
 
@@ -367,12 +411,13 @@ def read_terms(connection: sqlite3.Connection, path: str) -> Terms:
     if layout != set(_TABLES) or checked != ("ok",):
         raise damaged(path)
     rows = connection.execute(
-        "SELECT epsilon, delta, relation, mu_squared_cap, leak_cap, uid FROM terms"
+        "SELECT epsilon, delta, relation, mu_squared_cap, leak_cap, planned, uid FROM terms"
     ).fetchall()
     try:
-        [(epsilon, delta, relation, mu_squared_cap, leak_cap, uid)] = rows
+        [(epsilon, delta, relation, mu_squared_cap, leak_cap, plan, uid)] = rows
         caps = whole_units((mu_squared_cap, leak_cap), path)
-        return Terms(epsilon, delta, Relation(relation), caps[0], caps[1], uid)
+        planned = tuple(PlannedFit(*fit) for fit in json.loads(plan))
+        return Terms(epsilon, delta, Relation(relation), caps[0], caps[1], planned, uid)
     except (TypeError, ValueError) as error:
         raise damaged(path) from error
 
@@ -388,7 +433,8 @@ def _read_charges(
     ).fetchall()
     if seen.n_charges:
         last = rows.pop(0) if rows else None
-        if last is None or Totals(last[0], *whole_units(last[7:], path)) != seen:
+        sums = Totals(last[0], *whole_units(last[7:], path), seen.planned) if last else None
+        if sums != seen:
             raise LedgerError(
                 f"The ledger {path!r} lacks charges that it had a moment ago: it is an older copy, "
                 "or one of two copies that were both spent from. Put the latest file back; nothing "
@@ -402,7 +448,7 @@ def _read_charges(
         texts = isinstance(label, str) and isinstance(event, str)
         numbers = isinstance(when, float) and isinstance(epsilon, float)
         sound = texts and numbers and _EARLIEST <= when <= _LATEST
-        if not sound or Totals(number, *sums) != totals:
+        if not sound or Totals(number, *sums, totals.planned) != totals:
             raise damaged(path)
     return charges, totals
 

@@ -11,12 +11,14 @@ import sys
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from types import FrameType
 from typing import Any, SupportsIndex, TypeAlias
 
 import pandas as pd
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
 from skdpot._utils.pages import html_card
@@ -250,9 +252,84 @@ def charge(
     stated = _epsilon(compose(event), target.delta) if noise_given else target.epsilon
     facts = event.relation, event, *(scales or scales_of(event)), tuple(assumptions), mechanism
     spent = PrivacySpent(stated, target.delta, *facts)
+    if _PLANNING.get():
+        raise _PlannedError(spent)
     if budget is not None:
         budget.spend(event, label=name)
     return spent
+
+
+_PLANNING: ContextVar[bool] = ContextVar("planning", default=False)
+
+
+class _PlannedError(BaseException):
+    """Ends a fit where it would have been charged."""
+
+
+def plan_fit(
+    estimator: PrivateEstimatorMixin, X: Any, y: Any = None, **params: Any
+) -> PrivacySpent:
+    """State what a fit will cost, without making it.
+
+    The fit runs up to the point where it would be charged: it validates its data, and releases,
+    charges and stores nothing. A `PrivacyBudget` that is made with ``planned=[plan_fit(...)]``
+    accounts for these fits exactly, together with everything else that it admits.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A private estimator; for a pipeline, plan its steps. It is not changed.
+    X : array-like or DataFrame
+        Rows of the fit, or public rows of the same form: number, columns and data types.
+    y : array-like, optional
+        Labels or targets of the fit.
+    **params : object
+        Further arguments of ``fit``.
+
+    Returns
+    -------
+    PrivacySpent
+        The statement that the fit will have. Calibrated as without a budget.
+
+    Raises
+    ------
+    TypeError
+        If `estimator` is not a private estimator.
+    ValueError
+        If the fit releases nothing, or would raise this error.
+
+    Privacy
+    -------
+    The statement holds public facts only, and the plan depends on nothing else.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import DPSlicedFlowSampler, PrivacyBudget
+    >>> from skdpot.privacy import plan_fit
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> sampler = DPSlicedFlowSampler(epsilon=2.0, bounds=(-5, 5))
+    >>> budget = PrivacyBudget(epsilon=3.0, planned=[plan_fit(sampler, X)])
+    >>> round(budget.remaining(), 2)
+    2.05
+    >>> sampler = sampler.set_params(budget=budget).fit(X)
+    >>> round(budget.remaining(), 2)
+    2.05
+    """
+    if not isinstance(estimator, PrivateEstimatorMixin):
+        raise TypeError(
+            "plan_fit takes one private estimator; of a pipeline, plan each private step. Got "
+            f"{type(estimator).__name__}."
+        )
+    state = _PLANNING.set(True)
+    try:
+        clone(estimator).set_params(budget=None).fit(X, y, **params)
+    except _PlannedError as end:
+        spent: PrivacySpent = end.args[0]
+        return spent
+    finally:
+        _PLANNING.reset(state)
+    raise ValueError(f"{type(estimator).__name__} releases nothing in this fit: no plan is needed.")
 
 
 SEEDED = "nobody knows random_state"  # the assumption of every fit with a seed

@@ -65,6 +65,7 @@ DEFECTS = {
     26: "a step of a pipeline that learns without noise",
     27: "one record changes how others are read",
     28: "a sensitivity that some records exceed",
+    29: "planned fits that are not paid for",
 }
 
 
@@ -193,6 +194,10 @@ def true_misfits(noisy, codes, marginals, predictions):
 def of_a_costly_search(checked):
     events, charged = checked
     return events, charged and math.inf
+
+
+def with_all_caps(reserved, target):
+    return reserved[0], (target.mu_squared_units, target.leak_units)
 
 
 def largest_norm(radius, rows):
@@ -499,7 +504,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (checked_late("check_arrivals", "SlicedSketch.partial_fit"), {"too many rows in a stream": "release/test_sketch_use.py::test_what_cannot_be_fitted_is_refused_before_any_charge[too many rows]"}),
         (skipped("check_steps", within="MeanFieldLangevin.release"), {"steps that diverge": "estimators/test_refusals.py::test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value[mfld, a long step]"}),
         (checked_late("check_per_record", "Gradient.release"), {"a network that mixes records": "estimators/test_refusals.py::test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value[generator, BatchNorm]"}),
-        (rewritten("Ledger.admit", ("admitted = self.terms.admit(after)", "admitted = True"), ("return admitted", "return self.terms.admit(after)")), {"a budget that is used up": "privacy/test_budget.py::test_a_refused_charge_changes_nothing"}),
+        (rewritten("Ledger.admit", ("next(allowed, None)", "charges[-1]")), {"a budget that is used up": "privacy/test_budget.py::test_a_refused_charge_changes_nothing"}),
         (checked_late("resolve_device", "SlicedSketch._open"), {"a device that is not there": "release/test_sketch_use.py::test_what_cannot_be_fitted_is_refused_before_any_charge[no device]"}),
         (skipped("_check_drawable"), {"noise of a table that cannot be drawn": "estimators/test_table_synthesizer_privacy.py::test_a_refused_fit_charges_and_changes_nothing_and_quotes_no_value[synthesizer, noise too small]"}),
         (instead("TableSchema.read", columns_as_they_are, "DPTableSynthesizer.fit"), {"a value that the schema does not list": "estimators/test_table_synthesizer_privacy.py::test_a_refused_fit_charges_and_changes_nothing_and_quotes_no_value[synthesizer, a value of no category]"}),
@@ -593,6 +598,12 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("count_projections", energy=None), {"rows of more energy counted where they are": "release/test_strategy.py::test_a_row_of_more_energy_is_counted_in_the_middle[None]"}),
         (rewritten("_largest_change", ("+ dual * limit", "")), {"the price of a limit forgotten": "release/test_strategy.py::test_no_bins_of_limited_energy_move_the_statistic_further"}),
         (rewritten("Strategy._least_squares", ("centres - 0.5", "centres")), {"records taken to be in the middle of their bins": "release/test_strategy.py::test_no_bins_of_limited_energy_move_the_statistic_further"}),
+    ],
+    29: [
+        (returning("reserve", with_all_caps), {"the caps of a budget without a plan": "privacy/test_planned.py::test_the_plan_and_all_that_is_admitted_beside_it_cost_no_more_than_the_budget[search]"}),
+        (rewritten("Terms.admit", ("within and made <= Counter((planned.event for planned in self.planned))", "within")), {"a planned fit made twice": "privacy/test_planned.py::test_each_planned_fit_is_made_once_by_whichever_budget_asks_first"}),
+        (rewritten("PlannedFit.covers", ("mu <= self.mu and", "")), {"less noise than was planned": "privacy/test_planned.py::test_only_what_costs_no_more_than_was_planned_is_free[event0-dearer0-nearly0]"}),
+        (rewritten("PlannedFit.covers", ("and (others == self.others)", "")), {"other batches than were planned": "privacy/test_planned.py::test_only_what_costs_no_more_than_was_planned_is_free[event2-dearer2-nearly2]"}),
     ],
 }
 # fmt: on
