@@ -278,6 +278,11 @@ class Totals:
     leak_units: Units = 0
     planned: tuple[str, ...] = ()  # the events of planned fits that were made
 
+    @property
+    def sums(self) -> tuple[Units, ...]:
+        """The numbers that each charge repeats."""
+        return self.n_charges, self.mu_squared_units, self.leak_units
+
     def after(self, charge: Charge) -> "Totals":
         """Return the totals with one more charge."""
         return Totals(
@@ -433,8 +438,7 @@ def _read_charges(
     ).fetchall()
     if seen.n_charges:
         last = rows.pop(0) if rows else None
-        sums = Totals(last[0], *whole_units(last[7:], path), seen.planned) if last else None
-        if sums != seen:
+        if last is None or (last[0], *whole_units(last[7:], path)) != seen.sums:
             raise LedgerError(
                 f"The ledger {path!r} lacks charges that it had a moment ago: it is an older copy, "
                 "or one of two copies that were both spent from. Put the latest file back; nothing "
@@ -448,7 +452,7 @@ def _read_charges(
         texts = isinstance(label, str) and isinstance(event, str)
         numbers = isinstance(when, float) and isinstance(epsilon, float)
         sound = texts and numbers and _EARLIEST <= when <= _LATEST
-        if not sound or Totals(number, *sums, totals.planned) != totals:
+        if not sound or (number, *sums) != totals.sums:
             raise damaged(path)
     return charges, totals
 
