@@ -30,6 +30,7 @@ from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rou
 from skdpot.release.contributions import Unit
 from skdpot.tables.column_base import TableColumn
 from skdpot.tables.frames import Table
+from skdpot.tables.proposals import Proposal, propose
 from skdpot.tables.schema import TableSchema
 
 DEFAULT_DELTA = 1e-5
@@ -122,6 +123,7 @@ _ADVICE = (
     "become public: --private COLUMN estimates bounds or categories privately, --range "
     "COLUMN=LOW..HIGH states known bounds, --exclude COLUMN leaves the column out."
 )
+_SHOWN = ("column", "kind", "read as", "why", "note")
 _NO_TERMINAL = (
     "a schema guessed from private values must be confirmed by someone who has read it, and there "
     "is no terminal to ask on. Run this in a terminal, or pass --yes if the whole guess may be "
@@ -135,13 +137,16 @@ def run_schema(args: Namespace, console: Console) -> None:
     if not args.yes and not sys.stdin.isatty():
         raise CommandError(_NO_TERMINAL)
     form = FileFormat(args.sep, args.missing, args.encoding)
-    table = read_guessable(args.data, form)
+    told = dict(text.partition("=")[::2] for text in args.read)
+    table = read_guessable(args.data, form, told)
     named = [*args.private, *(text.rpartition("=")[0] for text in args.range)]
     known = [name for name in named if name in Table.of(table).names]
-    guess = TableSchema.guess(table, exclude=args.exclude, include=known)
-    schema = _with_options(guess, args)
+    proposals = propose(table, args.exclude, known, told)
+    schema = _with_options(TableSchema.of_proposals(proposals), args)
+    shown = _shown(schema, proposals)
     if not (args.yes and console.quiet):
-        _show(schema, args.data, console)
+        title = console.paragraph(_GUESSED.format(path=args.data))
+        console.say(f"{title}\n\n{console.columns(shown)}\n\n{console.paragraph(_ADVICE)}\n")
     if not args.yes:
         place = args.output or "the schema"
         console.say(f"\nMay all of this become public? Write {place}? [y/N] ")
@@ -152,7 +157,7 @@ def run_schema(args: Namespace, console: Console) -> None:
         console.text(schema.to_json())
         return
     outputs["output"].write(schema.to_json)
-    columns = [{"name": c.name, "kind": c.kind, "open": not c.is_resolved} for c in schema]
+    columns = [dict(zip(_SHOWN, row, strict=True)) for row in shown[1:]]
     facts = {"command": "schema", "output": args.output, "columns": columns}
     line = f"wrote {args.output}: {_columns(len(schema))}, confirmed as public"
     console.result([line], facts, wanted=False)
@@ -190,19 +195,17 @@ def _ranged(schema: TableSchema, text: str) -> TableColumn:
     return column.replace(lower=lower, upper=upper)
 
 
-def _show(schema: TableSchema, path: str, console: Console) -> None:
-    """Write what would become public, every category of it."""
-    rows = [
-        (c.name, c.describe(in_full=True) + ("; may be missing" if c.missing else ""))
-        for c in schema
-    ]
-    console.say(f"{console.paragraph(_GUESSED.format(path=path))}\n\n{console.columns(rows)}\n\n")
-    if schema.excluded:
-        left_out = ", ".join(name if name.strip() else repr(name) for name in schema.excluded)
-        console.say(f"{console.paragraph(f'Left out: {left_out}.')}\n\n")
-    for note in schema.notes:
-        console.say(f"{console.paragraph(f'Note: {note}')}\n\n")
-    console.say(f"{console.paragraph(_ADVICE)}\n")
+def _shown(schema: TableSchema, proposals: list[Proposal]) -> list[tuple[str, ...]]:
+    """Return a table of what would become public, every category of it, and why."""
+    rows = [_SHOWN]
+    for name, column, why, note in proposals:
+        if column is None:
+            rows.append((name, "left out", "", why, note.removeprefix("left out: ")))
+            continue
+        kept = schema[name]  # as the options say
+        missing = "; may be missing" if kept.missing else ""
+        rows.append((name, kept.kind, f"{kept.describe(in_full=True)}{missing}", why, note))
+    return rows
 
 
 # What belongs to a fit, and means nothing where a model is loaded.

@@ -10,6 +10,7 @@ import textwrap
 import traceback
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -60,19 +61,21 @@ class Console:
         """Return a text in lines of the width of the terminal."""
         return textwrap.fill(printable(text), _width(), break_on_hyphens=False)
 
-    def columns(self, rows: Sequence[tuple[str, str]]) -> str:
-        """Return names with descriptions beside them, in the width of the terminal."""
-        room = max((len(printable(name)) for name, _ in rows), default=0)
-        room = min(room, _width() // 3) + 4
+    def columns(self, rows: Sequence[tuple[str, ...]]) -> str:
+        """Return rows of a table, in the width of the terminal."""
+        needed = [max(len(printable(row[j])) for row in rows) for j in range(5)]
+        shares = (0.2, 0.12, 1.0, 0.17, 0.28)
+        widths = [min(n, int(_width() * s)) for n, s in zip(needed, shares, strict=True)]
+        widths[2] = _width() - sum(widths) + widths[2] - 8
         lines = []
-        for name, text in rows:
-            lines += textwrap.wrap(
-                printable(text),
-                _width(),
-                initial_indent=f"  {printable(name)}".ljust(room),
-                subsequent_indent=" " * room,
-                break_on_hyphens=False,
-            )
+        for row in rows:
+            cells = [
+                textwrap.wrap(printable(text), width, break_on_hyphens=False)
+                for text, width in zip(row, widths, strict=True)
+            ]
+            for parts in zip_longest(*cells, fillvalue=""):
+                line = (part.ljust(width) for part, width in zip(parts, widths, strict=True))
+                lines.append("  ".join(line).rstrip())
         return "\n".join(lines)
 
 

@@ -92,6 +92,8 @@ def _add_schema(parser: argparse.ArgumentParser) -> None:
     _list(parser, "estimate its bounds or categories privately", "--private", "COLUMN")
     _flag(parser, "do so for every column without a --range", "--private-all")
     _list(parser, "state the bounds of a column", "--range", "COLUMN=LOW..HIGH")
+    how = "read its texts as categories, 1,234.50, '1.234,50 EUR' or dates such as %%d/%%m/%%Y"
+    _list(parser, how, "--read", "COLUMN=HOW")
     _list(parser, "leave a column out", "--exclude", "COLUMN")
     _flag(parser, "confirm the guess without a prompt", "--yes")
     _add_files(parser)

@@ -2,6 +2,8 @@
 
 import csv
 import gzip
+import math
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,10 +16,9 @@ from typing import Any, TextIO
 import pandas as pd
 
 from skdpot.cli.console import CommandError
-from skdpot.tables.categorical_column import text_truths
 from skdpot.tables.column_base import present_texts, strings, text_numbers
 from skdpot.tables.frames import Table
-from skdpot.tables.numeric_column import text_doubles, text_integers
+from skdpot.tables.numeric_column import as_float
 from skdpot.tables.schema import TableSchema, without_unit
 
 # What pandas takes for a missing value.
@@ -27,6 +28,7 @@ MISSING_TEXTS = frozenset(
         *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
     )
 )
+_CODE = re.compile(r"[-+]?0\d", re.ASCII)  # what digits after a zero are: no number
 _NO_PARQUET = "Parquet needs pyarrow or polars: pip install pyarrow, or convert the file to CSV."
 
 
@@ -73,31 +75,36 @@ def read_table(
     return pd.DataFrame(columns), schema
 
 
-def read_guessable(path: str, form: FileFormat) -> Any:
-    """Read a table with the data types that its values suggest."""
+def read_guessable(path: str, form: FileFormat, as_text: Iterable[str] = ()) -> Any:
+    """Read a table with the data types that its values suggest, some columns as text."""
     if _is_parquet(path):
         return _read_parquet(path)
     names, texts = _read_texts(path, form)
-    columns = [inferred_values(values, form.missing_texts) for values in texts]
-    return pd.DataFrame(dict(zip(names, columns, strict=True)))
+    columns = {
+        name: strings(present_texts(values, form.missing_texts))
+        if name in as_text
+        else inferred_values(values, form.missing_texts)
+        for name, values in zip(names, texts, strict=True)
+    }
+    return pd.DataFrame(columns)
 
 
 def inferred_values(texts: Iterable[str], missing: frozenset[str]) -> pd.Series:
     """Return a column with the data type that its texts suggest, which depends on every row."""
     values = present_texts(texts, missing)
     numbers = text_numbers(values)
-    if numbers is not None:
+    if numbers is not None and not any(text and _CODE.match(text) for text in set(values)):
         whole = [number for number in numbers if isinstance(number, int)]
         present = [number for number in numbers if number is not None]
         if len(whole) < len(present):
-            return text_doubles(numbers)
+            return pd.Series([math.nan if n is None else as_float(n) for n in numbers], dtype="f8")
         if not present or -(2**63) <= min(whole) <= max(whole) < 2**63:
-            found = text_integers(numbers)
-            return found if len(present) < len(numbers) else found.astype("int64")
-    truths = text_truths(values)
-    if truths is None:
+            return pd.Series(numbers, dtype="Int64" if len(present) < len(numbers) else "int64")
+    truths = {"true": True, "false": False}
+    if not all(value is None or value.lower() in truths for value in set(values)):
         return strings(values)
-    return truths if truths.hasnans else truths.astype("bool")
+    found = [None if value is None else truths[value.lower()] for value in values]
+    return pd.Series(found, dtype="boolean" if None in found else "bool")
 
 
 def check_writable_format(path: str | Path, kind: str) -> None:

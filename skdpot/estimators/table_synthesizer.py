@@ -393,12 +393,12 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return -marginal_total_variation(*tables, n_way=min(2, len(self.schema_)))
 
     def _scored(self, table: Table) -> pd.DataFrame:
-        """Return the columns of the schema, times as the schema reads them."""
+        """Return the columns of the schema, times and texts as the schema reads them."""
         given = dict(zip(table.names, as_columns(table.data, "X").values(), strict=True))
         times = {
             c.name: c.compared(c.from_unit(c.to_unit(given[c.name])))
             for c in self.schema_
-            if c.is_time
+            if c.reads_texts and given[c.name].dtype.kind not in "biuf"
         }
         return pd.DataFrame({name: times.get(name, given[name]) for name in self.schema_.names})
 

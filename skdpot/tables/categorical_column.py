@@ -32,32 +32,17 @@ _HOLDS = {"text": "text", "integer": "number", "float": "number", "boolean": "bo
 _FEW = 100
 _MOST_DISTINCT = 0.5
 _FEW_ROWS = 20
-_MOST = 0.9  # of the distinct texts that tell what they are
-_MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
-_DATE = re.compile(
-    r"\s*(\d{4}([./-])\d{1,2}\2\d{1,2}|\d{1,2}([./-])\d{1,2}\3(\d{4}|\d{2})"
-    rf"|\d{{1,2}}[\s./-]*{_MONTH}[\s.,/-]*(\d{{4}}|\d{{2}})"
-    rf"|{_MONTH}\.?\s*\d{{1,2}},?\s*\d{{4}})(\D.*)?",
-    re.ASCII | re.IGNORECASE,
-)
-_NUMBER = re.compile(r"[-+(]?\s*[$€£¥]?\s*\d{1,3}([,.'\s]?\d{3})*([.,]\d+)?\s*[%$€£¥]?\s*\)?")
-_NUMBER_AND_UNIT = re.compile(r"[-+<>~]?\s*\d+([.,]\d+)?\s*([^\d\s]*)")
-_NO_DATE = (
-    "left out: its texts look like dates, but not all are in ISO format (2024-01-31). Convert it, "
-    "for example with pandas.to_datetime(column, dayfirst=True) or format='mixed'."
-)
-_NO_NUMBER = (
-    "left out: its texts look like numbers with separators or units, such as 1,234.50 or 75 kg, or "
-    "like numbers mixed with words. Write plain numbers such as 1234.50, and nothing for missing "
-    "values; pandas.read_csv(path, thousands=',') reads 1,234.50, and with decimal=',' and "
-    "thousands='.' it reads 1.234,50."
-)
+_CODE = re.compile(r"0\d+", re.ASCII)
+_A_WORD = 4  # words in a free text, on average, or more
 
-_TRUTHS = {
-    **dict.fromkeys(("True", "TRUE", "true"), True),
-    **dict.fromkeys(("False", "FALSE", "false"), False),
+_TRUE = ("true", "t", "yes", "y", "on", "ja", "j", "oui", "si", "sí", "sì", "sim", "1", "1.0")
+_FALSE = ("false", "f", "no", "n", "off", "nein", "nee", "non", "não", "0", "0.0")
+_SPELLED = {
+    spelled: truth
+    for truth, words in enumerate((_FALSE, _TRUE))
+    for word in words
+    for spelled in (word, word.capitalize(), word.upper())
 }
-_DIGITS = {"1": True, "1.0": True, "0": False, "0.0": False}
 
 
 class CodedColumn(TableColumn):
@@ -167,6 +152,9 @@ class CodedColumn(TableColumn):
 class BooleanColumn(CodedColumn):
     """Boolean values.
 
+    Texts are read as such too: true, yes, y, on, 1, ja, oui, si and their opposites, in lower or
+    upper case or capitalized.
+
     Parameters
     ----------
     name : str
@@ -193,21 +181,39 @@ class BooleanColumn(CodedColumn):
     families: ClassVar[tuple[str, ...]] = ("boolean", "object", "integer", "float")
 
     is_numbered: ClassVar[bool] = True
+    reads_texts: ClassVar[bool] = True
     default: ClassVar[str] = "bool"
+    nouns: ClassVar[str] = "True and False"
 
     levels = (False, True)
     ordered = True
-    _places = {("boolean", False): 0, ("boolean", True): 1, ("number", 0): 0, ("number", 1): 1}
+    _places = {
+        **{(kind, truth): truth for kind in ("boolean", "number") for truth in (0, 1)},
+        **{("text", spelled): truth for spelled, truth in _SPELLED.items()},
+    }
+
+    @classmethod
+    def from_texts(cls, texts: list[str], base: TableColumn) -> tuple[TableColumn | None, str]:
+        """Return a column of truth values if they are spelled in several ways."""
+        truths = [_SPELLED.get(text) for text in texts]
+        if None in truths or len(texts) <= 2:  # two categories keep their spelling
+            return None, ""
+        true, false = (", ".join(t for t in sorted(texts) if _SPELLED[t] == k) for k in (1, 0))
+        why = f"True is written {true or 'nowhere'}; False {false or 'nowhere'}"
+        return cls(base.name, missing=base.missing), why
 
     def describe(self, *, in_full: bool = False) -> str:
         """Say in a few words which values the column can have."""
-        return "True and False"
+        return self.nouns
 
     def read(self, values: Any) -> PlainColumn:
         """Read values and refuse what is neither True nor False."""
         column = super().read(values)
         if not self._places.keys() >= set(column.keys):
-            raise self.error(" must hold True and False, or 1 and 0; else declare its categories.")
+            raise self.error(
+                " must hold True and False, 1 and 0, or texts such as yes and no. Name missing "
+                "values (--missing), or declare its categories."
+            )
         return column
 
     def grid(self) -> ColumnGrid:
@@ -216,20 +222,13 @@ class BooleanColumn(CodedColumn):
 
     def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
         """Return texts of a file as truth values."""
-        truths = text_truths(present_texts(texts, missing), _TRUTHS | _DIGITS)
-        if truths is None:
-            raise self.error(
-                f" holds a text that is neither true nor false {UNSHOWN}. Name missing values by "
-                "--missing, or declare the column as categorical in the schema."
-            )
-        return truths
+        return self.from_codes(self.to_codes(strings(present_texts(texts, missing))))
 
     def condition(self, text: str) -> bool | None:
         """Return a truth value that somebody typed, None for a missing one."""
-        known = {"true": True, "1": True, "false": False, "0": False}
-        if text and text.lower() not in known:
+        if text and text.lower() not in _SPELLED:
             raise ValueError(f"{self.name!r} must be True or False, got {text!r}.")
-        return known.get(text.lower())
+        return bool(_SPELLED[text.lower()]) if text else None
 
 
 @dataclass(frozen=True, repr=False)
@@ -276,6 +275,7 @@ class CategoricalColumn(CodedColumn):
     kind: ClassVar[str] = "categorical"
     families: ClassVar[tuple[str, ...]] = ("text", "category", "integer", "float")
     default: ClassVar[str] = "object"
+    nouns: ClassVar[str] = "texts"
 
     categories: tuple[Any, ...] | None = None
     ordered: bool = False
@@ -405,23 +405,27 @@ class CategoricalColumn(CodedColumn):
         """List the distinct values if they are few, and leave out what looks like identifiers."""
         n = len(values.present)
         if self.categories is not None and not keep:  # the data type lists them
-            why = _left_out(self.levels, n)
+            why = _identifiers(self.levels, n)
             return (None, why) if why else (self, "")
         column, keys = self.left_open(), values.keys
         if None in keys:
             return None, "left out: it holds things that are neither strings nor numbers."
         if all(key[0] == "boolean" for key in keys if key):
             return BooleanColumn(column.name, missing=column.missing, dtype=column.dtype), ""
-        if not keep and (why := _left_out(values.distinct[1], n)):
+        if not keep and (why := _identifiers(values.distinct[1], n)):
             return None, why
+        codes = any(isinstance(v, str) and _CODE.fullmatch(v) for v in values.distinct[1])
+        notes = ["digits with a leading zero are codes and no numbers."] if codes else []
         if len(keys) > _FEW or keep:
-            return column, (
+            notes.append(
                 f"has {len(keys)} distinct texts; frequent ones will be selected privately. List "
                 "them if they are public."
             )
+            return column, " ".join(notes)
+        if len(keys) == n > 1:
+            notes.append("every text occurs once. Is it an identifier?")
         ordered = sorted(key for key in keys if key)
-        note = "" if len(keys) < n or n < 2 else "every text occurs once. Is it an identifier?"
-        return column.replace(categories=[key[1] for key in ordered]), note
+        return column.replace(categories=[key[1] for key in ordered]), " ".join(notes)
 
     def _held(self) -> str:
         """Return "text", "number" or "boolean", or "several" kinds, that the categories are."""
@@ -494,31 +498,13 @@ def _names(dtype: str) -> Iterable[Any]:
     return (_OTHER + "_" * length for length in count())
 
 
-def _left_out(distinct: Iterable[Any], n: int) -> str:
-    """Say why a column of texts, `n` of them, is no list of categories; empty if it may be one."""
-    values = list(distinct)
-    texts = [value for value in values if isinstance(value, str)]
-    if sum(map(bool, map(_DATE.fullmatch, texts))) > _MOST * len(texts):
-        return _NO_DATE
-    alike = [text for text in texts if _NUMBER.fullmatch(text.strip())]
-    if len(alike) > _MOST * len(texts) and text_numbers(alike) is None:
-        return _NO_NUMBER
-    found = [_NUMBER_AND_UNIT.fullmatch(text.strip()) for text in texts]
-    units = [match[2] for match in found if match]
-    measured = len(units) >= len(texts) - 3 and len(set(units)) <= 2
-    if len(texts) == len(values) > _FEW and measured and text_numbers(texts) is None:
-        return _NO_NUMBER
-    if len(values) > _MOST_DISTINCT * n and n >= _FEW_ROWS:
-        return (
-            f"left out: {len(values)} distinct texts in {n} rows look like identifiers or free "
-            "text. Drop the column, or leave it excluded."
-        )
-    return ""
-
-
-def text_truths(values: Sequence[str | None], known: dict[str, bool] = _TRUTHS) -> pd.Series | None:
-    """Return texts as nullable booleans, None if some are no truth values."""
-    if not known.keys() >= {value for value in values if value is not None}:
-        return None
-    found = [None if value is None else known[value] for value in values]
-    return pd.Series(found, dtype="boolean")
+def _identifiers(distinct: Sequence[Any], n: int) -> str:
+    """Say why texts, of which a column of length `n` consists, are no list of categories."""
+    if n < _FEW_ROWS or len(distinct) <= _MOST_DISTINCT * n:
+        return ""
+    n_words = sum(len(text.split()) for text in distinct if isinstance(text, str))
+    kind = "free text" if n_words >= _A_WORD * len(distinct) else "identifiers"
+    return (
+        f"left out: {len(distinct)} distinct texts in {n} rows look like {kind}. Drop the column, "
+        "or leave it excluded. A column made from it (a length, a topic, a group) can be kept."
+    )

@@ -36,7 +36,8 @@ class TableColumn:
     default: ClassVar[str]  # data type where no table has one
     on_scale: ClassVar[bool] = False  # whether it has bounds rather than categories
     figure: ClassVar[str] = "category"  # what it is in figures: "number", "date" or "category"
-    is_time: ClassVar[bool] = False  # whether text in a table may stand for its values
+    nouns: ClassVar[str]  # what its values are
+    reads_texts: ClassVar[bool] = False  # whether text in a table may stand for its values
     is_numbered: ClassVar[bool] = False  # whether an array of numbers can hold its values
     is_resolved: ClassVar[bool] = True  # whether nothing is left to be estimated privately
 
@@ -45,7 +46,6 @@ class TableColumn:
     grid: ClassVar[Callable[..., "ColumnGrid"]]  # the finest cells that its values are counted in
     to_unit: ClassVar[Callable[..., FloatArray]]  # the place of each value in [0, 1], or NaN
     from_unit: ClassVar[Callable[..., pd.Series]]  # the values at such places
-    parse: ClassVar[Callable[..., pd.Series]]  # texts of a file, each read by itself
     condition: ClassVar[Callable[..., Any]]  # what somebody typed, as a value to look for
     _last_step: ClassVar[int | None]  # of values that are even steps apart
 
@@ -110,9 +110,12 @@ class TableColumn:
         return cls(name, dtype=dtype, missing=missing)
 
     @classmethod
-    def from_texts(cls, values: PlainColumn, base: "TableColumn") -> "TableColumn | None":
-        """Return a column of this kind if a column of texts reads as one."""
-        return None
+    def from_texts(cls, texts: list[str], base: "TableColumn") -> "tuple[TableColumn | None, str]":
+        """Return a column of this kind that reads all of the distinct texts, and why.
+
+        Without a column the reason is why none does although they look alike, or nothing.
+        """
+        return None, ""
 
     def guessed(self, values: PlainColumn, keep: bool) -> tuple["TableColumn | None", str]:
         """Return the column that values suggest, None to leave it out, and a note or nothing.
@@ -126,12 +129,18 @@ class TableColumn:
         return self
 
     def bind(self, dtype: str) -> Self:
-        """Return a copy that has the data type of a table, if it has none of its own."""
+        """Return a copy with a data type, if it has none: that of a table, or of what it reads."""
+        if self.reads_texts and dtype_family(dtype) == "text" and dtype not in self.families:
+            dtype = self.default
         return self if self.dtype is not None else self.replace(dtype=dtype)
 
     def stated(self) -> Self:
         """Return a copy that states its data type, so that no text in a file can."""
         return self.bind(self.default)
+
+    def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
+        """Return texts of a file, which are read when the column is, each by itself."""
+        return strings(present_texts(texts, missing))
 
     def compared(self, values: pd.Series) -> pd.Series:
         """Return values as metrics and figures compare them."""
@@ -408,6 +417,11 @@ def present_texts(texts: Iterable[str], missing: frozenset[str]) -> list[str | N
 def strings(values: Sequence[str | None]) -> pd.Series:
     """Return a column of texts."""
     return pd.Series(values, dtype=pandas_dtype("str", True))
+
+
+def plain_number(text: str) -> int | float | None:
+    """Return the number that a text is for any program, None for what is none."""
+    return (text_numbers([text]) or [None])[0]
 
 
 def text_numbers(values: Iterable[str | None]) -> list[int | float | None] | None:

@@ -1,6 +1,7 @@
 """Columns of numbers between two bounds."""
 
 import math
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +13,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from skdpot.tables.column_base import (
-    OTHER_KIND,
     UNSHOWN,
     ScaledColumn,
     TableColumn,
-    present_texts,
-    text_numbers,
+    plain_number,
 )
 from skdpot.tables.frames import PlainColumn, dtype_family
 
@@ -31,6 +30,46 @@ _LARGEST_LOG_RANGE = 2**40
 _FEW_VALUES = 20
 _HEAVY = 3.0
 _LARGEST_GUESS, _LARGEST_LOG_GUESS = 2**53, 2**39
+_MOST, _MOST_UNITS = 0.9, 3
+_CODE = re.compile(r"[-+]?0\d+", re.ASCII)
+_NO_NUMBER = (
+    "left out: its texts look like numbers mixed with words, or written in several ways. Write "
+    "plain numbers such as 1234.50, and nothing for missing values (or name them by --missing); "
+    "pandas.read_csv(path, thousands=',') reads 1,234.50."
+)
+_MARKS = (
+    "left out: its texts look like numbers, but some use a comma as the decimal mark and others a "
+    "point. Write them in one way."
+)
+_UNITS = "left out: its texts are numbers of several units or currencies. Convert them to one."
+_WHICH_MARK = (
+    "left out: its texts look like numbers, but 1.234 and 1,234 may be 1234 or 1.234, and no text "
+    "tells which. State it: --read COLUMN={} or ={}."
+)
+
+# Numbers in texts, such as 1,234.50, (1'234.50), EUR -1.234,50 or 75 kg.
+_AMOUNT = re.compile(
+    r"(?P<open>\()?(?P<sign>[-+])?(?P<before>[$€£¥₹]|[A-Z]{3}(?=\s|-|\d))?\s*(?P<inner>[-+])?"
+    r"(?P<number>\d[\d.,'\s]*?)\s*(?P<after>[^\d\s.,'()+-][^\d\s()]*)?(?P<close>\))?"
+)
+_GROUPED = [
+    re.compile(rf"(\d{{1,3}}(?:([{mark}'\s])\d{{3}}(?:\2\d{{3}})*)|\d+)(?:{decimal}(\d+))?")
+    for mark, decimal in ((",", r"\."), (r"\.", ","))
+]
+_EXAMPLE = re.compile(r"\D*(1,234\.50|1\.234,50)\D*")
+
+
+def written_number(text: str, comma: bool) -> tuple[int | float, str] | None:
+    """Return a number and its unit; `comma` says that it has a decimal comma."""
+    found = _AMOUNT.fullmatch(text.strip())
+    parts = found and _GROUPED[comma].fullmatch(found["number"])
+    doubled = found and (found["before"] and found["after"] or found["sign"] and found["inner"])
+    if not (found and parts) or doubled or (found["open"] is None) != (found["close"] is None):
+        return None
+    whole = re.sub(r"\D", "", parts[1])
+    number = int(whole) if parts[3] is None else float(f"{whole}.{parts[3]}")
+    negative = found["open"] or "-" in (found["sign"], found["inner"])
+    return -number if negative else number, found["before"] or found["after"] or ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,6 +86,11 @@ class NumericColumn(ScaledColumn):
         Whether the values are integers; other values are rounded. An integer `dtype` implies it.
     log_scale : bool, default=False
         Whether to encode log(1 + x - lower) instead of x - lower, for heavy-tailed amounts.
+    written : str, optional
+        How numbers are written where they are text: "1,234.50" or "1.234,50", with a unit or
+        currency if they have one, such as "$1,234.50" or "1.234,50 EUR". Each text may have
+        separators of thousands, the unit, and parentheses for negative numbers. They are decoded
+        as numbers. If None, texts must be plain numbers, such as "1234.5".
     missing : bool, default=False
         Whether values may be missing; this is public.
     dtype : str, optional
@@ -79,18 +123,27 @@ class NumericColumn(ScaledColumn):
     kind: ClassVar[str] = "numeric"
     families: ClassVar[tuple[str, ...]] = ("integer", "float")
     is_numbered: ClassVar[bool] = True
+    reads_texts: ClassVar[bool] = True
+    nouns: ClassVar[str] = "numbers"
     wanted: ClassVar[str] = "a number (True and False are no numbers)"
 
     lower: float | int | None = None
     upper: float | int | None = None
     integer: bool = False
     log_scale: bool = False
+    written: str | None = None
 
     def __post_init__(self) -> None:
         """Check the fields and give them their plain Python types."""
         super().__post_init__()
         if self.dtype is not None and dtype_family(self.dtype) == "integer":
             self._store("integer", True)
+        if self.written is not None:
+            if not isinstance(self.written, str) or not _EXAMPLE.fullmatch(self.written):
+                raise self.error(
+                    ": written must be '1,234.50' or '1.234,50', with a unit or currency before "
+                    "or after it if the numbers have one, such as '$1,234.50'."
+                )
         self._check_bounds()
         if self.lower is not None and self.upper is not None:
             self._check_range(self.lower, self.upper)
@@ -111,6 +164,8 @@ class NumericColumn(ScaledColumn):
         """Say in a few words, or without leaving out a digit, which values the column can have."""
         numbers = "integers" if self.integer else "numbers"
         scale = "on a logarithmic scale" if self.log_scale else ""
+        if self.written:
+            scale = f"{scale}{', ' * bool(scale)}written like {self.written}"
         if in_full and self.is_resolved:
             shown = f"{numbers} from {self.lower!r} to {self.upper!r}"
             return f"{shown}, {scale}" if scale else shown
@@ -145,17 +200,18 @@ class NumericColumn(ScaledColumn):
         """
         column = super().read(values)
         numbers, missing = column.values, column.missing
-        is_object = numbers.dtype.kind == "O"
-        present = column.present if is_object else ()
-        kinds = set(map(type, present))
-        if is_object and bool not in kinds and all(issubclass(kind, Real) for kind in kinds):
-            numbers = np.zeros(len(column), self.default)
+        if numbers.dtype.kind == "O":
+            codes, distinct = column.distinct
+            found = [self._number(value) for value in distinct]
+            if None in found:
+                raise no_number(self.name, self.written)
             try:
-                numbers[~missing] = list(map(as_integer if self.integer else as_float, present))
+                plain = list(map(as_integer if self.integer else as_float, found))
             except OverflowError:
                 raise self._infinite() from None
+            numbers = np.array([*plain, 0], self.default)[codes]
         if numbers.dtype.kind not in "biuf":
-            raise self.error(f" must hold numbers. {OTHER_KIND}")
+            raise no_number(self.name, self.written)
         if numbers.dtype.kind == "f" and np.isinf(numbers[~missing]).any():
             raise self._infinite()
         if self.integer and numbers.dtype.kind == "f":
@@ -165,6 +221,52 @@ class NumericColumn(ScaledColumn):
             numbers = np.minimum(numbers.astype(np.uint64), np.uint64(LARGEST_INTEGER))
         dtype = np.int64 if self.integer else np.float64
         return PlainColumn(numbers.astype(dtype, copy=False), missing, column.dtype)
+
+    def _number(self, value: Any) -> Any:
+        """Return a number, of text as it is written; None for what is none."""
+        if isinstance(value, str):
+            if self.written is None:
+                return plain_number(value)
+            found = written_number(value, self._comma)
+            unit = written_number(self.written, self._comma)
+            known = found is not None and unit is not None
+            return found[0] if known and found[1] in ("", unit[1]) else None
+        return value if isinstance(value, Real) and not isinstance(value, bool | np.bool_) else None
+
+    @property
+    def _comma(self) -> bool:
+        return "1.234,50" in (self.written or "")
+
+    @classmethod
+    def from_texts(cls, texts: list[str], base: TableColumn) -> tuple[TableColumn | None, str]:
+        """Return a column of numbers if all texts are such, written in one way."""
+        amounts = [found for text in texts if (found := _AMOUNT.fullmatch(text.strip()))]
+        units = {found["before"] or found["after"] for found in amounts} - {None}
+        marked = any(found["before"] or not found["number"].isdigit() for found in amounts)
+        read = [[written_number(text, comma) for text in texts] for comma in (False, True)]
+        readable = [any(pair) for pair in zip(*read, strict=True)]
+        if (
+            sum(readable) <= _MOST * len(texts)
+            or len(units) > _MOST_UNITS
+            or not (marked or len(texts) > _FEW_VALUES)
+            or any(map(_CODE.fullmatch, texts))
+        ):
+            return None, ""
+        ways = [comma for comma in (False, True) if None not in read[comma]]
+        if not ways:
+            return None, _MARKS if all(readable) else _NO_NUMBER
+        if len(units) > 1:
+            return None, _UNITS
+        unit, before = next(iter(units), ""), any(found["before"] for found in amounts)
+        space = " " * (len(unit) > 1)
+        first, last = (unit + space, "") if before else ("", space + unit)
+        point, comma = (f"{first}{example}{last}" for example in ("1,234.50", "1.234,50"))
+        if read[ways[0]] != read[ways[-1]]:
+            return None, _WHICH_MARK.format(point, comma)
+        column = cls(base.name, missing=base.missing)
+        if units or any(plain_number(text) is None for text in texts):
+            column = column.replace(written=comma if ways[0] else point)
+        return column, "all texts are numbers"
 
     def numbers(self, values: Any) -> FloatArray:
         """Return the values as doubles, NaN where one is missing."""
@@ -272,9 +374,9 @@ class NumericColumn(ScaledColumn):
         finite = present[np.isfinite(present)]
         if not len(finite):
             return None, "left out: it holds no finite number."
-        note = ""
+        notes = []
         if len(finite) < len(present):
-            note = "holds infinity, which is refused; replace it by a number or by missing."
+            notes.append("holds infinity, which is refused; replace it by a number or missing.")
         low, high = finite.min().item(), finite.max().item()
         whole = finite.dtype.kind in "iu" or (
             bool((finite == np.rint(finite)).all()) and max(-low, high) < _LARGEST_GUESS
@@ -284,7 +386,9 @@ class NumericColumn(ScaledColumn):
             heavy = high - lower > _HEAVY * (np.quantile(finite, 0.99).item() - lower)
         distinct = len(np.unique(finite)) == len(finite) >= _FEW_VALUES
         if whole and distinct and high - low >= len(finite) - 1:
-            note = "every number occurs once. Exclude the column if it identifies rows or people."
+            notes.append("every number occurs once. Exclude it if it identifies rows or people.")
+        if heavy:
+            notes.append("hardly any number is near the bounds: they tell of a few people.")
         lower, upper = max(lower, self._holds[0]), min(upper, self._holds[1])
         found = self.replace(
             integer=whole,
@@ -294,19 +398,16 @@ class NumericColumn(ScaledColumn):
                 lower >= 0 and heavy and not (whole and high - low > _LARGEST_LOG_GUESS)
             ),
         )
-        return found, note
+        return found, " ".join(notes)
 
     def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
-        """Return texts of a file as numbers."""
-        numbers = text_numbers(present_texts(texts, missing))
-        if numbers is None:
-            raise no_number(self.name)
-        if not self.integer:
-            return text_doubles(numbers)
-        try:
-            return text_integers([None if n is None else as_integer(n) for n in numbers])
-        except OverflowError:
-            raise self._infinite() from None
+        """Return texts of a file as numbers, each read by itself."""
+        column = self.read(super().parse(texts, missing))
+        return self.finish(column.values, column.missing, "int64" if self.integer else "float64")
+
+    def compared(self, values: pd.Series) -> pd.Series:
+        """Return values as numbers, those written as text too."""
+        return values if values.dtype.kind in "iuf" else pd.Series(self.numbers(values))
 
 
 def _written(bound: float) -> str:
@@ -345,21 +446,10 @@ def _rounded_outwards(low: float, high: float, whole: bool) -> tuple[float, floa
     return min(lower, low), max(upper, high)
 
 
-def no_number(name: str) -> ValueError:
-    """Return the error for a text that is no number."""
+def no_number(name: str, written: str | None = None) -> ValueError:
+    """Return the error for something that is not a number."""
     return ValueError(
-        f"Column {name!r} holds a text that is not a number {UNSHOWN}. Name missing values by "
-        "--missing, write 1,234.50 as 1234.50, and declare categories in the schema."
+        f"Column {name!r} must hold numbers{f' written like {written}' if written else ''}, and "
+        f"holds something that is not a number {UNSHOWN}. Name missing values by --missing, state "
+        "how numbers are written (written='1,234.50'), or declare a column of another kind."
     )
-
-
-def text_doubles(numbers: Sequence[int | float | None]) -> pd.Series:
-    """Return numbers that were read from text as doubles, NaN for None."""
-    return pd.Series([math.nan if n is None else as_float(n) for n in numbers], dtype="float64")
-
-
-def text_integers(numbers: Sequence[int | float | None]) -> pd.Series:
-    """Return integers of 64 bits, exactly, some of which may be missing."""
-    missing = np.array([number is None for number in numbers], dtype=bool)
-    values = np.array([0 if number is None else number for number in numbers], dtype=np.int64)
-    return pd.Series(pd.arrays.IntegerArray(values, missing))

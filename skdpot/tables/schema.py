@@ -5,7 +5,6 @@ Estimators read the table (`TableSchema.read`) before and call `release_schema` 
 
 import json
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -23,33 +22,13 @@ from skdpot.release.categories import (
     plan_category_selection,
     select_categories,
 )
-from skdpot.tables.categorical_column import BooleanColumn, CategoricalColumn
 from skdpot.tables.column_base import TableColumn
-from skdpot.tables.frames import PlainColumn, Table, dtype_family
-from skdpot.tables.numeric_column import NumericColumn
-from skdpot.tables.time_columns import DatetimeColumn, TimedeltaColumn
+from skdpot.tables.frames import PlainColumn, Table
+from skdpot.tables.proposals import KINDS, Proposal, column_from_dtype, propose, tells_who
 
-# Every kind of column that there is.  The first that reads the data type of a column is guessed.
-KINDS: tuple[type[TableColumn], ...] = (
-    NumericColumn,
-    DatetimeColumn,
-    TimedeltaColumn,
-    CategoricalColumn,
-    BooleanColumn,
-)
 _BY_NAME = {kind.kind: kind for kind in KINDS}
-_OF_FAMILY = {family: kind for kind in reversed(KINDS) for family in kind.families}
-
 _FORMAT = "skdpot.TableSchema"
 _VERSION = 1
-
-# Names of columns that tell who somebody is, when words for the person are taken off.
-_PERSON = r"(patient|person|people|customer|client|employee|student|user|member|contact|subject)s?"
-_WHO = re.compile(
-    rf"({_PERSON})?((full|first|last|middle|maiden|given|family|sur|fore|nick|user)?names?"
-    r"|ids?|identifiers?|(street|home|postal|e?mail|ip)?address(es)?|e?mail"
-    r"|(phone|telephone|mobile|passport|socialsecurity)(no|numbers?)?|ssn|mrn|iban)"
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -223,11 +202,16 @@ class TableSchema:
                 f"All columns are named like identifiers of people: {table.names}. Pass a schema "
                 "that states what they hold if they are not, or add other columns."
             )
-        return cls(tuple(_column_from_dtype(table, name) for name in kept), excluded)
+        return cls(tuple(column_from_dtype(table, name) for name in kept), excluded)
 
     @classmethod
     def guess(
-        cls, X: Any, *, exclude: Iterable[str] = (), include: Iterable[str] = ()
+        cls,
+        X: Any,
+        *,
+        exclude: Iterable[str] = (),
+        include: Iterable[str] = (),
+        read: Mapping[str, str] | None = None,
     ) -> "TableSchema":
         """Propose a schema from the VALUES of a table; what you confirm becomes public.
 
@@ -240,6 +224,10 @@ class TableSchema:
         include : iterable of str, default=()
             Columns to keep although their names or values look like identifiers; the categories of
             text columns are then left to private selection.
+        read : mapping of str to str, optional
+            How columns of text are to be read, where their texts do not tell: "categories", numbers
+            like "1,234.50" or "1.234,50 EUR" (see `NumericColumn`), or the format of dates, such as
+            "%d/%m/%Y" (see `DatetimeColumn`).
 
         Returns
         -------
@@ -262,31 +250,25 @@ class TableSchema:
         -----
         Integers are numeric, however few values they have. Non-negative amounts whose maximum is
         far above the 99 % quantile get a logarithmic scale. Text with few distinct values is
-        categorical; with many, its categories are left to private selection. Excluded with a note
-        are columns named like identifiers ("name", "patient_id", "email"), text of which more than
-        half of the values are distinct, text that resembles dates or numbers but cannot be parsed
-        as such, and unsupported values.
+        categorical; with many, its categories are left to private selection. Texts that are all
+        dates, durations, numbers with separators, units or currencies, or truth values in several
+        spellings are read as such; digits with a leading zero are codes. Excluded with a note are
+        columns named like identifiers ("name", "patient_id", "email"), text of which more than half
+        of the values are distinct, text that resembles dates or numbers but can be read in no way,
+        or in two, and unsupported values.
         """
-        table = Table.of(X)
-        given = {"exclude": tuple(exclude), "include": tuple(include)}
-        for argument, names in given.items():
-            for name in names:
-                if name not in table.names:
-                    raise ValueError(
-                        f"{argument} names {name!r}, which is not a column of the table."
-                    )
-        columns, notes, excluded = [], [], list(given["exclude"])
-        for name in [name for name in table.names if name not in excluded]:
-            column, note = _guess(table, name, name in given["include"])
-            if column is None:
-                excluded.append(name)
-            else:
-                columns.append(column)
-            if note:
-                notes.append(f"{name!r}: {note}")
+        found = propose(X, exclude, include, read or {})
+        return cls.of_proposals(found)
+
+    @classmethod
+    def of_proposals(cls, proposals: Iterable[Proposal]) -> "TableSchema":
+        """Put a guess together."""
+        found = list(proposals)
+        notes = tuple(f"{one.name!r}: {one.note}" for one in found if one.note)
+        columns = tuple(one.column for one in found if one.column is not None)
         if not columns:
             raise ValueError("No column is left: " + " ".join(notes))
-        return cls(tuple(columns), tuple(excluded), True, tuple(notes))
+        return cls(columns, tuple(one.name for one in found if one.column is None), True, notes)
 
     def bind(self, X: Any) -> "TableSchema":
         """Return the schema with the column order and the data types of a table.
@@ -429,12 +411,6 @@ class TableSchema:
         return html_card("Table schema", f"{len(self)} columns", **options)
 
 
-def tells_who(name: str) -> bool:
-    """Return whether the name of a column, which is public, says that it tells who somebody is."""
-    word = re.sub(r"[\W_]+", "", name).lower()
-    return bool(word) and _WHO.fullmatch(word) is not None
-
-
 def bound_schema(
     given: TableSchema | None, X: Any, caller: str, unit: str | None = None
 ) -> TableSchema:
@@ -458,37 +434,6 @@ def without_unit(schema: TableSchema, unit: str | None) -> TableSchema:
     if unit in schema.names:
         return schema.exclude(unit)
     return replace(schema, excluded=(*schema.excluded, unit))
-
-
-def _column_from_dtype(table: Table, name: str) -> TableColumn:
-    dtype = table.dtype(name)
-    return _OF_FAMILY[dtype_family(dtype)].from_dtype(name, dtype, table.can_miss(name))
-
-
-def _column_with_categories(table: Table, name: str) -> TableColumn:
-    column, listed = _column_from_dtype(table, name), table.categories(name)
-    if listed is None or not listed[0]:
-        return column
-    return column.replace(categories=listed[0], ordered=listed[1])
-
-
-def _guess(table: Table, name: str, keep: bool) -> tuple[TableColumn | None, str]:
-    """Return a column and a note about it, which may be empty; None for what is left out."""
-    if tells_who(name) and not keep:
-        return None, "left out: columns with such names identify people."
-    try:
-        values = table.column(name)
-        column = _column_with_categories(table, name).replace(missing=bool(values.missing.any()))
-        if not len(values.present):
-            return None, "left out: it holds no value."
-        if values.values.dtype.kind == "O" and (keep or not column.is_resolved):
-            found = (kind.from_texts(values, column) for kind in KINDS if None not in values.keys)
-            if (times := next(filter(None, found), None)) is not None:
-                what = "dates" if times.figure == "date" else "durations"
-                return times, f"text that reads as {what}; it is decoded as {what}."
-        return column.guessed(values, keep)
-    except ValueError as error:
-        return None, f"{str(error).removeprefix(f'Column {name!r}').lstrip(': ')}"
 
 
 def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from skdpot.tables.column_base import OTHER_KIND, ScaledColumn, TableColumn, present_texts, strings
-from skdpot.tables.frames import PlainColumn, datetime_zone, dtype_family, pandas_dtype, read_column
+from skdpot.tables.column_base import OTHER_KIND, ScaledColumn, TableColumn
+from skdpot.tables.frames import PlainColumn, datetime_zone, pandas_dtype, read_column
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -22,6 +22,35 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Sooner or later a nanosecond counter overflows.
 _NANOSECONDS = (np.datetime64("1678-01-01"), np.datetime64("2261-12-31"))
 _DAYS = (np.datetime64("0001-01-02"), np.datetime64("9999-12-30"))
+
+# What a guess takes for dates, and the formats that it tries.
+_MOST = 0.9  # of the distinct texts that tell what they are
+_MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_DATE = re.compile(
+    r"\s*(\d{4}([./-])\d{1,2}\2\d{1,2}|\d{1,2}([./-])\d{1,2}\3(\d{4}|\d{2})"
+    rf"|\d{{1,2}}[\s./-]*{_MONTH}[\s.,/-]*(\d{{4}}|\d{{2}})"
+    rf"|{_MONTH}\.?\s*\d{{1,2}},?\s*\d{{4}})(\D.*)?",
+    re.ASCII | re.IGNORECASE,
+)
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+_ONE_ORDER = ("%Y/%m/%d", "%Y.%m.%d", "%Y-%m-%d", "%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y")
+_ONE_ORDER += ("%B %d, %Y", "%b %d %Y", "%d-%b-%y", "%d. %B %Y")
+_DAY_FIRST, _MONTH_FIRST = (
+    tuple(f"{day}{clock}" for clock in _CLOCKS for day in (*_ONE_ORDER, *numeric))
+    for numeric in (
+        [f"%d{s}%m{s}%{year}" for year in "Yy" for s in "/.-"],
+        [f"%m{s}%d{s}%{year}" for year in "Yy" for s in "/-"] + ["%d.%m.%Y", "%d.%m.%y"],
+    )
+)
+_NO_DATE = (
+    "left out: its texts look like dates, but no list of formats reads them all. Write them in one "
+    "format or in ISO format (2024-01-31), all with an offset from UTC or all without; in Python "
+    "pandas.to_datetime(column, dayfirst=True) or format='mixed' converts them."
+)
+_WHICH_FIRST = (
+    "left out: its texts look like dates, but 03/04/2024 may be in March or in April, and no date "
+    "tells which. State it: --read COLUMN=%d/%m/%Y or =%m/%d/%Y."
+)
 
 # What Python reads, many times as fast as pandas does.
 _ISO = re.compile(
@@ -37,8 +66,7 @@ _TEXT = re.compile(rf"\s*-?({_ISO_SPAN}|\d+ days?.*|\d+:\d\d:\d\d.*|\d+ ?(D|h|mi
 class TickColumn(ScaledColumn):
     """Base class of columns of times between two bounds, in ticks of a resolution."""
 
-    is_time: ClassVar[bool] = True
-    nouns: ClassVar[str]  # what its values are
+    reads_texts: ClassVar[bool] = True
     pattern: ClassVar[re.Pattern[str]]  # of texts that may be such times
     unknown: ClassVar[tuple[str, str]]  # bounds where private ones did not stand out of the noise
     _limits: ClassVar[tuple[Any, Any]]  # first and last day that a bound can be
@@ -59,20 +87,18 @@ class TickColumn(ScaledColumn):
             raise self.error(f": lower={self.lower!r} is after upper={self.upper!r}.")
 
     @classmethod
-    def from_texts(cls, values: PlainColumn, base: TableColumn) -> TableColumn | None:
+    def from_texts(cls, texts: list[str], base: TableColumn) -> tuple[TableColumn | None, str]:
         """Return a column of times if all texts are such."""
-        texts = {value for value in values.present[:1000] if isinstance(value, str)}
-        if not texts or not all(map(cls.pattern.fullmatch, texts)):
-            return None
-        proposed = cls(base.name, missing=base.missing, dtype=cls.default)
+        if not all(map(cls.pattern.fullmatch, texts)):
+            return None, ""
+        column = cls(base.name, missing=base.missing)
         try:
-            return proposed.guessed(proposed.read(values), False)[0]
+            zone = datetime_zone(column.read(texts).dtype)
         except ValueError:
-            return None
-
-    def bind(self, dtype: str) -> Self:
-        """Return a copy with a data type: that of a table, or for text one of times."""
-        return super().bind(self.default if dtype_family(dtype) == "text" else dtype)
+            return None, ""
+        in_utc = " with offsets from UTC; they come back in UTC" if zone else ""
+        dtype = f"{cls.default[:-1]}, UTC]" if zone else cls.default
+        return column.replace(dtype=dtype), f"all texts are {cls.nouns}{in_utc}"
 
     def bounded(self, lower: float, upper: float, found: bool) -> Self:
         """Return the column with estimates for the bounds that it lacks, in seconds."""
@@ -183,10 +209,6 @@ class TickColumn(ScaledColumn):
     def _end(self, value: Any) -> Any:
         return self._time(value)
 
-    def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
-        """Return texts, which are read as times when the column is."""
-        return strings(present_texts(texts, missing))
-
 
 @dataclass(frozen=True, repr=False)
 class DatetimeColumn(TickColumn):
@@ -203,6 +225,9 @@ class DatetimeColumn(TickColumn):
     resolution : {"s", "min", "h", "D"}, default="s"
         Length of a tick. Ticks are counted from `lower`; times are rounded down to a tick. Days
         are those of the time zone of the column.
+    formats : sequence of str, default=()
+        How texts are written besides ISO format, such as ``["%d/%m/%Y", "%b %d, %Y"]``, as in
+        `datetime.datetime.strptime`. Each text is read by the first format that it has.
     missing : bool, default=False
         Whether values may be missing; this is public.
     dtype : str, optional
@@ -230,25 +255,65 @@ class DatetimeColumn(TickColumn):
     pattern: ClassVar[re.Pattern[str]] = re.compile(r"\d{4}.{4,}", re.DOTALL)
     unknown: ClassVar[tuple[str, str]] = ("1900-01-01", "2100-01-01")
 
+    formats: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the fields and give them their plain Python types."""
+        several = isinstance(self.formats, list | tuple)
+        if not several or not all(isinstance(f, str) and _is_format(f) for f in self.formats):
+            raise self.error(": formats must be a list of formats of dates, such as '%d/%m/%Y'.")
+        self._store("formats", tuple(self.formats))
+        super().__post_init__()
+
+    @classmethod
+    def from_texts(cls, texts: list[str], base: TableColumn) -> tuple[TableColumn | None, str]:
+        """Return a column of dates if all texts are such, in ISO format or in others."""
+        column, why = super().from_texts(texts, base)
+        if column is not None or sum(map(bool, map(_DATE.fullmatch, texts))) <= _MOST * len(texts):
+            return column, why
+        proposed = cls(base.name, missing=base.missing, dtype=cls.default)
+        found = [
+            proposed.replace(formats=formats)
+            for formats in (_formats_of(texts, order) for order in (_DAY_FIRST, _MONTH_FIRST))
+            if formats
+        ]
+        if not found:
+            return None, _NO_DATE
+        read = [[one._time(text) for text in texts] for one in found]
+        if read[0] != read[-1]:
+            return None, _WHICH_FIRST
+        return found[0], "all texts are dates"
+
+    @property
+    def _examples(self) -> str:
+        return " or ".join(datetime(2024, 12, 31, 14, 5).strftime(f) for f in self.formats)
+
+    def describe(self, *, in_full: bool = False) -> str:
+        """Say in a few words which values the column can have."""
+        written = f", written like {self._examples}" if self.formats else ""
+        return super().describe(in_full=in_full) + written
+
     @classmethod
     def from_dtype(cls, name: str, dtype: str, missing: bool) -> Self:
         """Return a column of which only public facts are known."""
         resolution = "D" if dtype == "date" else "s"
         return cls(name, dtype=dtype, missing=missing, resolution=resolution)
 
-    @staticmethod
-    def _time(value: Any) -> pd.Timestamp | None:
+    def _time(self, value: Any) -> pd.Timestamp | None:  # type: ignore[override]
         if not isinstance(value, str | date | np.datetime64):
             return None
         try:
             if isinstance(value, str) and _ISO.fullmatch(value):
                 value = datetime.fromisoformat(value)
+            elif isinstance(value, str) and self.formats:
+                found = (_by_format(value, form) for form in self.formats)
+                value = next(time for time in found if time is not None)
             elif isinstance(value, str):
                 value = pd.to_datetime(value, format="ISO8601")
             if getattr(value, "tzinfo", None) is not None:
                 value = value.astimezone(UTC)
             return pd.Timestamp(value).floor("us").as_unit("us")
-        except (ValueError, OverflowError):
+        except (ValueError, OverflowError, StopIteration):
             return None
 
     def read(self, values: Any) -> PlainColumn:
@@ -361,6 +426,32 @@ class DatetimeColumn(TickColumn):
 
 def _parsed(bound: str) -> datetime:
     return datetime.fromisoformat(bound).replace(microsecond=0)
+
+
+def _by_format(text: str, form: str) -> datetime | None:
+    try:
+        return datetime.strptime(text.strip(), form)
+    except ValueError:
+        return None
+
+
+def _is_format(form: str) -> bool:
+    """Whether a date that is written in a format can be read from it."""
+    day = datetime(2024, 2, 29)
+    found = _by_format(day.strftime(form), form)
+    return found is not None and found.replace(tzinfo=None) == day
+
+
+def _formats_of(texts: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+    """Return those of the known formats that texts have, none if one text has none."""
+    found: list[str] = []
+    for text in texts:
+        if not any(_by_format(text, form) for form in found):
+            own = next((form for form in known if _by_format(text, form)), None)
+            if own is None:
+                return ()
+            found.append(own)
+    return tuple(found)
 
 
 @dataclass(frozen=True, repr=False)

@@ -70,7 +70,7 @@ TABLES = {
     with_field(0, SECRET): "not a number",
     with_field(1, f"70 {SECRET}"): "not a number",
     with_field(2, SECRET): "not among its 2 categories",
-    with_field(3, SECRET): "neither true nor false",
+    with_field(3, SECRET): "must hold True and False",
     with_field(4, SECRET): "dates or times",
     with_field(4, f"2024-01-{SECRET}"): "dates or times",
     with_field(0, "").replace("Female", SECRET, 1): "'age'|'sex'",

@@ -52,7 +52,7 @@ def test_every_category_and_every_digit_is_shown(guessed, monkeypatch):
     columns = {"city": np.resize(cities, 300), "income": np.linspace(0, 1_234_567.5, 300)}
     written, _, err = guessed(300, columns)
     assert all(city in err for city in cities)
-    assert f"to {written['income'].upper!r}" in err
+    assert f"{written['income'].upper!r}" in err
     assert max(map(len, err.splitlines())) <= 80
 
 
@@ -80,19 +80,23 @@ def test_what_was_left_out_is_told_and_comes_back_when_it_is_named(run, guessed)
     columns = {
         "code": [f"P{number:06}" for number in range(300)],
         "name": np.resize(["Anna Smith", "Bob Miller"], 300),
-        "born": people(300)["visit"].dt.strftime("%d/%m/%Y"),
-        "cost": [f"{number:,.2f}" for number in range(1000, 1300)],
+        "born": np.resize(["03/04/1970", "05/06/1980"], 300),
+        "cost": np.resize(["1.234", "5.678", "$9.012"], 300),
     }
     written, text, err = guessed(300, columns)
     assert written.excluded == ("code", "name", "born", "cost")
     assert json.loads(text)["notes"] == []  # they count private values
     assert "Anna" not in text + err
-    for told in ("look like identifiers", "identify people", "dayfirst=True", "thousands"):
+    for told in ("look like identifiers", "identify people", "=%d/%m/%Y", "1,234 may be"):
         assert told in " ".join(err.split())
-    code, out, err = run("schema data.csv --yes --private name")
+    said = "--read born=%m/%d/%Y --read cost=$1.234,50 --read age=categories"
+    code, out, err = run(f"schema data.csv --yes --private name {said}")
     assert code == 0
-    assert TableSchema.from_json(out)["name"].categories is None
+    found = TableSchema.from_json(out)
+    assert found["name"].categories is None
     assert "Anna" not in out + err
+    assert (found["born"].lower, found["born"].formats) == ("1970-03-04", ("%m/%d/%Y",))
+    assert (found["cost"].upper, found["age"].kind) == (9500, "categorical")
 
 
 def test_names_and_categories_cannot_drive_the_terminal(guessed):

@@ -589,8 +589,9 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     27: [
         (given("_read_columns", reader=without_empty_lines), {"empty lines passed over": "cli/test_table_files.py::test_an_empty_line_of_one_column_is_a_record"}),
-        (rewritten("TableSchema.from_dtypes", ("_column_from_dtype(table, name)", "_column_with_categories(table, name)")), {"categories of a data type taken as public": "tables/test_table_schema.py::test_categories_that_a_data_type_lists_are_unknown[enum of polars]"}),
-        (rewritten("NumericColumn.read", ("list(map(as_integer if self.integer else as_float, present))", "np.clip(np.array(list(present)), -(2**62), 2**62)")), {"objects as numbers of one type": "tables/test_table_columns.py::test_what_a_value_becomes[one half beside large integers]"}),
+        (rewritten("TableSchema.from_dtypes", ("column_from_dtype(table, name)", "propose.__globals__['_column_with_categories'](table, name)")), {"categories of a data type taken as public": "tables/test_table_schema.py::test_categories_that_a_data_type_lists_are_unknown[enum of polars]"}),
+        (rewritten("NumericColumn.read", ("list(map(as_integer if self.integer else as_float, found))", "np.clip(np.array(found), -(2**62), 2**62)")), {"objects as numbers of one type": "tables/test_table_columns.py::test_what_a_value_becomes[one half beside large integers]"}),
+        (rewritten("NumericColumn.read", ("self._number(value)", "(self if len(distinct) % 2 else self.replace(written='1,234.50 EUR'))._number(value)")), {"a decimal mark by all texts": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[pandas-amounts as text]"}),
         (rewritten("CategoricalColumn.to_codes", ("np.array(places, dtype=np.int64)[column.distinct[0]]", "np.where((codes := column.distinct[0]) < 0, -1, codes % len(self.levels))")), {"categories by the first that occurs": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[arrow-String]"}),
         (returning("TickColumn.to_unit", since_the_earliest), {"times by the earliest": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[polars-Datetime(us, None)]"}),
     ],

@@ -173,6 +173,10 @@ ORDERED = CategoricalColumn("c", categories=KNOWN[::-1], ordered=True, missing=T
 TEXTS = [CategoricalColumn("c", categories=KNOWN, other="another"), ORDERED]
 TRUTHS = [BooleanColumn("c")]
 LIMITS = {"lower": "2020-01-01", "upper": "2021-01-01"}
+AMOUNTS = ["1.234,50 EUR", "1234,5", "EUR 7", "(1 000)", "-0,5 EUR", "1.234", "12"]
+AMOUNT = NumericColumn("c", lower=-1000.0, upper=5000.0, written="1.234,50 EUR")
+WRITTEN = ["2020-03-04", "04/03/2020", "Mar 04, 2020", "4.3.20", datetime(2020, 3, 4)]
+DATES = [DatetimeColumn("c", formats=["%d/%m/%Y", "%b %d, %Y", "%d.%m.%y"], **LIMITS)]
 TIMES = [DatetimeColumn("c", resolution=r, **LIMITS) for r in ("s", "min", "h", "D")]
 IN_UTC = {side: f"{day}T00:00+00:00" for side, day in LIMITS.items()}
 UTC_TIMES = [DatetimeColumn("c", resolution=r, **IN_UTC) for r in ("s", "min", "h")]
@@ -213,6 +217,9 @@ SERIES = {
         },
         "float16": Series(pandas_of("float16"), [0, 1, 7], SMALL, SHORT, [LONG, *WIDE]),
         **{t: Series(pandas_of(t), KNOWN, WORDS, TEXTS) for t in ("str", "string", "object")},
+        "amounts as text": Series(pandas_of("str"), [], AMOUNTS, rough=[AMOUNT]),
+        "dates as text": Series(pandas_of("object"), [], WRITTEN, rough=DATES),
+        "truth as text": Series(pandas_of("str"), [], ["yes", "NEIN", "n", "J", "1"], rough=TRUTHS),
         **{t: Series(pandas_of(t), [True, False], columns=TRUTHS) for t in ("bool", "boolean")},
         "object of truth values": Series(pandas_of("object"), [True, False], columns=TRUTHS),
         "category of text": category(WORDS, *TEXTS),
