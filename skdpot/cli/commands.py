@@ -197,7 +197,7 @@ def _ranged(schema: TableSchema, text: str) -> TableColumn:
 
 def _shown(schema: TableSchema, proposals: list[Proposal]) -> list[tuple[str, ...]]:
     """Return a table of what would become public, every category of it, and why."""
-    rows = [_SHOWN]
+    rows: list[tuple[str, ...]] = [_SHOWN]
     for name, column, why, note in proposals:
         if column is None:
             rows.append((name, "left out", "", why, note.removeprefix("left out: ")))

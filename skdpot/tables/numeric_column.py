@@ -227,10 +227,8 @@ class NumericColumn(ScaledColumn):
         if isinstance(value, str):
             if self.written is None:
                 return plain_number(value)
-            found = written_number(value, self._comma)
-            unit = written_number(self.written, self._comma)
-            known = found is not None and unit is not None
-            return found[0] if known and found[1] in ("", unit[1]) else None
+            found, own = (written_number(t, self._comma) for t in (value, self.written))
+            return found[0] if found and own and found[1] in ("", own[1]) else None
         return value if isinstance(value, Real) and not isinstance(value, bool | np.bool_) else None
 
     @property

@@ -79,24 +79,23 @@ def _proposal(table: Table, name: str, keep: bool, how: str | None) -> Proposal:
         return Proposal(name, None, "its name", note)
     try:
         values = table.column(name)
-        column = _column_with_categories(table, name).replace(missing=bool(values.missing.any()))
+        plain = _column_with_categories(table, name).replace(missing=bool(values.missing.any()))
         if not len(values.present):
             return Proposal(name, None, "its values", "left out: it holds no value.")
         if how is not None:
-            column = _told(column, how)
-            found, note = column.guessed(column.read(values), True)
+            told = _told(plain, how)
+            found, note = told.guessed(told.read(values), True)
             return Proposal(name, found, "you say so", note)
-        why, keys = "", values.keys
-        if values.values.dtype.kind == "O" and (keep or not column.is_resolved):
-            texts = [text for text in values.distinct[1] if isinstance(text, str)]
-            if len(texts) == len(keys):
-                column, why = _of_texts(texts, column)
+        column: TableColumn | None = plain
+        why, distinct = "", values.distinct[1]
+        if values.values.dtype.kind == "O" and (keep or not plain.is_resolved):
+            texts = [text for text in distinct if isinstance(text, str)]
+            if len(texts) == len(distinct):
+                column, why = _of_texts(texts, plain)
         if column is None:
             return Proposal(name, None, "its values", why)
         found, note = column.guessed(column.read(values) if why else values, keep)
-        known = found or column
-        why = why or known.nouns
-        return Proposal(name, found, why, note)
+        return Proposal(name, found, why or (found or column).nouns, note)
     except ValueError as error:
         note = str(error).removeprefix(f"Column {name!r}").lstrip(": ")
         return Proposal(name, None, "its values", note)

@@ -33,7 +33,15 @@ _DATE = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
-_ONE_ORDER = ("%Y/%m/%d", "%Y.%m.%d", "%Y-%m-%d", "%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y")
+_ONE_ORDER: tuple[str, ...] = (
+    "%Y/%m/%d",
+    "%Y.%m.%d",
+    "%Y-%m-%d",
+    "%d-%b-%Y",
+    "%d %b %Y",
+    "%d %B %Y",
+    "%b %d, %Y",
+)
 _ONE_ORDER += ("%B %d, %Y", "%b %d %Y", "%d-%b-%y", "%d. %B %Y")
 _DAY_FIRST, _MONTH_FIRST = (
     tuple(f"{day}{clock}" for clock in _CLOCKS for day in (*_ONE_ORDER, *numeric))
@@ -299,7 +307,7 @@ class DatetimeColumn(TickColumn):
         resolution = "D" if dtype == "date" else "s"
         return cls(name, dtype=dtype, missing=missing, resolution=resolution)
 
-    def _time(self, value: Any) -> pd.Timestamp | None:  # type: ignore[override]
+    def _time(self, value: Any) -> pd.Timestamp | None:
         if not isinstance(value, str | date | np.datetime64):
             return None
         try:
