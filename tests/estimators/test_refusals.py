@@ -14,6 +14,7 @@ from skdpot import (
     FairPrivateClassifier,
     FairPrivateRegressor,
     PrivacyBudget,
+    PrivateScaler,
     PrivateSWAutoencoder,
     SlicedSketch,
 )
@@ -48,6 +49,7 @@ MAKE = {
     "autoencoder": lambda **o: made(PrivateSWAutoencoder, **{"latent_dim": 3, **BOX, **o}),
     "classifier": lambda **o: made(FairPrivateClassifier, **{**WHOLE, **o}),
     "regressor": lambda **o: made(FairPrivateRegressor, **{**WHOLE, "target_bounds": (-3, 3), **o}),
+    "scaler": lambda **o: PrivateScaler(**{"epsilon": 8.0, **o}),
     "paths": lambda **o: trajectory_sampler(**{**SKETCH, **o}),
     "mfld": lambda **o: trajectory_sampler(**{**MFLD, **o}),
 }
@@ -58,6 +60,7 @@ GOOD = {
     "autoencoder": {"X": X, "sensitive_features": GROUPS},
     "classifier": {"X": X, "y": Y == "b", "sensitive_features": GROUPS},
     "regressor": {"X": X, "y": TARGETS, "sensitive_features": GROUPS},
+    "scaler": {"X": X},
     "paths": {"X": X, "y": T},
     "mfld": {"X": X, "y": T},
 }
@@ -89,13 +92,14 @@ OF_NUMBERS = pd.Series(pd.to_datetime(["1988-04-01", None, *["1988-04-01"] * (N 
 
 # Who refuses, a name, what is given in the place of good data, options, what the error says.
 DATA = [
-    ("sketch flow classifier", "NaN", {"X": changed(np.nan)}, {}, "NaN"),
-    ("sketch flow", "infinity", {"X": changed(np.inf)}, {}, "infinity"),
-    ("sketch flow", "objects", {"X": pd.DataFrame({"a": [NUMBER, SECRET]})}, {}, "read as numbers"),
+    ("sketch flow classifier scaler", "NaN", {"X": changed(np.nan)}, {}, "NaN"),
+    ("sketch flow scaler", "infinity", {"X": changed(np.inf)}, {}, "infinity"),
+    ("sketch flow scaler", "objects", {"X": pd.DataFrame({"a": [NUMBER, SECRET]})}, {},
+     "read as numbers"),
     ("classifier", "text", {"X": changed(SECRET)}, {}, "read as numbers"),
-    ("sketch flow", "one row", {"X": X[4:5]}, {}, r"1 sample\(s\)"),
-    ("sketch flow", "no feature", {"X": X[:, :0]}, {}, r"0 feature\(s\)"),
-    ("sketch flow", "no X", {"X": None}, {}, "NoneType|Reshape|numbers"),
+    ("sketch flow scaler", "one row", {"X": X[4:5]}, {}, r"1 sample\(s\)"),
+    ("sketch flow scaler", "no feature", {"X": X[:, :0]}, {}, r"0 feature\(s\)"),
+    ("sketch flow scaler", "no X", {"X": None}, {}, "NoneType|Reshape|numbers"),
     ("sketch flow", "no y", {}, CLASSES, "requires y"),
     ("sketch flow", "continuous y", {"y": np.linspace(0, NUMBER, N)}, CLASSES, "continuous"),
     ("sketch flow", "short y", {"y": Y[:5]}, CLASSES, "5 labels for 60 rows"),
@@ -195,6 +199,8 @@ PARAMETERS = [
     ("classifier", {"module": nn.Linear}, "function without arguments"),
     ("classifier", {"module": Logarithm(3, 1)}, "not a finite number"),
     ("classifier", {"module": nn.Sequential(nn.Softmax(dim=0), nn.Linear(3, 1))}, "other records"),
+    ("scaler", {"epsilon": 1e-9, "delta": 1e-12}, "too small"),
+    ("scaler", {"with_centering": False, "with_scaling": False}, "nothing to learn"),
     ("paths mfld", {"group_size": 2, "n_times": 2}, "more than one row in a bin"),
     ("paths mfld", {"diffusivity": np.inf}, "diffusivity"),
     *[("paths mfld", {"schedule": schedule}, "schedule must be") for schedule in (
@@ -220,6 +226,7 @@ PARAMETERS = [
                  "diffusion": (-0.1,)},
         "autoencoder": {"learning_rate": ("fast",), "penalty": ("uniform",)},
         "classifier": {"clip_output": (1e-40, 1e40)},
+        "scaler": {"epsilon": (0.0, "1"), "delta": (1.0,), "budget": (1.0,)},
     }.items() for name, values in limits.items() for value in values],
     *[("flow", {"mechanism": mechanism}, f"'{name}' parameter") for mechanism, name in (
         (Resample(batch_size=0), "batch_size"), (Presample(sigma=-1.0), "sigma"),

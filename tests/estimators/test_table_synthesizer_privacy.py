@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from skdpot import DPTableSynthesizer, PrivacyBudget
-from skdpot.exceptions import BudgetExceededError, PrivacyWarning
+from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,
@@ -19,7 +19,6 @@ from skdpot.preprocessing import (
     TableEncoder,
     TableSchema,
 )
-from skdpot.privacy.events import NonPrivateEvent
 from skdpot.release.contingency import NoisyMarginal
 from skdpot.release.release import record_releases
 from tests.contract.fuzz_harness import chain
@@ -75,16 +74,6 @@ def test_the_marginals_that_are_kept_are_those_that_were_released():
         np.testing.assert_allclose(
             noisy.counts, np.average([part.counts for part in parts], axis=0, weights=weights)
         )
-
-
-def test_no_noise_needs_a_budget_without_a_cap():
-    with pytest.raises(BudgetExceededError, match="left"):
-        synthesizer(PrivacyBudget(1e6), epsilon=math.inf).fit(SMALL)
-    unlimited = PrivacyBudget(math.inf)
-    fitted = synthesizer(unlimited, epsilon=math.inf).fit(SMALL)
-    assert isinstance(fitted.privacy_spent_.event, NonPrivateEvent)
-    assert fitted.privacy_spent_.epsilon == math.inf
-    assert len(unlimited.history()) == 1
 
 
 SECRET = "Xanthippe"
