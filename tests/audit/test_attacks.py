@@ -61,7 +61,7 @@ TIMES = 10.0 * (np.arange(12) % 4)
 
 
 def paths(**options):
-    return trajectory_sampler("mfld", np.inf, **(PATHS | options))
+    return trajectory_sampler("mfld", epsilon=np.inf, **(PATHS | options))
 
 
 def corners(n_pairs, n_features=16):
@@ -71,7 +71,10 @@ def corners(n_pairs, n_features=16):
 
 TASKS = {
     "rows": lambda: task(
-        flow_sampler("presample", np.inf, n_steps=12, **FLOW), rows(5), 60, pairs=corners(60)
+        flow_sampler("presample", epsilon=np.inf, n_steps=12, **FLOW),
+        rows(5),
+        60,
+        pairs=corners(60),
     ),
     "steps of paths": lambda: task(paths(), rows(12), 40, TIMES),
     "gradients": lambda: task(
@@ -113,7 +116,7 @@ def test_tables_in_parts_give_the_same_scores(monkeypatch):
 
 
 def batched(size, **options):
-    sampler = flow_sampler("resample", np.inf, batch_size=size, **(FLOW | options))
+    sampler = flow_sampler("resample", epsilon=np.inf, batch_size=size, **(FLOW | options))
     return task(sampler, rows(5), 60, pairs=corners(60)).run(coins(60))
 
 
