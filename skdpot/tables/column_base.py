@@ -151,8 +151,10 @@ class TableColumn:
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the kind and the fields as JSON can hold them."""
-        return {"kind": self.kind} | {item.name: getattr(self, item.name) for item in fields(self)}
+        """Return the kind and the fields as JSON can hold them; how texts are read, if stated."""
+        stated = {item.name: getattr(self, item.name) for item in fields(self)}
+        unread = [name for name in ("written", "formats") if not stated.get(name)]
+        return {"kind": self.kind} | {n: v for n, v in stated.items() if n not in unread}
 
     def read(self, values: Any) -> PlainColumn:
         """Read values, unless they have been read, and refuse those that the column cannot hold."""
