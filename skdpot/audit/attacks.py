@@ -55,7 +55,10 @@ def evidence_of(audited: AuditedFit, heads: np.ndarray | None = None) -> Evidenc
     If the coins are given, the noise is checked; they change no score.
     """
     fitted = getattr(audited.fitted, "estimator_", audited.fitted)
-    releases, has_rows = _published(audited, fitted), False
+    releases, own, has_rows = list(audited.releases), getattr(fitted, "release_", None), False
+    if own is not None and any(one.kind == own.kind for one in releases):
+        # Sketches that were merged count as their sum.
+        releases = [*(one for one in releases if one.kind != own.kind), own]
     has_medians = not releases and hasattr(fitted, "center_")
     evidence = EvidenceSum(len(audited.pairs), heads)
     shares, there = audited.shares, None
@@ -80,14 +83,6 @@ def evidence_of(audited: AuditedFit, heads: np.ndarray | None = None) -> Evidenc
     elif not (hasattr(fitted, "_canaries") or any(release.linear for release in releases)):
         raise NoKnownAttackError.of(fitted)
     return evidence
-
-
-def _published(audited: AuditedFit, fitted: Any) -> list[Release]:
-    """Return the releases; sketches that were merged count as their sum."""
-    own = getattr(fitted, "release_", None)
-    if own is None or all(one.kind != own.kind for one in audited.releases):
-        return list(audited.releases)
-    return [*(one for one in audited.releases if one.kind != own.kind), own]
 
 
 def _add(

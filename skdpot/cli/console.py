@@ -205,19 +205,14 @@ class OutputFile:
             mask = os.umask(0)
             os.umask(mask)
             draft.chmod(0o666 & ~mask)
-            if not self._force:
-                self._reserve()
+            if not self._force:  # takes the name, unless somebody else has in the meantime
+                self.path.touch(exist_ok=False)
             draft.replace(self.path)
-        finally:
-            draft.unlink(missing_ok=True)
-
-    def _reserve(self) -> None:
-        """Take the name, unless somebody else has taken it in the meantime."""
-        try:
-            self.path.touch(exist_ok=False)
         except FileExistsError:
             text = f"{self.name} came to exist while this was running; it was kept."
             raise CommandError(text) from None
+        finally:
+            draft.unlink(missing_ok=True)
 
     def _draft(self) -> Path:
         handle, draft = tempfile.mkstemp(

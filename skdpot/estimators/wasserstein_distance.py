@@ -215,8 +215,12 @@ Party, or a published message
             If its message is damaged or does not match.
         """
         check_is_fitted(self)
-        found = tuple(self._side(o) for o in other) if _is_union(other) else self._side(other)
-        return self.protocol_.compare(self._own, found, y, masses)
+        parts = (Party, Message, SlicedSketch, BaseEstimator)
+        if isinstance(other, Sequence) and other and all(isinstance(o, parts) for o in other):
+            other = tuple(self._side(one) for one in other)
+        else:
+            other = self._side(other)
+        return self.protocol_.compare(self._own, other, y, masses)
 
     def distance(self, other: Any, y: Any = None, *, masses: Any = None) -> float:
         """Return the estimated distance to another party.
@@ -395,15 +399,6 @@ Party, or a published message
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         return tags
-
-
-def _is_union(other: Any) -> bool:
-    parts = (Party, Message, SlicedSketch, BaseEstimator)
-    return (
-        isinstance(other, Sequence)
-        and len(other) > 0
-        and all(isinstance(part, parts) for part in other)
-    )
 
 
 def _check_rows(X: Any) -> None:
