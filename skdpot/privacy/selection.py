@@ -542,7 +542,7 @@ class ThresholdedCountsEvent(Event):
 
 
 # pi^1.5 / (4 sqrt 3), rounded up: mu of one choice whose scores have noise of scale 1.
-_CHOICE_MU = 0.803721
+CHOICE_MU = 0.803721
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -601,10 +601,10 @@ class ChoiceEvent(Event):
     @property
     def mu(self) -> float:
         """All choices together are mu-GDP."""
-        return math.sqrt(self.n_steps) * _CHOICE_MU * self.sensitivity / self.sigma
+        return math.sqrt(self.n_steps) * CHOICE_MU * self.sensitivity / self.sigma
 
     def _steps(self) -> Steps:
-        yield Step(_CHOICE_MU * self.sensitivity / self.sigma), self.n_steps
+        yield Step(CHOICE_MU * self.sensitivity / self.sigma), self.n_steps
 
     def _grouped(self, group_size: int) -> Event:
         return replace(self, n_steps=group_size * self.n_steps)

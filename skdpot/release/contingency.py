@@ -15,7 +15,10 @@ release of :math:`\mu^2 = \sum_T 2/\sigma_T^2`.
 
 *Misfits.* With public predictions :math:`m_T` the misfit of a marginal is
 :math:`\sum_c |x_{T,c} - m_{T,c}|`. The replaced row changes two of the counts by one each, so
-that the sum changes by at most 2, and S of them by :math:`2 \sqrt S` in L2.
+that the sum changes by at most 2. From the misfit of three columns the largest of those of their
+pairs, with the predictions that :math:`m_T` implies, is subtracted. Each of these changes by at
+most 2 and so does their maximum: the difference changes by at most 4. S pairs and R triples
+change by :math:`\sqrt{4 S + 16 R}` in L2.
 
 Rows may have weights that are multiples of 1/16. If the neighbour replaces all rows of a person,
 which weigh at most w together, both bounds are times w (`skdpot.release.contributions`).
@@ -107,13 +110,18 @@ class NoisyMarginal:
 
 
 MARGINAL_SENSITIVITY = math.sqrt(2.0)
-_PREDICTED = 16  # predictions are rounded to multiples of 1 / 16
-MARGINAL_LATTICE = 1.0 / _PREDICTED  # that of the noise divides it
+PREDICTED = 16  # predictions are rounded to multiples of 1 / 16
+MARGINAL_LATTICE = 1.0 / PREDICTED  # that of the noise divides it
 
 
-def misfit_sensitivity(n_marginals: int) -> float:
+def largest_change(marginal: Marginal) -> float:
+    """Return by how much one row can change a misfit: 2, and of triples 4."""
+    return 2.0 if len(marginal.columns) < 3 else 4.0
+
+
+def misfit_sensitivity(marginals: Sequence[Marginal]) -> float:
     """Return the L2 sensitivity of the misfits of several marginals, replace-one."""
-    return 2.0 * math.sqrt(n_marginals)
+    return math.hypot(*map(largest_change, marginals))
 
 
 def release_marginals(
@@ -177,11 +185,11 @@ def release_misfits(
     Privacy
     -------
     The caller has charged `event`, of ``(sensitivity / sigma)**2`` squared mu, where the
-    sensitivity is ``most * misfit_sensitivity(n_marginals)``.
+    sensitivity is ``most * misfit_sensitivity(marginals)``.
     """
-    sensitivity = most * misfit_sensitivity(len(marginals))
+    sensitivity = most * misfit_sensitivity(marginals)
     misfits = _noise(sigma, len(marginals), sensitivity / sigma if sigma > 0.0 else 0.0, stream)
-    misfits += _exact_misfits(codes, marginals, predictions, weights)
+    misfits += exact_misfits(codes, marginals, predictions, weights)
     release = Release(
         "misfits",
         misfits,
@@ -194,7 +202,12 @@ def release_misfits(
     return released(release)
 
 
-def _exact_misfits(
+def on_lattice(prediction: FloatArray) -> FloatArray:
+    """Return the nearest multiples of 1 / 16."""
+    return np.round(prediction * PREDICTED) / PREDICTED
+
+
+def exact_misfits(
     codes: IntArray,
     marginals: Sequence[Marginal],
     predictions: Sequence[FloatArray],
@@ -202,13 +215,55 @@ def _exact_misfits(
 ) -> FloatArray:
     """Return what `release_misfits` adds noise to, in multiples of 1 / 16."""
     misfits = np.zeros(len(marginals))
-    tables: dict[tuple[int, ...], FloatArray] = {}  # exact, forgotten with this call
-    for place, (marginal, prediction) in enumerate(zip(marginals, predictions, strict=True)):
-        public = np.round(prediction * _PREDICTED) / _PREDICTED
-        if marginal.columns not in tables:
-            tables[marginal.columns] = marginal.ungrouped.counts(codes, weights)
-        misfits[place] = np.abs(marginal.joined(tables[marginal.columns]) - public).sum()
+    tables = counts_of(codes, marginals, weights)  # exact, forgotten with this call
+    for place, (marginal, table) in enumerate(zip(marginals, tables, strict=True)):
+        off = (table - on_lattice(predictions[place])).reshape(marginal.shape)
+        misfits[place] = np.abs(off).sum()
+        if off.ndim > 2:
+            misfits[place] -= max(np.abs(off.sum(axis=axis)).sum() for axis in range(off.ndim))
     return misfits
+
+
+_CELLS_A_PAIR = 100  # so many products take as long as counting a pair
+_ROWS_A_PRODUCT = 2**14  # float32 holds counts of so many exactly, and sums of weights up to 1
+
+
+def counts_of(
+    codes: IntArray, marginals: Sequence[Marginal], weights: FloatArray | None = None
+) -> Iterator[FloatArray]:
+    """Yield the counts of many marginals, those of pairs with few cells by one matrix product."""
+    parts = [part for m in marginals for part in zip(m.columns, m.groups, strict=True)]
+    groups = dict(parts)
+    sizes = {column: int(part.max()) + 1 for column, part in groups.items()}
+    n_groups = sum(sizes.values())
+    are_pairs = len(parts) == 2 * len(marginals) and all(groups[c] is part for c, part in parts)
+    if are_pairs and n_groups**2 <= _CELLS_A_PAIR * len(marginals):
+        first = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
+        cells = np.column_stack([groups[c][codes[:, c]] + first[c] for c in sizes])
+        table = _products(cells, n_groups, weights)
+        for one, other in (marginal.columns for marginal in marginals):
+            rows = slice(first[one], first[one] + sizes[one])
+            yield table[rows, first[other] : first[other] + sizes[other]].ravel()
+        return
+    known: tuple[tuple[int, ...], FloatArray] = ((), np.zeros(0))
+    for marginal in marginals:
+        if marginal.columns != known[0]:
+            known = marginal.columns, marginal.ungrouped.counts(codes, weights)
+        yield marginal.joined(known[1])
+
+
+def _products(cells: IntArray, n_cells: int, weights: FloatArray | None) -> FloatArray:
+    """Return how many rows, or how much weight, have each pair of cells."""
+    table = np.zeros((n_cells, n_cells))
+    for start in range(0, len(cells), _ROWS_A_PRODUCT):
+        part = cells[start : start + _ROWS_A_PRODUCT]
+        held = np.zeros((len(part), n_cells), dtype=np.float32)
+        np.put_along_axis(held, part, np.float32(1.0), axis=1)
+        if weights is None:
+            table += held.T @ held
+        else:
+            table += (held.T * weights[start : start + len(part)].astype(np.float32)) @ held
+    return table
 
 
 def _counted(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:
@@ -225,7 +280,7 @@ def _misfit(release: Release, records: Records, shares: FloatArray) -> Iterator[
     """Yield the misfits of given rows; of single ones absolute values tell nothing."""
     if np.all(shares == 1.0):
         facts = release.facts
-        exact = _exact_misfits(records[0], facts["marginals"], facts["predictions"])
+        exact = exact_misfits(records[0], facts["marginals"], facts["predictions"])
         yield Part(value=release.value, sigma=float(np.max(release.sigma)), center=exact)
 
 

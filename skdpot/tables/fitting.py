@@ -9,8 +9,9 @@ differential privacy", 2022, Corollary 3.3 with Theorem 3.2).
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,12 +20,15 @@ from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent
 from skdpot.privacy.noise import MAX_TABLE_S, required_bits
+from skdpot.privacy.selection import CHOICE_MU, ChoiceEvent
+from skdpot.release.choices import choice_sensitivity, release_choices
 from skdpot.release.contingency import (
     MARGINAL_SENSITIVITY,
     FloatArray,
     IntArray,
     Marginal,
     NoisyMarginal,
+    counts_of,
     misfit_sensitivity,
     release_marginals,
     release_misfits,
@@ -34,6 +38,7 @@ from skdpot.release.release import Release
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.model import (
     ColumnBins,
+    ColumnTree,
     TableModel,
     TreeNode,
     bin_codes,
@@ -43,14 +48,34 @@ from skdpot.tables.model import (
 )
 from skdpot.tables.schema import SchemaPlan, TableSchema, plan_schema
 
-# Shares of the squared mu, found on Adult (doc/tables.rst); 3 % more or less changes little.
-_SHARES = {"columns": 0.1, "independence": 0.05, "tree": 0.4, "misfit": 0.05, "pairs": 0.4}
+# Shares of the squared mu (doc/tables.rst); 3 % more or less changes little.
+_TWO = {"columns": 0.2, "pairs": 0.8}
+_FEW = {
+    "columns": 0.1,
+    "independence": 0.05,
+    "tree": 0.4,
+    "candidates": 0.01,
+    "misfit": 0.05,
+    "pairs": 0.39,
+}
+_MANY = {
+    "columns": 0.1,
+    "edges": 0.1,
+    "independence": 0.02,
+    "tree": 0.37,
+    "candidates": 0.1,
+    "misfit": 0.02,
+    "pairs": 0.29,
+}
+_MOST_FEW = 20  # columns of which all pairs and triples are candidates
 _LABELS = {
     "columns": "Counts of each column",
+    "edges": "Choice of pairs that are far from independent",
     "independence": "How far pairs of columns are from independent",
     "tree": "Counts of pairs that form a tree",
-    "misfit": "How far other pairs are from what the tree says",
-    "pairs": "Counts of the pairs that it gets worst",
+    "candidates": "Choice of triples, and of many pairs, that are far from what the tree says",
+    "misfit": "How far other pairs, and these triples, are from what the tree says",
+    "pairs": "Counts of the pairs and triples that it gets worst",
 }
 _SCHEMA_SHARE = 0.2  # for bounds and categories, when all columns lack them
 _MOST_GROUPS = 8
@@ -84,9 +109,15 @@ class TablePlan:
         noise = self.marginal_sigmas("tree", np.ones(n_columns - 1))[0]
         return int(np.clip(math.sqrt(self.n_samples / (_SEEN_CELL * noise)), 2, _MOST_GROUPS))
 
-    def misfit_sigma(self, release: str, n_marginals: int) -> float:
+    def choice_sigma(self, event: Event, marginals: Sequence[Marginal]) -> float:
+        """Return the noise on the scores of marginals of which some are chosen."""
+        if not isinstance(event, ChoiceEvent):  # a plan without noise
+            return 0.0
+        return event.sigma * self.weight * choice_sensitivity(marginals) / event.sensitivity
+
+    def misfit_sigma(self, release: str, marginals: Sequence[Marginal]) -> float:
         """Return the noise of the misfits of several marginals."""
-        sensitivity = self.weight * misfit_sensitivity(n_marginals)
+        sensitivity = self.weight * misfit_sensitivity(marginals)
         return self.sigma * sensitivity / math.sqrt(self.shares[release])
 
     def counted(self, columns: Sequence[NoisyMarginal]) -> "TablePlan":
@@ -113,15 +144,7 @@ def plan_tables(
     before = () if first.event is None else (first.event,)
 
     def event(sigma: float) -> Event:
-        releases = (
-            GaussianEvent(
-                sigma=sigma,
-                sensitivity=math.sqrt(share),
-                lattice=sigma * _LATTICE,
-                label=_LABELS[name],
-            )
-            for name, share in shares.items()
-        )
+        releases = (_event(name, share, sigma, len(schema)) for name, share in shares.items())
         return ComposedEvent(events=(*before, *releases))
 
     found = calibrate(target, event)
@@ -133,7 +156,26 @@ def plan_tables(
 
 def shares_of(n_columns: int) -> dict[str, float]:
     """Return the releases of a table in their order, each with its share of the squared mu."""
-    return dict(_SHARES) if n_columns > 1 else {"columns": 1.0}
+    if n_columns < 3:
+        return dict(_TWO) if n_columns > 1 else {"columns": 1.0}
+    return dict(_FEW if n_columns <= _MOST_FEW else _MANY)
+
+
+def n_choices(name: str, n_columns: int) -> int:
+    """Return how many pairs are chosen, or triples."""
+    return {"edges": n_columns - 1, "pairs": n_columns, "triples": 1 + n_columns // 5}[name]
+
+
+def _event(name: str, share: float, sigma: float, n_columns: int) -> Event:
+    """Return the release of a table that has this share of ``1 / sigma**2``."""
+    label, mu = _LABELS[name], math.sqrt(share)
+    if name not in ("edges", "candidates"):
+        return GaussianEvent(sigma=sigma, sensitivity=mu, lattice=sigma * _LATTICE, label=label)
+    steps = n_choices("edges" if name == "edges" else "triples", n_columns)
+    if name == "candidates" and n_columns > _MOST_FEW:
+        steps += n_choices("pairs", n_columns)
+    each = mu / math.sqrt(steps) / CHOICE_MU
+    return ChoiceEvent(sigma=sigma, sensitivity=each, n_steps=steps, label=label)
 
 
 def events_of(event: Event, n_columns: int) -> dict[str, Event]:
@@ -161,15 +203,27 @@ _NOISE_COST = 0.25  # rows put wrong by noise of standard deviation 1 in a cell,
 _SHARING = 30  # marginals that the noise of one is guessed for
 
 
-def all_pairs(bins: Sequence[ColumnBins]) -> tuple[Marginal, ...]:
-    """Return the marginals of all pairs, in groups of bins too where those are fewer."""
-    found = []
-    for columns in itertools.combinations(range(len(bins)), 2):
-        pair = [bins[column] for column in columns]
-        fine = Marginal(columns, tuple(np.arange(part.n_bins) for part in pair), levels=(0, 0))
-        coarse = Marginal(columns, tuple(part.coarse for part in pair), levels=(1, 1))
-        found += [fine, coarse] if coarse.n_cells < fine.n_cells else [fine]
-    return tuple(found)
+Columns: TypeAlias = tuple[int, ...]
+
+
+def marginals_of(
+    bins: Sequence[ColumnBins], columns: Iterable[Columns], level: int
+) -> tuple[Marginal, ...]:
+    """Return marginals by bins (level 0), by groups of them (1) or by few groups (2)."""
+    groups = [found.groups(level) for found in bins]
+    return tuple(
+        Marginal(some, tuple(groups[column] for column in some), levels=(level,) * len(some))
+        for some in columns
+    )
+
+
+def both_levels(bins: Sequence[ColumnBins], pairs: Iterable[Columns]) -> tuple[Marginal, ...]:
+    """Return the marginals of pairs, in groups of bins too where those are fewer."""
+    pairs = list(pairs)
+    found = zip(marginals_of(bins, pairs, 0), marginals_of(bins, pairs, 1), strict=True)
+    return tuple(
+        m for fine, less in found for m in (fine, less)[: 1 + (less.n_cells < fine.n_cells)]
+    )
 
 
 def sampling_misfit(prediction: FloatArray, n_rows: int) -> float:
@@ -180,7 +234,7 @@ def sampling_misfit(prediction: FloatArray, n_rows: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Marginals of pairs, and how far a model is off in each."""
+    """Marginals of pairs and triples, and how far a model is off in each."""
 
     marginals: tuple[Marginal, ...]
     misfits: FloatArray
@@ -191,18 +245,17 @@ class Candidates:
         """Number of cells of each."""
         return np.array([marginal.n_cells for marginal in self.marginals], dtype=np.float64)
 
-    def gains(self, sigma: float) -> dict[tuple[int, int], tuple[float, int]]:
-        """Return for each pair the largest gain of a release, and which marginal has it.
+    def gains(self, sigma: float) -> dict[Columns, tuple[float, int]]:
+        """Return for each pair or triple the largest gain of a release, and which marginal has it.
 
         The gain is the misfit, which a release mends, less what noise of scale `sigma` in the
         cells puts wrong.
         """
         gains = self.importance * (self.misfits - _NOISE_COST * sigma * self.n_cells)
-        best: dict[tuple[int, int], tuple[float, int]] = {}
+        best: dict[Columns, tuple[float, int]] = {}
         for place, marginal in enumerate(self.marginals):
-            first, second = marginal.columns
-            if (first, second) not in best or gains[place] > best[first, second][0]:
-                best[first, second] = (float(gains[place]), place)
+            if marginal.columns not in best or gains[place] > best[marginal.columns][0]:
+                best[marginal.columns] = (float(gains[place]), place)
         return best
 
     @property
@@ -255,6 +308,7 @@ def choose(candidates: Candidates, sigma: float) -> Candidates:
 
 
 _SWEEPS = 30
+_MOST_HELD = 2**25  # columns of particles
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,38 +359,91 @@ class TableFit:
         self, codes: IntArray, bins: tuple[ColumnBins, ...]
     ) -> tuple[tuple[TreeNode, ...], tuple[Release, ...]]:
         """Choose a tree by how far pairs are from independent, and release its pairs, if any."""
-        if len(bins) == 1:
-            return (TreeNode(0, None),), ()
-        n_rows = self.plan.n_samples
-        marginals = all_pairs(bins)
-        independent = [
-            pair.joined(n_rows * np.outer(*(bins[column].shares for column in pair.columns)))
-            for pair in marginals
-        ]
-        candidates = self._candidates(codes, marginals, independent, "independence")
+        n_columns = len(bins)
+        if n_columns < 3:
+            return tuple(TreeNode(c, None) for c in range(n_columns) if c != self.target), ()
+
+        def independent(marginals: Sequence[Marginal]) -> list[FloatArray]:
+            shares = ([bins[column].shares for column in m.columns] for m in marginals)
+            products = (self.plan.n_samples * np.outer(*pair) for pair in shares)
+            return [m.joined(found) for m, found in zip(marginals, products, strict=True)]
+
+        pairs = list(itertools.combinations(range(n_columns), 2))
+        if n_columns > _MOST_FEW:
+            with_target = [pair for pair in pairs if self.target in pair]
+            some = marginals_of(bins, sorted(set(pairs) - set(with_target)), 2)
+            edges = self._chosen(codes, some, independent(some), "edges", forest=True)
+            pairs = sorted({marginal.columns for marginal in edges} | set(with_target))
+        marginals = both_levels(bins, pairs)
+        candidates = self._candidates(codes, marginals, independent(marginals), "independence")
         sigma = float(self.plan.marginal_sigmas("tree", np.ones(1))[0])
-        nodes, choice = choose_tree(candidates, len(bins), self.target, sigma)
+        nodes, choice = choose_tree(candidates, n_columns, self.target, sigma)
         if choice is None:
             return nodes, ()
         return nodes, (self._released(codes, choice.marginals, choice.weights, "tree"),)
 
     def _release_pairs(
-        self, codes: IntArray, model: TableModel, pairs: tuple[Release, ...]
+        self, codes: IntArray, model: TableModel, before: tuple[Release, ...]
     ) -> TableModel:
-        """Release the pairs that the tree gets worst, and fit potentials to all."""
-        particles = model.particles(self.n_particles, self.streams.solver)
-        marginals = all_pairs(model.bins)
-        predictions = [pair.counts(particles.codes, particles.weights) for pair in marginals]
-        candidates = self._candidates(codes, marginals, predictions, "misfit")
-        choice = choose(candidates, float(self.plan.marginal_sigmas("pairs", np.ones(1))[0]))
-        worst = self._released(codes, choice.marginals, choice.weights, "pairs")
+        """Release the pairs and triples that the tree gets worst, and fit potentials to all."""
+        n_columns, bins = len(model.bins), model.bins
+        n_particles = min(self.n_particles, _MOST_HELD // n_columns)
+        particles = model.particles(n_particles, self.streams.solver)
+
+        def predicted(marginals: Sequence[Marginal]) -> list[FloatArray]:
+            return list(counts_of(particles.codes, marginals, particles.weights))
+
+        pairs: Iterable[Columns] = itertools.combinations(range(n_columns), 2)
+        if n_columns == 2:
+            chosen = both_levels(bins, pairs)[-1:]
+            worst = self._released(codes, chosen, np.ones(1), "pairs")
+        else:
+            triples = list(itertools.combinations(range(n_columns), 3))
+            if n_columns > _MOST_FEW:
+                some = marginals_of(bins, pairs, 2)
+                some = self._chosen(codes, some, predicted(some), "pairs")
+                pairs = sorted(marginal.columns for marginal in some)
+                triples = _along(model.tree)
+            some = marginals_of(bins, triples, 2)
+            some = self._chosen(codes, some, predicted(some), "triples") if some else ()
+            marginals = (*both_levels(bins, pairs), *some)
+            candidates = self._candidates(codes, marginals, predicted(marginals), "misfit")
+            choice = choose(candidates, float(self.plan.marginal_sigmas("pairs", np.ones(1))[0]))
+            worst = self._released(codes, choice.marginals, choice.weights, "pairs")
         self.advance("pairs")
-        model = replace(model, releases=(*model.releases, *pairs, worst))
+        model = replace(model, releases=(*model.releases, *before, worst))
         for noisy in model.marginals:
             particles.add(noisy)
         particles.run(_SWEEPS)
         self.advance("particles")
         return replace(model, potentials=tuple(particles.potentials))
+
+    def _chosen(
+        self,
+        codes: IntArray,
+        marginals: tuple[Marginal, ...],
+        predictions: Sequence[FloatArray],
+        what: str,
+        *,
+        forest: bool = False,
+    ) -> tuple[Marginal, ...]:
+        """Choose marginals with large misfits, of which nothing else is released."""
+        event = self._event_of("edges" if what == "edges" else "candidates")
+        sigma = self.plan.choice_sigma(event, marginals)
+        places = release_choices(
+            codes,
+            marginals,
+            predictions,
+            np.array([sampling_misfit(table, self.plan.n_samples) for table in predictions]),
+            min(n_choices(what, len(self.grids)), len(marginals)),
+            sigma,
+            self.streams.secret,
+            event,
+            self.weights,
+            self.plan.weight,
+            forest=forest,
+        )
+        return tuple(marginals[place] for place in sorted(places))
 
     def _candidates(
         self,
@@ -346,9 +453,8 @@ class TableFit:
         release: str,
     ) -> Candidates:
         """Release misfits, and take off what chance and the noise explain."""
-        sigma, secret = self.plan.misfit_sigma(release, len(marginals)), self.streams.secret
-        event = events_of(self.plan.event, len(self.grids))[release]
-        people = self.weights, self.plan.weight
+        sigma, secret = self.plan.misfit_sigma(release, marginals), self.streams.secret
+        event, people = self._event_of(release), (self.weights, self.plan.weight)
         noisy = release_misfits(codes, marginals, predictions, sigma, secret, event, *people)
         chance = [sampling_misfit(table, self.plan.n_samples) for table in predictions]
         importance = [TARGET_IMPORTANCE if self.target in m.columns else 1.0 for m in marginals]
@@ -358,6 +464,19 @@ class TableFit:
         self, codes: IntArray, marginals: Sequence[Marginal], weights: FloatArray, name: str
     ) -> Release:
         sigmas = self.plan.marginal_sigmas(name, weights)
-        event = events_of(self.plan.event, len(self.grids))[name]
-        people = self.weights, self.plan.weight
+        event, people = self._event_of(name), (self.weights, self.plan.weight)
         return release_marginals(codes, marginals, sigmas, self.streams.secret, event, *people)
+
+    def _event_of(self, name: str) -> Event:
+        return events_of(self.plan.event, len(self.grids))[name]
+
+
+def _along(tree: ColumnTree) -> list[Columns]:
+    """Return triples of a column, its parent, and the target or the parent of that."""
+    parents = {node.column: node.parent for node in tree.nodes}
+    found = set()
+    for column, parent in parents.items():
+        for third in (tree.target, None if parent is None else parents[parent]):
+            if parent is not None and third is not None:
+                found.add(tuple(sorted((column, parent, third))))
+    return sorted(found)

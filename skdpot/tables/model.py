@@ -35,6 +35,7 @@ _MAX_CATEGORIES = 64
 _SEEN_CATEGORY = 3.0  # standard deviations of noise at which a category has a bin of its own,
 _SEEN_INTERVAL = 4.0  # and rows of an interval
 _SEEN_TAIL = 1.5  # and rows of a part of a tail
+FEW_GROUPS = 4  # of a column in which triples are counted
 _POSSIBLE = 1e-9  # least share of a cell: what the noise hides may occur
 
 
@@ -56,6 +57,18 @@ class ColumnBins:
         """Estimated share of the rows in each bin."""
         shares = np.bincount(self.bins, weights=self.cell_shares, minlength=self.n_bins)
         return shares.astype(np.float64)
+
+    @cached_property
+    def _groups(self) -> tuple[IntArray, IntArray, IntArray]:
+        fine, coarse = np.arange(self.n_bins), self.coarse
+        if coarse.max() < FEW_GROUPS:
+            return fine, coarse, coarse
+        shares = np.bincount(coarse, weights=self.shares).astype(np.float64)
+        return fine, coarse, _group_intervals(shares, FEW_GROUPS, 0.0)[coarse]
+
+    def groups(self, level: int) -> IntArray:
+        """Return the group of each bin: itself (0), a coarse one (1) or one of few (2)."""
+        return self._groups[level]
 
 
 def bin_codes(codes: IntArray, bins: Sequence[ColumnBins]) -> IntArray:
@@ -306,7 +319,7 @@ class ColumnTree:
 
 
 def spanning_tree(
-    gains: Mapping[tuple[int, int], float], columns: Sequence[int]
+    gains: Mapping[tuple[int, ...], float], columns: Sequence[int]
 ) -> tuple[TreeNode, ...]:
     """Join columns by the pairs that gain most (Prim's algorithm; Chow and Liu, 1968)."""
     best: dict[int, tuple[float, int | None]] = {column: (-math.inf, None) for column in columns}
@@ -316,7 +329,7 @@ def spanning_tree(
         gain, parent = best.pop(column)
         nodes.append(TreeNode(column, parent if gain > 0.0 else None))
         for other, (known, _) in best.items():
-            offered = gains[min(column, other), max(column, other)]
+            offered = gains.get((min(column, other), max(column, other)), -math.inf)
             if offered > known:
                 best[other] = (offered, column)
     return tuple(nodes)
