@@ -40,15 +40,16 @@ CHANGES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "... no tree: pairs from independent columns": (
         (
             tables.fitting,
-            "_SHARES",
-            {"columns": 0.1, "independence": 1e-6, "tree": 1e-6, "misfit": 0.05, "pairs": 0.85},
+            "_FEW",
+            tables.fitting._FEW | {"independence": 1e-6, "tree": 1e-6, "pairs": 0.84},
         ),
     ),
     "... tree only: no second choice": (
         (
             tables.fitting,
-            "_SHARES",
-            {"columns": 0.1, "independence": 0.1, "tree": 0.8, "misfit": 1e-6, "pairs": 1e-6},
+            "_FEW",
+            {"columns": 0.1, "independence": 0.1, "tree": 0.8}
+            | dict.fromkeys(("candidates", "misfit", "pairs"), 1e-6),
         ),
     ),
     "... no groups of bins": (

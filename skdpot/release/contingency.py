@@ -236,8 +236,9 @@ def counts_of(
     groups = dict(parts)
     sizes = {column: int(part.max()) + 1 for column, part in groups.items()}
     n_groups = sum(sizes.values())
-    are_pairs = len(parts) == 2 * len(marginals) and all(groups[c] is part for c, part in parts)
-    if are_pairs and n_groups**2 <= _CELLS_A_PAIR * len(marginals):
+    of_pairs = {len(marginal.columns) for marginal in marginals} == {2}
+    alike = all(groups[column] is part for column, part in parts)
+    if of_pairs and alike and n_groups**2 <= _CELLS_A_PAIR * len(marginals):
         first = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
         cells = np.column_stack([groups[c][codes[:, c]] + first[c] for c in sizes])
         table = _products(cells, n_groups, weights)

@@ -37,6 +37,7 @@ from skdpot.release.contingency import (
 from skdpot.release.release import Release
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.model import (
+    MAX_BINS,
     ColumnBins,
     ColumnTree,
     TableModel,
@@ -103,11 +104,12 @@ class TablePlan:
         return self.sigma * self.weight * MARGINAL_SENSITIVITY / np.sqrt(share)
 
     def n_groups(self, n_columns: int) -> int:
-        """Return how many groups of a column pairs can tell apart in noise, two to eight."""
+        """Return how many groups of a column pairs can tell apart in noise."""
         if self.sigma == 0.0 or n_columns < 2:
             return _MOST_GROUPS
-        noise = self.marginal_sigmas("tree", np.ones(n_columns - 1))[0]
-        return int(np.clip(math.sqrt(self.n_samples / (_SEEN_CELL * noise)), 2, _MOST_GROUPS))
+        release, most = ("tree", _MOST_GROUPS) if n_columns > 2 else ("pairs", MAX_BINS)
+        noise = self.marginal_sigmas(release, np.ones(n_columns - 1))[0]
+        return int(np.clip(math.sqrt(self.n_samples / (_SEEN_CELL * noise)), 2, most))
 
     def choice_sigma(self, event: Event, marginals: Sequence[Marginal]) -> float:
         """Return the noise on the scores of marginals of which some are chosen."""
@@ -144,7 +146,7 @@ def plan_tables(
     before = () if first.event is None else (first.event,)
 
     def event(sigma: float) -> Event:
-        releases = (_event(name, share, sigma, len(schema)) for name, share in shares.items())
+        releases = (_event_for(name, share, sigma, len(schema)) for name, share in shares.items())
         return ComposedEvent(events=(*before, *releases))
 
     found = calibrate(target, event)
@@ -166,7 +168,7 @@ def n_choices(name: str, n_columns: int) -> int:
     return {"edges": n_columns - 1, "pairs": n_columns, "triples": 1 + n_columns // 5}[name]
 
 
-def _event(name: str, share: float, sigma: float, n_columns: int) -> Event:
+def _event_for(name: str, share: float, sigma: float, n_columns: int) -> Event:
     """Return the release of a table that has this share of ``1 / sigma**2``."""
     label, mu = _LABELS[name], math.sqrt(share)
     if name not in ("edges", "candidates"):
@@ -361,7 +363,8 @@ class TableFit:
         """Choose a tree by how far pairs are from independent, and release its pairs, if any."""
         n_columns = len(bins)
         if n_columns < 3:
-            return tuple(TreeNode(c, None) for c in range(n_columns) if c != self.target), ()
+            alone = [c for c in range(n_columns) if c != self.target or n_columns == 1]
+            return tuple(TreeNode(column, None) for column in alone), ()
 
         def independent(marginals: Sequence[Marginal]) -> list[FloatArray]:
             shares = ([bins[column].shares for column in m.columns] for m in marginals)

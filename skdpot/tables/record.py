@@ -124,8 +124,8 @@ class TableRecord(Record):
         """Return what was charged for each release; a tree of columns alone has no pairs."""
         n_columns = len(self.bins)
         events = events_of(self.spent.event, n_columns)
-        due = ["columns", "tree", "pairs"] if n_columns > 1 else ["columns"]
-        if len(self.releases) == len(due) - 1 > 0:
+        due = [name for name in ("columns", "tree", "pairs") if name in events]
+        if len(self.releases) == len(due) - 1 > 1:
             due = ["columns", "pairs"]
         _require(len(self.releases) == len(due), "it has too many releases, or too few")
         return [events[name] for name in due]

@@ -248,7 +248,7 @@ def _beside_releases(
             columns[-1] |= numbers_of_counts(grid, noisy)
             columns[-1] |= _numbers_of_values(grid.column.numbers(own), "synthetic_")
     binned = bin_codes(codes, model.bins)
-    for noisy in model.marginals:
+    for noisy in (found for found in model.marginals if len(found.marginal.columns) == 2):
         shares = noisy.marginal.counts(binned) / len(codes)
         names = tuple(grids[place].column.name for place in noisy.marginal.columns)
         figures = _misfit(noisy, shares, np.arange(len(shares)), model.n_rows, len(codes), rng)

@@ -178,6 +178,10 @@ def with_more_for_pairs(shares):
     return shares | {"pairs": 0.2 + shares["pairs"]}
 
 
+def first_alone(marginals):
+    return marginals[:1]
+
+
 def for_one_count(sigmas):
     return sigmas / math.sqrt(2.0)
 
@@ -539,11 +543,27 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("discrete_gaussian", "release_misfits", s=1.0), {"misfits without noise": "tables/test_marginal_release.py::test_noise_of_misfits_has_the_stated_standard_deviation"}),
         (returning("release_marginals", with_true_counts), {"counts are kept before the noise is added": "tables/test_marginal_release.py::test_what_is_recorded_has_its_noise"}),
         (given("noise_lattice", "_noise", data_lattice=0.3), {"a lattice on which no count lies": "contract/test_draws_are_charged.py::test_whatever_is_released_is_on_its_lattice[synthesizer]"}),
-        (rewritten("_exact_misfits", ("np.round(prediction * _PREDICTED) / _PREDICTED", "prediction")), {"predictions that lie on no lattice": "contract/test_draws_are_charged.py::test_whatever_is_released_is_on_its_lattice[synthesizer]"}),
+        (rewritten("on_lattice", ("np.round(prediction * PREDICTED) / PREDICTED", "prediction")), {"predictions that lie on no lattice": "contract/test_draws_are_charged.py::test_whatever_is_released_is_on_its_lattice[synthesizer]"}),
         (given("_noise", "release_marginals", mu=half), {"the sampler is told of one table": "tables/test_marginal_release.py::test_the_sampler_is_told_of_the_whole_release"}),
         (rewritten("release_marginals", ("counts = _noise(", "counts = marginal.counts(codes, weights) + _noise("), ("counts += marginal.counts(codes, weights)", "")), {"rows before noise": "tables/test_marginal_release.py::test_noise_is_drawn_before_the_rows_are_counted"}),
         (returning("misfit_sensitivity", half), {"one of two counts in a misfit": "tables/test_marginal_release.py::test_the_worst_predictions_attain_the_sensitivity_of_misfits[4]"}),
-        (given("misfit_sensitivity", n_marginals=1), {"one of several misfits": "tables/test_marginal_release.py::test_the_worst_predictions_attain_the_sensitivity_of_misfits[4]"}),
+        (returning("choice_sensitivity", half), {
+            "a score moves and others stay": "release/test_choices.py::test_no_neighbours_exceed_what_is_charged[5.0-1]"}),
+        (returning("largest_change", 2.0), {
+            "a triple charged as a pair": "tables/test_marginal_release.py::test_the_worst_triple_attains_its_sensitivity"}),
+        (rewritten("release_choices", ("draw.next(stream)", "int(np.argmax(np.where(draw.is_open, scores, -math.inf)))")), {
+            "choices without noise": "release/test_choices.py::test_choices_have_the_law_of_the_exponential_mechanism[1-3.0]"}),
+        (given("_Draw.__init__", rate=twice), {
+            "choices with half of their noise": "release/test_choices.py::test_choices_have_the_law_of_the_exponential_mechanism[2-6.0]"}),
+        (rewritten("_Draw.__init__", ("(shift * log2 - exponent).exp()", "decimal.Decimal(math.exp(float(shift * log2 - exponent)))")), {
+            "weights in floating point": "release/test_choices.py::test_weights_are_exact_to_the_last_bit"}),
+        (rewritten("_event_for", ("mu / math.sqrt(steps)", "mu")), {
+            "one of several choices": "tables/test_fitting.py::test_a_plan_costs_what_was_asked_and_no_less[SingleFitTarget-1.0-1e-05-known]"}),
+        (rewritten("ChoiceEvent.mu", ("CHOICE_MU * ", "0.64 * ")), {
+            "a choice charged by its variance": "release/test_choices.py::test_the_cost_is_that_of_the_worst_test_of_any_range"}),
+        (rewritten("TableFit._chosen", ("sorted(places)", "sorted(np.argsort([-np.abs(m.counts(codes) - p).sum() for m, p in zip(marginals, predictions)])[:len(places)])")), {
+            "triples by true misfits": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
+        (given("misfit_sensitivity", marginals=first_alone), {"one of several misfits": "tables/test_marginal_release.py::test_the_worst_predictions_attain_the_sensitivity_of_misfits[4]"}),
         (returning("TablePlan.marginal_sigmas", for_one_count), {"one of two counts in a table": "tables/test_fitting.py::test_marginals_of_a_release_cost_its_share_together[tree-weights1]"}),
         (rewritten("TablePlan.marginal_sigmas", ("weights.sum()", "weights.max()")), {"the whole share for each table": "tables/test_fitting.py::test_marginals_of_a_release_cost_its_share_together[pairs-weights1]"}),
         (given("TablePlan.__init__", "plan_tables", shares=with_more_for_pairs), {"shares of 1.2": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer]"}),

@@ -139,7 +139,7 @@ def table_counts():
 
 def table_misfits():
     """One count is predicted too low for either record, the other too high."""
-    sigma = misfit_sensitivity(len(TABLES)) / MU
+    sigma = misfit_sensitivity(TABLES) / MU
     predicted = [np.append(10.0, np.zeros(table.n_cells - 1)) for table in TABLES]
     options = TABLES, predicted, sigma
     return lambda X: release_misfits(X, *options, SecretStream(), NonPrivateEvent()), *CODES

@@ -21,6 +21,7 @@ from skdpot import PrivacyBudget
 from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy.noise import noise_lattice
 from skdpot.privacy.selection import ThresholdedCountsEvent
+from skdpot.release.contingency import largest_change
 from skdpot.release.release import first_difference, record_releases
 from tests.contract.fits import FITS, ROWS, SEARCHES, TABLES, N
 
@@ -118,8 +119,9 @@ def test_every_noise_of_a_table_is_charged(name):
     seen, n_columns = recorded(name), FITS[name].rows.shape[1]
     phases = seen.fitted.privacy_spent_.event.phases if seen.drawn else ()
     assert all(event in phases for release in seen.releases for event in release.event.phases)
-    tables = [release for release in seen.releases if release.kind in ("marginals", "misfits")]
-    kinds = ["marginals", "misfits", "marginals", "misfits", "marginals"][: 4 * n_columns - 3]
+    tables = [r for r in seen.releases if r.kind in ("marginals", "misfits", "choices")]
+    kinds = ["marginals", "misfits", "marginals", "choices", "misfits", "marginals"]
+    kinds = kinds if n_columns > 2 else ["marginals"] * n_columns
     kinds = kinds if "synth" in name else []
     before, after = phases[: len(phases) - len(kinds)], phases[len(phases) - len(kinds) :]
     expected = Counter()
@@ -132,9 +134,14 @@ def test_every_noise_of_a_table_is_charged(name):
             continue
         release = tables.pop(0)
         weight = 2 if name.endswith("rows") else 1  # of the rows of a person
+        if kind == "choices":  # of triples, of which a row moves two by eight against each other
+            assert len(release.value) <= event.n_steps
+            assert event.sensitivity / event.sigma == pytest.approx(8 * weight / release.sigma)
+            continue
         if kind == "misfits":
             sigmas = [release.sigma]
-            squared_mu = weight**2 * 4 * len(release.facts["marginals"]) / release.sigma**2
+            squared_mu = sum(largest_change(m) ** 2 for m in release.facts["marginals"])
+            squared_mu *= (weight / release.sigma) ** 2
         else:
             sigmas = list(release.sigma)
             squared_mu = sum(2 * (weight / sigma) ** 2 for sigma in sigmas)
@@ -189,7 +196,9 @@ def assert_on_lattice(values, lattice):
 def on_lattices(release):
     """The values of a release with their lattices; sums are looked at before they are divided."""
     value, lattice = release.value, release.lattice
-    if release.kind in ("gradient", "fit_gradients") or (release.kind == "rows" and not lattice):
+    if release.kind in ("choices", "gradient", "fit_gradients") or (
+        release.kind == "rows" and not lattice
+    ):
         return []
     if release.kind == "rows":  # multiples of a public radius, rounded
         radius = release.facts["bounds"].radius

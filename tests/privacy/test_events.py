@@ -8,7 +8,7 @@ import pytest
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent, Relation
 from skdpot.privacy.sampling import SampledGaussianEvent
-from skdpot.privacy.selection import BudgetedEvent, ThresholdedCountsEvent
+from skdpot.privacy.selection import BudgetedEvent, ChoiceEvent, ThresholdedCountsEvent
 from tests.contract.event_suite import NOT_COUNTS, NOT_POSITIVE, AnyEventSuite, EventSuite
 from tests.privacy.cases import gaussian, poisson, subsets
 
@@ -113,6 +113,17 @@ class TestThresholdedCountsEvent(EventSuite):
     def at_noise(self, factor: float) -> Event:
         """More noise needs a threshold that follows it, or more comes through by chance."""
         return self.make(sigma=2.5 * factor, threshold=1 + 7 * 2.5 * factor)
+
+
+class TestChoiceEvent(EventSuite):
+    kind = ChoiceEvent
+    parameters = {"sigma": 3.0, "sensitivity": 1.5, "n_steps": 4}
+    invalid = {
+        "sigma": NOT_POSITIVE,
+        "sensitivity": NOT_POSITIVE,
+        "n_steps": NOT_COUNTS,
+        "relation": NOT_A_RELATION,
+    }
 
 
 class TestComposedEvent(EventSuite):

@@ -10,10 +10,11 @@ from scipy.optimize import minimize
 
 from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import CalibrationError
-from skdpot.preprocessing import TableSchema
+from skdpot.preprocessing import BooleanColumn, TableSchema
 from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, compose
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import lattice_noise, noise_lattice
+from skdpot.privacy.selection import ChoiceEvent
 from skdpot.release.contingency import Marginal, misfit_sensitivity
 from skdpot.tables import fitting
 from skdpot.tables.fitting import (
@@ -28,7 +29,11 @@ from tests.tables.table_models import SCHEMA, people
 
 KNOWN, OPEN = SCHEMA, TableSchema.from_dtypes(people(5))
 ONE = TableSchema([KNOWN["city"]])
-SCHEMAS = {"known": KNOWN, "open": OPEN, "one column": ONE}
+TWO = TableSchema([KNOWN["city"], KNOWN["age"]])
+MANY = TableSchema([BooleanColumn(f"answer {j}") for j in range(25)])
+SCHEMAS = {
+    "known": KNOWN, "open": OPEN, "one column": ONE, "two columns": TWO, "many columns": MANY
+}  # fmt: skip
 TARGET = SingleFitTarget(1.0, 1e-5)
 PLAN = plan_tables(TARGET, KNOWN, 1000)
 
@@ -49,12 +54,14 @@ def test_a_plan_costs_what_was_asked_and_no_less(schema, epsilon, delta, target)
     assert 0.97 * epsilon < compose(plan.event).epsilon(delta) <= epsilon
     events = leaves(plan.event)[-len(plan.shares) :]
     for event, share in zip(events, plan.shares.values(), strict=True):
-        assert type(event) is GaussianEvent
         assert event.sigma == plan.sigma
-        assert event.sensitivity**2 == pytest.approx(share, rel=1e-15)
-        assert event.lattice == event.sigma / 16
+        assert (event.mu * event.sigma) ** 2 == pytest.approx(share, rel=1e-3)
+        if type(event) is not ChoiceEvent:
+            assert type(event) is GaussianEvent
+            assert event.sensitivity**2 == pytest.approx(share, rel=1e-15)
+            assert event.lattice == event.sigma / 16
     assert sum(plan.shares.values()) == pytest.approx(1.0)
-    assert len(plan.shares) == (1 if schema == "one column" else 5)
+    assert len(plan.shares) == {"one column": 1, "two columns": 2, "many columns": 7}.get(schema, 6)
 
 
 def test_what_is_not_known_gets_a_fifth_at_most():
@@ -78,7 +85,8 @@ def test_marginals_of_a_release_cost_its_share_together(release, weights):
 @pytest.mark.parametrize("n_marginals", [1, 3, 500])
 @pytest.mark.parametrize("release", ["independence", "misfit"])
 def test_misfits_cost_their_share(release, n_marginals):
-    mu = misfit_sensitivity(n_marginals) / PLAN.misfit_sigma(release, n_marginals)
+    marginals = [pair_of((0, 1), (2, 2))] * n_marginals
+    mu = misfit_sensitivity(marginals) / PLAN.misfit_sigma(release, marginals)
     assert mu**2 == pytest.approx(PLAN.shares[release] / PLAN.sigma**2, rel=1e-12)
 
 
@@ -86,7 +94,7 @@ def test_epsilon_infinity_needs_no_noise():
     plan = plan_tables(SingleFitTarget(math.inf, 1e-5), KNOWN, 1000)
     assert isinstance(plan.event, NonPrivateEvent)
     assert plan.marginal_sigmas("tree", np.ones(2)).tolist() == [0.0, 0.0]
-    assert plan.misfit_sigma("misfit", 5) == 0.0
+    assert plan.misfit_sigma("misfit", [pair_of((0, 1), (2, 2))]) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -104,10 +112,10 @@ def test_what_is_not_refused_can_be_drawn(n_columns):
     wide = replace(PLAN, sigma=fitting._LARGEST_SIGMA / n_columns)
     n_pairs = n_columns * (n_columns - 1) // 2
     weights = np.array([1.0, *[(4.0 * 65 * 65) ** (2 / 3)] * (n_pairs - 1)])
-    least = min(PLAN.shares, key=PLAN.shares.get)
+    least = "misfit"
     for sigma in (
         wide.marginal_sigmas(least, weights)[0],
-        wide.misfit_sigma(least, 2 * n_pairs),
+        wide.misfit_sigma(least, [pair_of((0, 1), (2, 2))] * 2 * n_pairs),
         wide.marginal_sigmas("columns", np.ones(n_columns))[0],
     ):
         lattice = noise_lattice(sigma, 1 / 16)

@@ -16,6 +16,8 @@ from skdpot.release.contingency import (
     MARGINAL_SENSITIVITY,
     Marginal,
     NoisyMarginal,
+    counts_of,
+    largest_change,
     misfit_sensitivity,
     release_marginals,
     release_misfits,
@@ -33,7 +35,9 @@ def marginal_of(*columns):
 
 
 ALONE = tuple(marginal_of(j) for j in range(4))
-ALL = (*ALONE, *(marginal_of(*pair) for pair in itertools.combinations(range(4), 2)))
+PAIRS = tuple(marginal_of(*pair) for pair in itertools.combinations(range(4), 2))
+TRIPLES = tuple(marginal_of(*triple) for triple in itertools.combinations(range(4), 3))
+ALL = (*ALONE, *PAIRS)
 SIGMAS = np.geomspace(0.3, 300.0, len(ALL))
 
 
@@ -196,13 +200,13 @@ def test_no_neighbour_moves_marginals_further_than_charged(row, place):
 def test_no_neighbour_moves_misfits_further_than_charged(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     spread = data.draw(st.sampled_from([0.0, 0.3, 1.0, 30.0]))
-    chosen = data.draw(st.lists(st.sampled_from(ALL), min_size=1, max_size=12))
+    chosen = data.draw(st.lists(st.sampled_from((*ALL, *TRIPLES)), min_size=1, max_size=12))
     predictions = predictions_for(chosen, rng, spread)
     row = [data.draw(st.integers(0, size - 1)) for size in SIZES]
     neighbour = replaced(row, data.draw(st.integers(0, N_ROWS - 1)))
     moved = misfits(chosen, predictions) - misfits(chosen, predictions, codes=neighbour)
-    assert np.abs(moved).max() <= 2.0
-    assert np.linalg.norm(moved) <= misfit_sensitivity(len(chosen)) * (1 + 1e-12)
+    assert np.all(np.abs(moved) <= [largest_change(marginal) for marginal in chosen])
+    assert np.linalg.norm(moved) <= misfit_sensitivity(chosen) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("n_marginals", [1, 4, len(ALL)])
@@ -217,7 +221,35 @@ def test_the_worst_predictions_attain_the_sensitivity_of_misfits(n_marginals):
         goes, comes = m.cells(neighbour[:1])[0], m.cells(CODES[:1])[0]
         prediction[goes], prediction[comes] = 0.0, N_ROWS + 1.0
     moved = misfits(chosen, predictions) - misfits(chosen, predictions, codes=neighbour)
-    assert np.linalg.norm(moved) == pytest.approx(misfit_sensitivity(n_marginals))
+    assert np.linalg.norm(moved) == pytest.approx(misfit_sensitivity(chosen))
+
+
+def test_the_worst_triple_attains_its_sensitivity():
+    """Its own misfit falls by two, and that of the pair that is off most grows by two."""
+    triple = Marginal((0, 1, 2), (np.arange(2),) * 3)
+    before, after = np.zeros((4, 3), dtype=np.int32), np.zeros((4, 3), dtype=np.int32)
+    before[0], after[0] = (0, 0, 1), (1, 1, 0)
+    prediction = np.zeros((2, 2, 2))
+    # At (0, 0, 1) there is a row too many and at (1, 1, 0) one too few, other than for the pairs.
+    prediction[1, 1, 0], prediction[0, 0, 0], prediction[1, 1, 1] = 9.0, 900.0, -900.0
+    prediction[0, 1] = prediction[1, 0] = -100.0  # the first pair is the worst one
+    options = [triple], [prediction.ravel()]
+    moved = misfits(*options, codes=before) - misfits(*options, codes=after)
+    assert moved.tolist() == [misfit_sensitivity([triple])] == [largest_change(triple)] == [4.0]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_counts_by_a_matrix_product_are_those_of_single_pairs(weighted, monkeypatch):
+    weights = RNG.random(N_ROWS) if weighted else None
+    monkeypatch.setattr(contingency, "_ROWS_A_PRODUCT", 23)
+    for cells_a_pair in (0, 10**9):
+        monkeypatch.setattr(contingency, "_CELLS_A_PAIR", cells_a_pair)
+        groups = [np.minimum(np.arange(size), 2) for size in SIZES]
+        some = [Marginal(m.columns, tuple(groups[c] for c in m.columns), (1, 1)) for m in PAIRS]
+        for marginal, table in zip(some, counts_of(CODES, some, weights), strict=True):
+            np.testing.assert_allclose(
+                table, marginal.counts(CODES, weights), rtol=1e-5 if weighted else 0.0
+            )
 
 
 def test_what_is_recorded_has_its_noise():

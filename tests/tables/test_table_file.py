@@ -267,7 +267,7 @@ def test_noise_just_below_the_statement_is_refused(path):
     """Each release has the precision that its own event pays for; misfits lend none."""
     saved = fitted("pandas")
     record = TableRecord.of(saved)
-    columns, _, tree, _, pairs = saved.privacy_spent_.event.events
+    columns, _, tree, *_, pairs = saved.privacy_spent_.event.events
     assert [release.event for release in saved.releases_] == [columns, tree, pairs]
     for place, event in enumerate((columns, tree, pairs)):
         tables = record.releases[place]
