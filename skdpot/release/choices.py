@@ -68,8 +68,9 @@ def release_choices(
 
     Privacy
     -------
-    The caller has charged `event`: `n_choices` choices with noise `sigma` on every score and
-    ``most * choice_sensitivity(marginals)``. What a choice rules out follows from it and from public facts.
+    The caller has charged `event`: `n_choices` choices with noise `sigma` on every score and the
+    sensitivity ``most * choice_sensitivity(marginals)``. What a choice rules out follows from it
+    and from public facts.
     """
     offsets = on_lattice(offsets)
     scores = PREDICTED * (exact_misfits(codes, marginals, predictions, weights) - offsets)
