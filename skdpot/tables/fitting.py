@@ -371,7 +371,7 @@ class TableFit:
             products = (self.plan.n_samples * np.outer(*pair) for pair in shares)
             return [m.joined(found) for m, found in zip(marginals, products, strict=True)]
 
-        pairs = list(itertools.combinations(range(n_columns), 2))
+        pairs: list[Columns] = list(itertools.combinations(range(n_columns), 2))
         if n_columns > _MOST_FEW:
             with_target = [pair for pair in pairs if self.target in pair]
             some = marginals_of(bins, sorted(set(pairs) - set(with_target)), 2)
@@ -401,7 +401,7 @@ class TableFit:
             chosen = both_levels(bins, pairs)[-1:]
             worst = self._released(codes, chosen, np.ones(1), "pairs")
         else:
-            triples = list(itertools.combinations(range(n_columns), 3))
+            triples: list[Columns] = list(itertools.combinations(range(n_columns), 3))
             if n_columns > _MOST_FEW:
                 some = marginals_of(bins, pairs, 2)
                 some = self._chosen(codes, some, predicted(some), "pairs")
