@@ -32,11 +32,10 @@ from skdpot.privacy.spent import SEEDED, PrivacySpent, charge, warn_of_compositi
 from skdpot.release.contingency import IntArray, NoisyMarginal
 from skdpot.release.contributions import WEIGHTINGS, Unit
 from skdpot.release.release import Records, Release
-from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.conditions import parse_conditions
 from skdpot.tables.fitting import TableFit, TablePlan, plan_tables
 from skdpot.tables.frames import PlainColumn, Table, build_table, read_table
-from skdpot.tables.model import bin_codes, draw_cells
+from skdpot.tables.model import draw_cells
 from skdpot.tables.record import TableRecord
 from skdpot.tables.report import TableQualityReport, make_report
 from skdpot.tables.schema import GUESSED, TableSchema, bound_schema, release_schema, warn_of_guess
@@ -262,7 +261,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
                 fit = TableFit(
                     plan,
                     streams,
-                    codes=_codes(values, grids),
+                    values=tuple(values.values()),
                     grids=grids,
                     target=None if self.target is None else schema.names.index(self.target),
                     n_particles=self._n_particles(n_samples),
@@ -270,7 +269,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
                     advance=advance,
                 )
                 self.model_ = fit.model()
-            self.schema_, self._grids = schema, grids
+            self.schema_, self._grids = schema, self.model_.grids
             self.n_samples_, self._kind = n_samples, table.kind
         return self
 
@@ -300,9 +299,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         """Return the cells of rows, or the bins of cells in which pairs are counted."""
         if release.kind not in ("marginals", "misfits"):
             return X, y
-        cells = np.stack([grid.codes(X[:, j]) for j, grid in enumerate(self._grids)], axis=1)
-        of_pairs = len(release.facts["marginals"][0].columns) > 1
-        return (bin_codes(cells, self.model_.bins) if of_pairs else cells), y
+        return self.model_.seen_by(release, [X[:, j] for j in range(X.shape[1])]), y
 
     def _restate(self, spent: PrivacySpent) -> None:
         super()._restate(spent)
@@ -501,14 +498,6 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
 def _taken(readings: dict[str, PlainColumn], rows: IntArray) -> dict[str, PlainColumn]:
     return {name: column.take(rows) for name, column in readings.items()}
-
-
-def _codes(readings: dict[str, PlainColumn], grids: tuple[ColumnGrid, ...]) -> IntArray:
-    columns = list(readings.values())
-    codes = np.empty((len(columns[0]), len(grids)), dtype=np.int32, order="F")
-    for place, (grid, values) in enumerate(zip(grids, columns, strict=True)):
-        codes[:, place] = grid.codes(values)
-    return codes
 
 
 def _warn_of_small_table(plan: TablePlan) -> None:

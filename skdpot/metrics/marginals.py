@@ -32,7 +32,6 @@ class ColumnShares:
     synthetic_missing: float
     real_deviations: np.ndarray | None = None
     real_missing_deviation: float = 0.0
-    ticks: tuple[tuple[float, str], ...] = ()
 
     @property
     def total_variation(self) -> float:

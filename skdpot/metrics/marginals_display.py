@@ -48,8 +48,6 @@ def _draw_marginal(
         artists = _draw_bars(ax, marginal, style, max_categories)
     else:
         artists = _draw_steps(ax, marginal, style)
-    if marginal.ticks:
-        ax.set_xticks(*map(list, zip(*marginal.ticks, strict=True)))
     title = f"{cut_short(marginal.name, 26)}\nTV = {marginal.total_variation:.3f}"
     ax.set_title(title, fontsize="small")
     ax.tick_params(labelsize="small")

@@ -16,12 +16,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from skdpot.tables.frames import PlainColumn, dtype_family, pandas_dtype, read_column
+from skdpot.tables.rounding import Rounding
 
 IntArray = npt.NDArray[np.integer]
 FloatArray = npt.NDArray[np.float64]
 
-MAX_CELLS = 256
-_TRIES = 12
+_FIRST_CUTS, _FIRST_EVEN_CUTS = 256, 20  # of a scale, without and with orders of magnitude
 UNSHOWN = "(not shown: it may be private)"
 OTHER_KIND = f"Convert it, or declare a column of another kind {UNSHOWN}."
 _MAX_VALUES = 512  # numbers and times with at most so many possible values have a cell for each
@@ -236,7 +236,8 @@ class ScaledColumn(TableColumn):
     n_values: ClassVar[int | None]  # None for a continuum, or while a bound is not known
     _bounds_are: ClassVar[str]  # what they must be,
     _bound: ClassVar[Callable[..., Any]]  # and such a value in its plain type, or else None
-    _length: ClassVar[Callable[..., float]]  # of what lies between the bounds, on the scale
+    rounding: ClassVar[Rounding]  # of the numbers that `lattice` returns
+    _length: ClassVar[Callable[..., float]]  # of what lies between the bounds
     _distances: ClassVar[Callable[..., FloatArray]]  # of values from the lower bound
     _at: ClassVar[Callable[..., pd.Series]]  # the values at such distances
     wanted: ClassVar[str]  # in a condition
@@ -257,19 +258,19 @@ class ScaledColumn(TableColumn):
 
     def to_unit(self, values: Any) -> FloatArray:
         """Map values to [0, 1]."""
-        length = self._length()
+        self._bounds()
         column = self.read(values)
-        unit = np.minimum(self._distances(column) / (length or 1.0), 1.0)
+        unit = np.minimum(self._places(self._distances(column)), 1.0)
         unit[column.missing] = np.nan
         return unit
 
     def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
         """Map numbers of [0, 1] back to values."""
-        length = self._length()
         numbers = np.asarray(unit, dtype=np.float64)
         missing = np.isnan(numbers)
         self.check_missing(missing)
-        return self._at(np.clip(np.where(missing, 0.0, numbers), 0.0, 1.0) * length, missing)
+        places = np.clip(np.where(missing, 0.0, numbers), 0.0, 1.0)
+        return self._at(self.steps_at(places), missing)
 
     def left_open(self) -> Self:
         """Return the column without bounds."""
@@ -318,34 +319,85 @@ class ScaledColumn(TableColumn):
             )
         return self.lower, self.upper
 
-    def _frequent(self) -> FloatArray:
-        """Return the places of values that many rows may share: the bounds."""
-        return np.array([0.0, 1.0])
+    def ends(self, places: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return where the single values at some places begin and end."""
+        if self.n_values is None:
+            return places, np.nextafter(places, 2.0)
+        steps = np.rint(self.steps_at(places))
+        return self._places(steps - 0.5), self._places(steps + 0.5)
+
+    def steps_at(self, places: FloatArray) -> FloatArray:
+        """Return the distances from the lower bound at some places."""
+        return places * self._length()
+
+    def _places(self, steps: FloatArray) -> FloatArray:
+        """Return the places at some distances from the lower bound."""
+        return steps / (self._length() or 1.0)
+
+    def lattice(self, places: FloatArray) -> FloatArray:
+        """Return the numbers that `rounding` is about."""
+        return self.steps_at(places)
+
+    def from_lattice(
+        self, places: FloatArray, numbers: FloatArray, rounded: npt.NDArray[np.bool_]
+    ) -> pd.Series:
+        """Return values at places, or of such numbers where these are round; NaN is missing."""
+        whole = rounded & ~np.isnan(places)
+        return self.from_unit(np.where(whole, self._off_lattice(numbers), places))
+
+    def _off_lattice(self, numbers: FloatArray) -> FloatArray:
+        """Return the places of such numbers."""
+        return self._places(numbers)
+
+    def cuts(self, first: float, last: float, most: int, finest: int = 0) -> FloatArray:
+        """Return the places of the values in a part that are multiples of the finest step there."""
+        low, high = self.lattice(np.array([first, last]))
+        found = np.zeros(0)
+        for step, phase in zip(self.rounding.steps[::-1], self.rounding.phases[::-1], strict=True):
+            start, stop = (math.ceil((round(end, 2) - phase) / max(step, 1)) for end in (low, high))
+            if step < max(finest, 1) or stop - start > most:
+                break
+            found = phase + step * np.arange(start, stop, dtype=np.float64)
+        places = self._off_lattice(found)
+        return places[(places > first) & (places < last)]
+
+    def _first_cuts(self) -> FloatArray:
+        """Return the places of public cuts: equally many in each order of magnitude, or even."""
+        if (origin := self.rounding.origin) is None:
+            return self.cuts(0.0, 1.0, _FIRST_CUTS)
+        digits = np.outer(10.0 ** np.arange(0, 19), np.arange(1, 10)).ravel()
+        places = self._off_lattice(np.concatenate((-digits, digits)) - origin)
+        even = self.cuts(0.0, 1.0, _FIRST_EVEN_CUTS)
+        return np.concatenate((places[(places > 0.0) & (places < 1.0)], even))
 
     def grid(self) -> "ColumnGrid":
-        """Return a cell for each value or, if too many, intervals and cells of frequent values."""
+        """Return a cell for each value or, if too many, those that are counted first."""
         n_values = 1 if self.lower == self.upper else self.n_values
-        even = n_values == 1 or not self.log_scale
-        if even and n_values is not None and n_values <= _MAX_VALUES:
-            places = np.arange(n_values) / max(n_values - 1, 1)
-            return ColumnGrid(self, n_values, True, places, places)
-        edges = np.arange(MAX_CELLS + 1) / MAX_CELLS
-        points = np.unique(self._frequent())
-        starts, stops = np.append(edges[:-1], points), np.append(edges[1:], points)
-        # A single value comes before the interval that begins with it, and after any other.
-        order = np.lexsort((stops, starts))
-        return ColumnGrid(self, len(starts), True, starts[order], stops[order])
+        if n_values is not None and n_values <= _MAX_VALUES:
+            steps = np.arange(n_values + 1, dtype=np.float64) - 0.5
+            return ColumnGrid(self, n_values, True, self._places(steps))
+        cuts = self.ends(self._first_cuts())[0]
+        edges = np.unique(np.concatenate((cuts, *self.ends(self._alone()))))
+        return ColumnGrid(self, len(edges) - 1, True, edges)
+
+    def _alone(self) -> FloatArray:
+        """Return the places of values that many rows may share: the bounds."""
+        return np.array([0.0, 1.0])
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnGrid:
-    """Cells of one column: its categories, its possible values, or places on its scale."""
+    """Cells of one column: its categories, its possible values, or parts of its scale.
+
+    Parts of a scale lie between `edges`, places in [0, 1] or half a value beyond; `rounded` has
+    the shares of values that are multiples of the steps of ``column.rounding``.
+    """
 
     column: Any
     n_cells: int
     ordered: bool
-    starts: FloatArray | None = None
-    stops: FloatArray | None = None
+    edges: FloatArray | None = None
+    rounded: FloatArray | None = None
 
     @property
     def size(self) -> int:
@@ -355,12 +407,18 @@ class ColumnGrid:
     @property
     def on_scale(self) -> bool:
         """Whether cells are places on a scale rather than categories."""
-        return self.starts is not None
+        return self.edges is not None
 
     @property
     def has_intervals(self) -> bool:
         """Whether a cell may hold several values."""
-        return not np.array_equal(np.asarray(self.starts), np.asarray(self.stops))
+        n_values = 1 if self.column.lower == self.column.upper else self.column.n_values
+        return n_values != self.n_cells
+
+    @property
+    def is_final(self) -> bool:
+        """Whether every value has its cell, so that none is left to be found."""
+        return not self.on_scale or not self.has_intervals
 
     @property
     def is_doubtful(self) -> npt.NDArray[np.bool_]:
@@ -371,44 +429,92 @@ class ColumnGrid:
             doubtful[self.column.likely_empty] = True
         return doubtful
 
+    @property
+    def alone(self) -> npt.NDArray[np.bool_]:
+        """Whether each cell of intervals is a single value that many rows may share."""
+        starts = self.column.ends(self.column._alone())[0]
+        return np.isin(np.asarray(self.edges)[:-1], starts)
+
+    @property
+    def weights(self) -> FloatArray:
+        """How much of the rows each cell has if its neighbours have as many on as long a part."""
+        if self.edges is None or not self.has_intervals:
+            return np.ones(self.size)
+        weights = self._multiples(self.edges)[2].sum(axis=1)
+        weights[self.alone] = weights.min()
+        weights /= weights.max()
+        return np.append(weights, 1.0) if self.column.missing else weights
+
+    @property
+    def finest(self) -> IntArray:
+        """The finest step that values of each cell are rounded to."""
+        weights = self._multiples(np.asarray(self.edges))[2]
+        return np.array(self.column.rounding.steps)[np.argmax(weights > 0.0, axis=1)]
+
     def codes(self, values: Any) -> IntArray:
         """Return the cell of each value, int32 of shape (n_rows,)."""
-        if self.starts is None or self.stops is None:
+        if self.edges is None:
             codes: IntArray = self.column.to_codes(values)
             return np.where(codes < 0, self.n_cells, codes).astype(np.int32)
-        unit: FloatArray = self.column.to_unit(values)
-        is_interval = self.stops > self.starts
-        if not is_interval.any():
-            cells = np.rint(np.nan_to_num(unit) * max(self.n_cells - 1, 1)).astype(np.int32)
-        else:
-            intervals = np.flatnonzero(is_interval)
-            places = np.searchsorted(self.starts[intervals], np.nan_to_num(unit), side="right")
-            cells = intervals[np.maximum(places - 1, 0)].astype(np.int32)
-            for cell in np.flatnonzero(~is_interval):
-                cells[unit == self.starts[cell]] = cell
-        return np.where(np.isnan(unit), np.int32(self.n_cells), cells)
+        return self.cells(self.column.to_unit(values))
+
+    def roundness(self, unit: FloatArray) -> IntArray:
+        """Return how round the values at places are; 0 where one is alone in a cell."""
+        alone = np.isin(unit, self.column._alone())
+        return np.where(alone, 0, self.column.rounding.codes(self.column.lattice(unit)))
+
+    def rounding_of(self, counts: FloatArray, sigma: float) -> "ColumnGrid":
+        """Return the cells with values as round as noisy counts say."""
+        return replace(self, rounded=self.column.rounding.shares(counts, sigma))
+
+    def cells(self, unit: FloatArray) -> IntArray:
+        """Return the cell of each place on a scale, int32 of shape (n_rows,)."""
+        cells = np.searchsorted(np.asarray(self.edges)[1:-1], unit, side="right")
+        return np.where(np.isnan(unit), self.n_cells, cells).astype(np.int32)
 
     def values(
         self, codes: IntArray, rng: np.random.Generator, within: tuple[float, float] | None = None
     ) -> pd.Series:
-        """Draw a value in each cell, on a scale evenly inside the part `within`."""
+        """Draw a value in each cell, on a scale as round as others and inside the part `within`."""
         column = self.column
-        if self.starts is None or self.stops is None:
+        if self.edges is None:
             return column.from_codes(np.where(codes == self.n_cells, -1, codes))
-        lower, upper = (np.append(ends, np.nan)[codes] for ends in (self.starts, self.stops))
-        if within is not None:
-            lower, upper = np.clip(lower, *within), np.clip(upper, *within)
-        unit = lower + (upper - lower) * rng.random(len(codes))
-        if column.n_values is not None:
-            # Values that are rounded may leave their cell: such are drawn again, and in the end
-            # they are its middle.
-            wrong = np.flatnonzero(upper > lower)
-            for left in reversed(range(_TRIES + 1)):
-                reached = self.codes(column.from_unit(unit[wrong]))
-                wrong = wrong[reached != codes[wrong]]
-                shares = rng.random(len(codes)) if left else 0.5
-                unit[wrong] = (lower + (upper - lower) * shares)[wrong]
-        return column.from_unit(unit)
+        edges = self.edges if within is None else np.clip(self.edges, *within)
+        missing = codes == self.n_cells
+        cells = np.where(missing, 0, codes)
+        first, numbers, weights = self._multiples(edges)
+        below = np.cumsum(weights, axis=1)
+        below = np.arange(self.n_cells)[:, None] + below / below[:, -1:]
+        levels = np.searchsorted(below.ravel(), cells + rng.random(len(codes)), side="right")
+        levels = np.minimum(levels - cells * below.shape[1], below.shape[1] - 1)
+        shares, places = rng.random(len(codes)), column.steps_at(edges)
+        unit = column._places(places[cells] + (places[cells + 1] - places[cells]) * shares)
+        unit = np.clip(unit, edges[cells], np.nextafter(edges[cells + 1], -1.0))
+        steps = np.array(column.rounding.steps, dtype=np.float64)[levels]
+        whole = first[cells, levels] + steps * np.floor(shares * numbers[cells, levels])
+        return column.from_lattice(np.where(missing, np.nan, unit), whole, steps > 0.0)
+
+    def kept(self, start: float, stop: float) -> FloatArray:
+        """Return which part of the values of each cell lies between two places."""
+        edges = np.asarray(self.edges)
+        inside = self._multiples(edges.clip(start, stop))[2].sum(axis=1)
+        return inside / np.maximum(self._multiples(edges)[2].sum(axis=1), inside)
+
+    @property
+    def middles(self) -> pd.Series:
+        """The mean value of each cell, if values are as round in it as elsewhere."""
+        edges, steps = np.asarray(self.edges), np.array(self.column.rounding.steps)
+        first, numbers, weights = self._multiples(edges)
+        ends, places = ((part[:-1] + part[1:]) / 2 for part in (self.column.lattice(edges), edges))
+        means = np.where(steps > 0, first + steps * (numbers - 1) / 2, ends[:, None])
+        middle = (means * weights).sum(axis=1) / weights.sum(axis=1)
+        return self.column.from_lattice(places, middle, np.ones(len(middle), dtype=np.bool_))
+
+    def _multiples(self, edges: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return what `Rounding.multiples` does of each cell, here between given edges."""
+        rounding, numbers = self.column.rounding, self.column.lattice(edges)
+        rounded = rounding.unknown if self.rounded is None else self.rounded
+        return rounding.multiples(numbers[:-1], numbers[1:], rounded)
 
 
 def present_texts(texts: Iterable[str], missing: frozenset[str]) -> list[str | None]:

@@ -12,7 +12,6 @@ from skdpot.release.contingency import FloatArray
 from skdpot.tables.column_base import ColumnGrid
 
 _POINT = 1e-9  # share of an interval that a single value of a scale takes
-_ROUNDING = 1e-9  # of the unit interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,11 +129,11 @@ def _level(grid: ColumnGrid, value: Any) -> int:
 
 
 def _interval(grid: Any, lowest: Any, highest: Any) -> Condition:
-    lowest, highest, start, stop = grid.column.limits(lowest, highest)
-    starts, stops = grid.starts, grid.stops
-    overlap = np.minimum(stop + _ROUNDING, stops) - np.maximum(start - _ROUNDING, starts)
-    lengths = stops - starts  # 0 for single values, which are in or out
-    shares = np.where(lengths > 0.0, overlap / np.maximum(lengths, _ROUNDING), 1.0)
-    kept = np.where(overlap >= 0.0, np.clip(shares, _POINT, 1.0), 0.0)
+    lowest, highest, first, last = grid.column.limits(lowest, highest)
+    within = grid.column.ends(np.array([first, last]))
+    start, stop = float(within[0][0]), float(within[1][1])
+    overlap = np.minimum(stop, grid.edges[1:]) - np.maximum(start, grid.edges[:-1])
+    shares = grid.kept(start, stop)
+    kept = np.where(overlap > 0.0, np.clip(shares, _POINT, 1.0), 0.0)
     kept = np.append(kept, 0.0) if grid.column.missing else kept
     return Condition(kept, (lowest, highest), (start, stop))

@@ -35,7 +35,9 @@ from skdpot.release.contingency import (
     tables_of,
 )
 from skdpot.release.release import Release
+from skdpot.tables.cells import ROUNDS, FoundCells, find_cells
 from skdpot.tables.column_base import ColumnGrid
+from skdpot.tables.frames import PlainColumn
 from skdpot.tables.model import (
     MAX_BINS,
     ColumnBins,
@@ -70,6 +72,9 @@ _MANY = {
 }
 _MOST_FEW = 20  # columns of which all pairs and triples are candidates
 _LABELS = {
+    "roundness": "Counts of round numbers in columns on a scale",
+    "magnitudes": "Counts of columns on a scale, by magnitude",
+    "cells": "Counts of columns on a scale, in finer cells",
     "columns": "Counts of each column",
     "edges": "Choice of pairs that are far from independent",
     "independence": "How far pairs of columns are from independent",
@@ -142,7 +147,7 @@ def plan_tables(
     unknown = sum(not column.is_resolved for column in schema)
     mu = target.mu_cap * math.sqrt(_SCHEMA_SHARE * unknown / len(schema)) if unknown else math.inf
     first = plan_schema(schema, n_samples, mu=mu, delta=target.tail_delta)
-    shares = shares_of(len(schema))
+    shares = shares_of(schema)
     before = () if first.event is None else (first.event,)
 
     def event(sigma: float) -> Event:
@@ -156,11 +161,14 @@ def plan_tables(
     return TablePlan(n_samples, sigma, shares, first, found, weight)
 
 
-def shares_of(n_columns: int) -> dict[str, float]:
+def shares_of(schema: TableSchema) -> dict[str, float]:
     """Return the releases of a table in their order, each with its share of the squared mu."""
-    if n_columns < 3:
-        return dict(_TWO) if n_columns > 1 else {"columns": 1.0}
-    return dict(_FEW if n_columns <= _MOST_FEW else _MANY)
+    usual = _FEW if len(schema) <= _MOST_FEW else _MANY
+    shares = {1: {"columns": 1.0}, 2: _TWO}.get(len(schema), usual)
+    wide = [c.on_scale and not (c.is_resolved and c.grid().is_final) for c in schema]
+    share = shares["columns"] * sum(wide) / len(wide)
+    rounds = {name: share * part for name, part in ROUNDS.items() if any(wide)}
+    return rounds | shares | {"columns": shares["columns"] - sum(rounds.values())}
 
 
 def n_choices(name: str, n_columns: int) -> int:
@@ -180,12 +188,11 @@ def _event_for(name: str, share: float, sigma: float, n_columns: int) -> Event:
     return ChoiceEvent(sigma=sigma, sensitivity=each, n_steps=steps, label=label)
 
 
-def events_of(event: Event, n_columns: int) -> dict[str, Event]:
+def events_of(event: Event) -> dict[str, Event]:
     """Return what is charged for each release of a table in the event of a fit."""
-    names = list(shares_of(n_columns))
-    own = event.phases[-len(names) :]
+    own = {phase.label: phase for phase in event.phases}
     # Of the best trial of a private search, or without noise, no part has an event of its own.
-    return dict(zip(names, own if len(own) == len(names) else (event,) * len(names), strict=True))
+    return {name: own.get(label, event) for name, label in _LABELS.items()}
 
 
 def _check_drawable(
@@ -319,7 +326,7 @@ class TableFit:
 
     plan: TablePlan
     streams: Streams
-    codes: IntArray
+    values: tuple[PlainColumn, ...]
     grids: tuple[ColumnGrid, ...]
     target: int | None
     n_particles: int
@@ -334,27 +341,25 @@ class TableFit:
         The caller has charged ``plan.event``. What is chosen after a release depends on it and on
         public facts only.
         """
-        alone = [Marginal((c,), (np.arange(grid.size),)) for c, grid in enumerate(self.grids)]
-        n_columns = len(alone)
-        columns = self._released(self.codes, alone, np.ones(n_columns), "columns")
-        plan = self.plan.counted(tables_of(columns))
-        return replace(self, plan=plan)._model(columns)
+        found = find_cells(self.values, self.grids, self._released)
+        plan = self.plan.counted(tables_of(found.releases[-1]))
+        return replace(self, plan=plan)._model(found)
 
-    def _model(self, columns: Release) -> TableModel:
+    def _model(self, found: FoundCells) -> TableModel:
         n_rows, n_columns = self.plan.n_samples, len(self.grids)
         n_groups = self.plan.n_groups(n_columns)
         bins = tuple(
             coarsen(noisy, grid, n_rows, n_groups)
-            for noisy, grid in zip(tables_of(columns), self.grids, strict=True)
+            for noisy, grid in zip(found.counts, found.grids, strict=True)
         )
         self.advance("columns")
-        codes = bin_codes(self.codes, bins)
+        codes = bin_codes(found.codes, bins)
         nodes, pairs = self._release_tree(codes, bins)
         by_columns = {n.marginal.columns: n for release in pairs for n in tables_of(release)}
         target = self.target if n_columns > 1 else None
         tree = fit_tree(nodes, [found.shares for found in bins], by_columns, n_rows, target)
         self.advance("tree")
-        model = TableModel(n_rows, (columns,), bins, tree, ())
+        model = TableModel(n_rows, found.releases, bins, tree, (), found.grids)
         return model if n_columns == 1 else self._release_pairs(codes, model, pairs)
 
     def _release_tree(
@@ -471,7 +476,7 @@ class TableFit:
         return release_marginals(codes, marginals, sigmas, self.streams.secret, event, *people)
 
     def _event_of(self, name: str) -> Event:
-        return events_of(self.plan.event, len(self.grids))[name]
+        return events_of(self.plan.event)[name]
 
 
 def _along(tree: ColumnTree) -> list[Columns]:

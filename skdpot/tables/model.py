@@ -22,9 +22,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from skdpot.release.contingency import FloatArray, IntArray, Marginal, NoisyMarginal, tables_of
 from skdpot.release.release import Release
@@ -99,7 +99,8 @@ def coarsen(noisy: NoisyMarginal, grid: ColumnGrid, n_rows: int, n_groups: int) 
     nearest = project_to_total(np.where(empty, -math.inf, counts), n_rows)
     n_bins, seen = (MAX_BINS, _SEEN_INTERVAL) if ordered else (_MAX_CATEGORIES, _SEEN_CATEGORY)
     bins = _grouped(nearest, n_bins, seen * sigma, ordered=ordered, missing=missing)
-    cells = np.maximum(_shrunk(counts, nearest, bins, sigma, ~empty) / n_rows, _POSSIBLE)
+    weights = np.where(empty, 0.0, grid.weights)
+    cells = np.maximum(_shrunk(counts, nearest, bins, sigma, weights) / n_rows, _POSSIBLE)
     cells /= cells.sum()
     shares = np.bincount(bins, weights=cells).astype(np.float64)
     groups: IntArray = np.arange(len(shares))
@@ -169,33 +170,35 @@ def _group_categories(counts: FloatArray, n_groups: int, least: float) -> IntArr
 
 
 def _shrunk(
-    counts: FloatArray,
-    nearest: FloatArray,
-    bins: IntArray,
-    sigma: float,
-    taken: npt.NDArray[np.bool_],
+    counts: FloatArray, nearest: FloatArray, bins: IntArray, sigma: float, weights: FloatArray
 ) -> FloatArray:
-    """Draw the cells of a bin towards their mean by as much as noise explains their spread.
+    """Draw the cells of a bin towards their weights by as much as noise explains the difference.
 
     Cells that stand far out of the noise stay as they are. The sum of a bin is that of its raw
     counts, which unlike those without negative ones have no bias.
     """
     n_bins = int(bins.max()) + 1
-    raw = np.where(taken, counts, 0.0)
-    sums = np.bincount(bins, weights=raw).astype(np.float64)
-    sums = project_to_total(sums, float(nearest.sum()))
-    means = np.bincount(bins, weights=raw) / np.maximum(np.bincount(bins, weights=taken), 1.0)
-    plain = taken & (raw - means[bins] <= _SEEN_INTERVAL * sigma)
-    sizes = np.maximum(np.bincount(bins, weights=plain), 1.0)
-    means = np.bincount(bins, weights=np.where(plain, raw, 0.0)) / sizes
-    deviations = np.where(plain, raw - means[bins], 0.0)
-    spread = np.bincount(bins, weights=deviations**2) / np.maximum(sizes - 1.0, 1.0)
+
+    def added(values: FloatArray) -> FloatArray:
+        return np.bincount(bins, values, n_bins).astype(np.float64)
+
+    raw = np.where(weights > 0.0, counts, 0.0)
+    sums = project_to_total(added(raw), float(nearest.sum()))
+    plain = weights > 0.0
+    for _ in range(2):  # the second time without what stands out
+        share = np.where(plain, weights, 0.0)
+        share /= np.maximum(added(share), 1e-300)[bins]
+        expected = share * added(np.where(plain, raw, 0.0))[bins]
+        plain = plain & (raw - expected <= _SEEN_INTERVAL * sigma)
+    deviations = np.where(plain, raw - expected, 0.0)
+    sizes = added(plain.astype(np.float64))
+    spread = added(deviations**2) / np.maximum(sizes - 1.0, 1.0)
     kept = np.maximum(spread - sigma**2, 0.0) / np.maximum(spread, 1e-300)
-    shrunk = np.where(plain, means[bins] + kept[bins] * deviations, raw)
-    shrunk = np.where(taken, np.maximum(shrunk, 0.0), 0.0)
-    found = np.bincount(bins, weights=shrunk, minlength=n_bins)
-    # Of a bin without rows each cell is as likely as another.
-    flat = np.where(taken, 1.0, 0.0) / np.maximum(np.bincount(bins, weights=taken), 1.0)[bins]
+    shrunk = np.where(plain, expected + kept[bins] * deviations, raw)
+    shrunk = np.maximum(shrunk, 0.0)
+    found = added(shrunk)
+    # Of a bin without rows cells are as likely as their weights.
+    flat = weights / np.maximum(added(weights), 1e-300)[bins]
     within = np.where(found[bins] > 0.0, shrunk / np.maximum(found[bins], 1e-300), flat)
     return sums[bins] * within
 
@@ -439,21 +442,47 @@ class TableModel:
     bins: tuple[ColumnBins, ...]
     tree: ColumnTree
     potentials: tuple[FloatArray, ...]
+    grids: tuple[ColumnGrid, ...] = ()
+
+    @cached_property
+    def n_rounds(self) -> int:
+        """Number of releases of single columns."""
+        tables = [release.facts["marginals"] for release in self.releases]
+        return sum(all(len(marginal.columns) == 1 for marginal in part) for part in tables)
 
     @cached_property
     def columns(self) -> tuple[NoisyMarginal, ...]:
-        """Released counts of the cells of each column."""
-        return tables_of(self.releases[0])
+        """Released counts of the final cells of each column."""
+        return tables_of(self.releases[self.n_rounds - 1])
 
     @cached_property
     def marginals(self) -> tuple[NoisyMarginal, ...]:
         """Released counts of pairs; one that was released twice has the precision of both."""
         known: dict[Marginal, NoisyMarginal] = {}
-        for release in self.releases[1:]:
+        for release in self.releases[self.n_rounds :]:
             for noisy in tables_of(release):
                 before = known.get(noisy.marginal)
                 known[noisy.marginal] = noisy if before is None else before.merge(noisy)
         return tuple(known.values())
+
+    def seen_by(self, release: Release, values: Sequence[Any]) -> IntArray:
+        """Return the codes of rows that a release counts, as it was recorded or is stored."""
+        marginals = release.facts["marginals"]
+        level = marginals[0].levels if len(marginals[0].columns) == 1 else None
+        cells = np.stack([g.codes(v) for g, v in zip(self.grids, values, strict=True)], axis=1)
+        if level is None:
+            return bin_codes(cells, self.bins)
+        if level == (0,):
+            for (c,) in (marginal.columns for marginal in marginals):
+                cells[:, c] = self.grids[c].roundness(self.grids[c].column.to_unit(values[c]))
+            return cells
+        rounds = (tables_of(other) for other in self.releases[: self.n_rounds])
+        stored = {n.marginal: n.marginal.groups[0] for tables in rounds for n in tables}
+        for marginal in marginals:
+            groups = stored[marginal]
+            if len(marginal.groups[0]) != len(groups):  # recorded before cells were split
+                cells[:, marginal.columns[0]] = groups[cells[:, marginal.columns[0]]]
+        return cells
 
     def particles(
         self,

@@ -19,6 +19,7 @@ from skdpot.tables.column_base import (
     plain_number,
 )
 from skdpot.tables.frames import PlainColumn, dtype_family
+from skdpot.tables.rounding import Rounding
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -26,6 +27,8 @@ LARGEST_INTEGER = 2**62
 # A few roundings of a double in [0, 1] must not reach half a step of what it stands for.
 _LARGEST_RANGE = 2**48
 _LARGEST_LOG_RANGE = 2**40
+# Digits in which round numbers are looked for, far fewer than a double has.
+_DIGITS, _SHORT_DIGITS = 11, {"float16": 2, "float32": 5, "Float32": 5}
 # What a guess takes for a scale.
 _FEW_VALUES = 20
 _HEAVY = 3.0
@@ -175,18 +178,15 @@ class NumericColumn(ScaledColumn):
 
     def _length(self) -> float:
         lower, upper = self._bounds()
-        return math.log1p(upper - lower) if self.log_scale else float(upper - lower)
+        return float(upper - lower)
 
     def _distances(self, column: PlainColumn) -> FloatArray:
         lower, upper = self._bounds()
         values = np.clip(np.where(column.missing, lower, column.values), lower, upper)
-        distance = (values - lower).astype(np.float64)
-        return np.log1p(distance) if self.log_scale else distance
+        return (values - lower).astype(np.float64)
 
     def _at(self, distances: FloatArray, missing: npt.NDArray[np.bool_]) -> pd.Series:
         lower, upper = self._bounds()
-        if self.log_scale:
-            distances = np.expm1(distances)
         if self.integer:
             found = lower + np.clip(np.rint(distances), 0.0, float(upper - lower)).astype(np.int64)
         else:
@@ -336,11 +336,82 @@ class NumericColumn(ScaledColumn):
         """How far apart the bounds of integers may be."""
         return _LARGEST_LOG_RANGE if self.log_scale else _LARGEST_RANGE
 
-    def _frequent(self) -> FloatArray:
+    def _alone(self) -> FloatArray:
         """Return the places of both bounds, and of zero between them."""
         lower, upper = self._bounds()
         values = [lower, upper, *([0.0] if lower < 0.0 < upper else [])]
         return self.to_unit(np.array([int(value) for value in values] if self.integer else values))
+
+    def ends(self, places: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return where the single values at some places begin and end."""
+        if self.integer or self.dtype not in _SHORT_DIGITS:
+            return super().ends(places)
+        # The nearest short float of a decimal may be below it.
+        reach = 10.0 ** -_SHORT_DIGITS[self.dtype] / 100
+        reach *= max(map(abs, self._bounds())) / (self._length() or 1.0)
+        return places - reach, places + reach
+
+    @property
+    def rounding(self) -> Rounding:  # type: ignore[override]
+        """Multiples of 1, 5, 10, 50 ...: of integers, counted from the lower bound, or decimals."""
+        lower, upper = self._bounds()
+        if not self.integer:
+            steps = [10**power * digit for power in range(_DIGITS) for digit in (1, 5)]
+            return Rounding((0, *steps), (0,) * (len(steps) + 1), 0.0)
+        largest = max(abs(lower), abs(upper), 1)
+        steps = [
+            step
+            for power in range(19)
+            for digit in (1, 5)
+            if (step := 10**power * digit) <= largest
+        ]
+        return Rounding(tuple(steps), tuple(-lower % step for step in steps), float(lower))
+
+    @property
+    def _decimals(self) -> int:
+        """Number of decimals in which round numbers are looked for, negative of large ones."""
+        largest = max(map(abs, self._bounds()))
+        digits = _SHORT_DIGITS.get(self.dtype or "", _DIGITS)
+        return digits - 1 - math.floor(math.log10(largest or 1.0))
+
+    def _scaled(self, numbers: FloatArray, decimals: int) -> FloatArray:
+        """Multiply by a power of ten; division by one gives the double next to a decimal."""
+        power = 10.0 ** min(abs(decimals), 290)
+        return numbers * power if decimals >= 0 else numbers / power
+
+    def steps_at(self, places: FloatArray) -> FloatArray:
+        """Return the distances from the lower bound at some places."""
+        if not self.log_scale:
+            return super().steps_at(places)
+        return np.expm1(places * math.log1p(self._length()))
+
+    def _places(self, steps: FloatArray) -> FloatArray:
+        if not self.log_scale:
+            return super()._places(steps)
+        return np.log1p(np.maximum(steps, -0.75)) / (math.log1p(self._length()) or 1.0)
+
+    def lattice(self, places: FloatArray) -> FloatArray:
+        """Return distances of integers from the lower bound, or last decimals of numbers."""
+        lower, steps = self._bounds()[0], self.steps_at(places)
+        return steps if self.integer else self._scaled(lower + steps, self._decimals)
+
+    def _off_lattice(self, numbers: FloatArray) -> FloatArray:
+        if self.integer:
+            return self._places(numbers)
+        return self._places(self._scaled(numbers, -self._decimals) - self._bounds()[0])
+
+    def from_lattice(
+        self, places: FloatArray, numbers: FloatArray, rounded: npt.NDArray[np.bool_]
+    ) -> pd.Series:
+        """Return values at places, or where they are round such numbers; NaN is missing."""
+        if self.integer:
+            return super().from_lattice(places, numbers, rounded)
+        missing, lower = np.isnan(places), self._bounds()[0]
+        values = lower + self.steps_at(np.where(missing, 0.0, places))
+        values = np.where(rounded, self._scaled(numbers, -self._decimals), values)
+        return self.finish(
+            np.clip(values, self.lower, self.upper), missing, self.dtype or self.default
+        )
 
     def left_open(self) -> Self:
         """Return the column without bounds, on its own scale."""

@@ -4,7 +4,7 @@ import itertools
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +23,9 @@ from skdpot.release.contingency import (
     tables_of,
 )
 from skdpot.release.contributions import WEIGHTINGS, Unit
-from skdpot.tables.fitting import events_of, shares_of
+from skdpot.tables.cells import MAX_CELLS, ROUNDS
+from skdpot.tables.column_base import ColumnGrid
+from skdpot.tables.fitting import events_of
 from skdpot.tables.model import ColumnBins, ColumnTree, TableModel
 from skdpot.tables.schema import TableSchema
 
@@ -58,6 +60,8 @@ class TableRecord(Record):
     bins: tuple[ColumnBins, ...]
     tree: ColumnTree
     potentials: tuple[FloatArray, ...]
+    edges: tuple[FloatArray, ...]
+    rounded: tuple[FloatArray, ...]
 
     kind: ClassVar[str] = "skdpot.DPTableSynthesizer"
     noun: ClassVar[str] = "synthesizer"
@@ -83,6 +87,8 @@ class TableRecord(Record):
             bins=model.bins,
             tree=model.tree,
             potentials=model.potentials,
+            edges=tuple(_given(grid.edges, 1) for grid in model.grids),
+            rounded=tuple(_given(grid.rounded, 2) for grid in model.grids),
         )
 
     def restore(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -95,13 +101,14 @@ class TableRecord(Record):
         _require(schema.is_resolved, "its schema leaves bounds or categories open")
         given = None if self.given_schema is None else _read_schema(self.given_schema)
         self._check_parameters(schema)
-        grids = tuple(column.grid() for column in schema)
+        _require(len(self.edges) == len(self.rounded) == len(schema), _NO_CELLS)
+        grids = tuple(map(_grid, schema, self.edges, self.rounded))
         weight = Unit.of_parameters(self.unit, self.max_rows, self.weighting).weight
         releases = tuple(
             release_of(tables, event, weight)
             for tables, event in zip(self.releases, self._events(), strict=True)
         )
-        model = TableModel(self.n_rows, releases, self.bins, self.tree, self.potentials)
+        model = TableModel(self.n_rows, releases, self.bins, self.tree, self.potentials, grids)
         least, most = self.n_samples, self.n_samples * weight
         _require(2 <= least <= self.n_rows <= most <= LARGEST_COUNT, "n_rows cannot be")
         _check_model(model, [grid.size for grid in grids], most)
@@ -122,12 +129,14 @@ class TableRecord(Record):
 
     def _events(self) -> list[Any]:
         """Return what was charged for each release; a tree of columns alone has no pairs."""
-        n_columns = len(self.bins)
-        events = events_of(self.spent.event, n_columns)
-        due = [name for name in ("columns", "tree", "pairs") if name in events]
-        if len(self.releases) == len(due) - 1 > 1:
-            due = ["columns", "pairs"]
+        due = [*ROUNDS] * any(len(rounded) for rounded in self.rounded)
+        due += {1: ["columns"], 2: ["columns", "pairs"]}.get(
+            len(self.bins), ["columns", "tree", "pairs"]
+        )
+        if len(self.releases) == len(due) - 1 and "tree" in due:
+            due.remove("tree")
         _require(len(self.releases) == len(due), "it has too many releases, or too few")
+        events = events_of(self.spent.event)
         return [events[name] for name in due]
 
     def _check_parameters(self, schema: TableSchema) -> None:
@@ -168,7 +177,7 @@ class TableRecord(Record):
             alike = isinstance(stated, tuple) and len(stated) == len(due)
             close = alike and np.allclose(stated, due, rtol=_ROUNDING, atol=0.0)
             _require(close, "the noise that it states is not that of its events")
-        _require(len(events) >= len(shares_of(len(self.bins))), "its statement lacks releases")
+        _require(len(events) >= len(self.releases), "its statement lacks releases")
         for squared_mu, event in zip(paid, self._events(), strict=True):
             limit = (event.sensitivity / event.sigma) ** 2
             _require(squared_mu <= limit * (1 + _ROUNDING), _LESS_NOISE)
@@ -190,6 +199,52 @@ def _read_schema(content: Any) -> TableSchema:
     return TableSchema.from_json(json.dumps(content))
 
 
+def _given(array: FloatArray | None, n_axes: int) -> FloatArray:
+    return np.zeros((0,) * n_axes) if array is None else array
+
+
+_NO_CELLS = "it has cells that its columns cannot have"
+
+
+def _grid(column: Any, edges: FloatArray, rounded: FloatArray) -> ColumnGrid:
+    """Return the cells of a column: the public ones, or a refinement."""
+    grid: ColumnGrid = column.grid()
+    public = _given(grid.edges, 1)
+    if grid.is_final:
+        alike = np.array_equal(public, edges) and not rounded.size
+        _require(alike, _NO_CELLS)
+        return grid
+    whole = edges.ndim == 1 and len(edges) <= MAX_CELLS + 1 and (np.diff(edges) > 0.0).all()
+    _require(whole and np.isin(public, edges).all(), _NO_CELLS)
+    _require(tuple(edges[[0, -1]]) == tuple(public[[0, -1]]), _NO_CELLS)
+    _check_shares(rounded, column.rounding.unknown.shape)
+    return replace(grid, edges=edges, n_cells=len(edges) - 1, rounded=rounded)
+
+
+def _check_rounds(model: TableModel) -> None:
+    """Refuse counts of single columns that are not of cells, of which later ones are parts."""
+    wide = [c for c, grid in enumerate(model.grids) if not grid.is_final]
+    _require(model.n_rounds == (1 + len(ROUNDS) if wide else 1), "it lacks counts of columns")
+    finer: dict[int, IntArray] = {c: np.arange(model.grids[c].size) for c in wide}
+    for level in reversed(range(model.n_rounds - 1)):
+        tables = tables_of(model.releases[level])
+        due = [Marginal((c,), (), (level,)) for c in wide]
+        _require([noisy.marginal for noisy in tables] == due, _NO_CELLS)
+        for c, noisy in zip(wide, tables, strict=True):
+            (groups,) = noisy.marginal.groups
+            grid = model.grids[c]
+            if level == 0:
+                whole = np.array_equal(groups, np.arange(grid.column.rounding.n_codes))
+                _require(whole, _NO_CELLS)
+                continue
+            _check_shape(groups, (grid.size,), "cells")
+            steps = np.diff(groups)
+            _require(groups[0] == 0 and ((steps == 0) | (steps == 1)).all(), _NO_CELLS)
+            # Cells that are one in a later round are one in all before.
+            _require((steps <= np.diff(finer[c])).all(), _NO_CELLS)
+            finer[c] = groups
+
+
 def _check_model(model: TableModel, sizes: Sequence[int], most: float) -> None:
     """Refuse a model that rows of columns with so many cells cannot give."""
     tables = [noisy for release in model.releases for noisy in tables_of(release)]
@@ -203,7 +258,8 @@ def _check_model(model: TableModel, sizes: Sequence[int], most: float) -> None:
         _require(whole, "its counts do not fit its columns")
     n_bins = [_n_bins(found, size) for found, size in zip(model.bins, sizes, strict=True)]
     _check_tree(model.tree, n_bins)
-    for release in model.releases[1:]:
+    _check_rounds(model)
+    for release in model.releases[model.n_rounds :]:
         marginals = [noisy.marginal for noisy in tables_of(release)]
         _require(len(set(marginals)) == len(marginals), "a release has one marginal twice")
         for marginal in marginals:

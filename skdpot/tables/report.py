@@ -54,7 +54,6 @@ _OF_ROWS = (
 # Pictures and tables
 _DRAWN_BINS = 24
 _TAIL = 0.005  # of the rows, on each side, that end intervals take in
-_MOST_TICKS = 4
 _NOT_COMPARED = "0.88"  # colour of pairs
 MOST_DRAWN = 24  # columns in pictures,
 _MOST_ROWS = 40  # columns in tables,
@@ -362,9 +361,7 @@ def numbers_of_counts(grid: ColumnGrid, noisy: NoisyMarginal) -> dict[str, float
 
     Counts are taken as they are: cut off below zero, the noise of empty cells would become a tail.
     """
-    middle = (np.asarray(grid.starts) + np.asarray(grid.stops)) / 2
-    column = grid.column
-    values = column_numbers(column.compared(column.from_unit(middle)), "number")
+    values = column_numbers(grid.column.compared(grid.middles), "number")
     order = np.argsort(values, kind="stable")
     values, counts = values[order], noisy.counts[: grid.n_cells][order]
     total = counts.sum()
@@ -390,13 +387,11 @@ def drawn_marginal(
 ) -> tuple[ColumnShares, IntArray]:
     """Return the noisy and the synthetic shares of one column, and the bin of each cell."""
     column = grid.column
-    ticks: tuple[tuple[float, str], ...] = ()
     if grid.on_scale:
-        places, n_places = _places(grid)
-        first, width, n_groups = _intervals(places, synthetic[: grid.n_cells], n_bins)
-        joined = np.clip((places - first) // width, 0, n_groups - 1)
-        edges = first + width * np.arange(n_groups + 1.0)
-        values, ticks = _axis(grid, edges, n_places)
+        ends = _drawn_cells(grid, synthetic[: grid.n_cells], n_bins)
+        n_groups = len(ends) - 1
+        joined = np.searchsorted(ends[1:-1], np.arange(grid.n_cells), side="right")
+        values = _axis(grid, ends)
     else:
         n_groups = grid.n_cells
         joined = np.arange(n_groups)
@@ -412,60 +407,33 @@ def drawn_marginal(
     parts = (real, _join(synthetic, joined), noise)
     lost = [float(part[-1]) if column.missing else 0.0 for part in parts]
     real, drawn, noise = (part[order] for part in parts)
-    facts = (real, drawn, lost[0], lost[1], noise, lost[2], ticks)
+    facts = (real, drawn, lost[0], lost[1], noise, lost[2])
     return ColumnShares(column.name, column.figure, values, *facts), joined
 
 
-def _places(grid: ColumnGrid) -> tuple[IntArray, int]:
-    """Return which step of the scale each cell lies in, and the number of steps.
-
-    A step is one value where each possible one has a cell, and otherwise one of the intervals of
-    equal length; single values with a cell of their own are joined to the interval around them.
-    """
-    starts, stops = np.asarray(grid.starts), np.asarray(grid.stops)
-    n_intervals = int((stops > starts).sum())
-    if n_intervals == 0:
-        return np.arange(grid.n_cells), 0
-    steps = np.floor((starts + stops) / 2 * n_intervals).astype(np.int64)
-    return np.clip(steps, 0, n_intervals - 1), n_intervals
-
-
-def _intervals(places: IntArray, synthetic: FloatArray, n_bins: int) -> tuple[int, int, int]:
-    """Return the first step, the number of steps in an interval that is drawn, and of intervals.
+def _drawn_cells(grid: ColumnGrid, synthetic: FloatArray, n_bins: int) -> IntArray:
+    """Return the first cell of each drawn bin, about equally long, and where the last one ends.
 
     The noisy counts themselves would not do: the noise of many empty cells is no tail.
     """
-    below = np.cumsum(np.bincount(places, weights=synthetic))
+    below = np.cumsum(synthetic)
     first, last = np.searchsorted(below, [_TAIL * below[-1], (1.0 - _TAIL) * below[-1]])
-    length = int(np.clip(last, first, len(below) - 1) - first) + 1
-    width = -(-length // n_bins)
-    return int(first), width, -(-length // width)
+    stop = int(np.clip(last, first, len(below) - 1)) + 1
+    if not grid.has_intervals:  # as many values in each
+        width = -(-(stop - first) // n_bins)
+        return np.append(np.arange(first, stop, width), stop)
+    steps = grid.column.steps_at(np.asarray(grid.edges))
+    even = np.linspace(steps[first], steps[stop], n_bins + 1)
+    return np.unique(first + np.abs(steps[first : stop + 1] - even[:, None]).argmin(axis=1))
 
 
-def _axis(
-    grid: ColumnGrid, steps: FloatArray, n_places: int
-) -> tuple[FloatArray, tuple[tuple[float, str], ...]]:
-    """Return where steps of the scale begin on the axis, and ticks where it needs some."""
+def _axis(grid: ColumnGrid, ends: IntArray) -> FloatArray:
+    """Return where bins begin and end on the axis."""
     column: Any = grid.column
-    if n_places:
-        unit = steps / n_places
-    else:  # a cell is one value, in the middle of its interval
-        unit = (steps - 0.5) / max(grid.n_cells - 1, 1)
-    if column.log_scale:
-        return unit, _log_ticks(column, unit)
-    ends = column.compared(column.from_unit([0.0, 1.0]))
-    low, high = column_numbers(ends, column.figure)
-    return low + unit * ((high - low) or 1.0), ()
-
-
-def _log_ticks(column: Any, unit: FloatArray) -> tuple[tuple[float, str], ...]:
-    """Return some round distances from the lower bound that lie between the edges."""
-    powers = 10.0 ** np.arange(0, 16)
-    values = column.lower + np.append(0.0, powers[powers < column.upper - column.lower])
-    places = column.to_unit(pd.Series(values))
-    kept = np.flatnonzero((places >= unit[0]) & (places <= unit[-1]))
-    kept = kept[:: -(-len(kept) // _MOST_TICKS) or 1]
-    return tuple((float(places[k]), f"{values[k]:,.4g}") for k in kept)
+    bounds = column.compared(column.from_unit([0.0, 1.0]))
+    low, high = column_numbers(bounds, column.figure)
+    places, whole = column.steps_at(np.asarray(grid.edges)[ends]), column.steps_at(np.ones(1))
+    return low + places / (whole or 1.0) * ((high - low) or 1.0)
 
 
 # ------------------------------------------------------------------- the page

@@ -13,10 +13,13 @@ import pandas as pd
 
 from skdpot.tables.column_base import OTHER_KIND, ScaledColumn, TableColumn
 from skdpot.tables.frames import PlainColumn, datetime_zone, pandas_dtype, read_column
+from skdpot.tables.rounding import Rounding
 
 FloatArray = npt.NDArray[np.float64]
 
 _SECONDS = {"D": 86400, "h": 3600, "min": 60, "s": 1}
+_DAYS_IN_STEPS = [86400 * 10**power for power in range(7)]
+_ROUND_SECONDS = [1, 10, 60, 600, 3600, 21600, *_DAYS_IN_STEPS]  # each divides the next
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 # Sooner or later a nanosecond counter overflows.
@@ -169,6 +172,16 @@ class TickColumn(ScaledColumn):
         times[missing] = "NaT"
         target = pandas_dtype(self.dtype or self.default, self.missing)
         return pd.Series(self._localized(pd.Index(times)).astype(target))
+
+    @property
+    def rounding(self) -> Rounding:  # type: ignore[override]
+        """Full minutes, hours and days, counted in ticks from the lower bound."""
+        tick, first = _SECONDS[self.resolution], self._first()
+        steps = [step // tick for step in _ROUND_SECONDS if step >= tick]
+        phases = [-first % (step * tick) // tick for step in steps]
+        if first % tick:  # ticks lie between the strokes of a clock
+            phases = [0] * len(steps)
+        return Rounding(tuple(steps), tuple(phases))
 
     def _first(self) -> int:
         """Return the seconds of the first tick."""

@@ -19,7 +19,7 @@ from skdpot.preprocessing import (
     TableEncoder,
     TableSchema,
 )
-from skdpot.release.contingency import NoisyMarginal
+from skdpot.release.contingency import NoisyMarginal, tables_of
 from skdpot.release.release import record_releases
 from tests.contract.fuzz_harness import chain
 from tests.tables.table_models import SCHEMA, people
@@ -66,7 +66,8 @@ def test_the_marginals_that_are_kept_are_those_that_were_released():
         if r.kind == "marginals"
         for noisy in map(NoisyMarginal, r.facts["marginals"], r.value, r.sigma)
     ]
-    known = sum(noisy.sigma**-2 for noisy in fitted.marginals_)
+    rounds = [tables_of(release) for release in fitted.releases_[: fitted.model_.n_rounds - 1]]
+    known = sum(noisy.sigma**-2 for part in (*rounds, fitted.marginals_) for noisy in part)
     assert known == pytest.approx(sum(noisy.sigma**-2 for noisy in released))
     for noisy in fitted.marginals_:
         parts = [m for m in released if m.marginal == noisy.marginal]

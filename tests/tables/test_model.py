@@ -66,7 +66,8 @@ def coarsen(counts, sigma=0.0, n_rows=1000, *, ordered=False, missing=False, dou
     noisy = NoisyMarginal(None, np.asarray(counts, dtype=float), sigma)
     is_doubtful = np.isin(np.arange(len(counts)), doubtful)
     column = SimpleNamespace(missing=missing)
-    grid = SimpleNamespace(ordered=ordered, column=column, is_doubtful=is_doubtful)
+    known = {"is_doubtful": is_doubtful, "weights": np.ones(len(counts))}
+    grid = SimpleNamespace(ordered=ordered, column=column, **known)
     return model.coarsen(noisy, grid, n_rows, N_GROUPS)
 
 

@@ -151,10 +151,10 @@ def array(name, *changed):
 def marginal_twice(good):
     """Say the first marginal twice, with counts and all."""
     facts, arrays = facts_of(good), arrays_of(good)
-    facts["releases"][1][1] = facts["releases"][1][0]
+    facts["releases"][4][1] = facts["releases"][4][0]
     for name in list(arrays):
-        if name.startswith(old := "releases.1.0"):
-            arrays[f"releases.1.1{name[len(old) :]}"] = arrays[name]
+        if name.startswith(old := "releases.4.0"):
+            arrays[f"releases.4.1{name[len(old) :]}"] = arrays[name]
     return forged(good, facts, arrays)
 
 
@@ -183,8 +183,9 @@ SAMPLED = {
     "relation": REPLACED,
 }
 FREE = {"type": "NonPrivateEvent", "label": "", "relation": REPLACED}
-COLUMN, PAIR, BINS, TREE = "releases.0.0", "releases.1.0", "bins.0", "tree"
+COLUMN, PAIR, BINS, TREE = "releases.3.0", "releases.4.0", "bins.0", "tree"
 CONDITIONAL, GROUPS = f"{TREE}.conditionals.0", f"{PAIR}.marginal.groups.0"
+ROUND, MAGNITUDES = "releases.0.0", "releases.1.0"
 # What the error says, and the changes that it is said of.
 LIES = {
     "unknown kind": [fact("makes", value="spark"), column(0, kind="x")],
@@ -198,20 +199,28 @@ LIES = {
     "leaves bounds": [column(0, lower=None)],
     "This is not a schema": [fact("given_schema", value={"columns": [1]})],
     "do not fit": [
-        column(0, upper=200), column(2, categories=list("abcdef")),
+        column(2, categories=list("abcdef")),
         *(array(name, shorter) for name in (f"{COLUMN}.counts", f"{BINS}.coarse", GROUPS)),
         array(f"{COLUMN}.marginal.groups.0", 0, 1), array(CONDITIONAL, lambda a: a[..., :-1]),
-        fact("releases", 0, 0, "marginal", "columns", value=[1]),
+        fact("releases", 3, 0, "marginal", "columns", value=[1]),
         *(array("potentials.0", change) for change in (lambda a: np.append(a, 0), np.atleast_2d)),
+    ],
+    "cells that its columns cannot have": [
+        column(0, upper=200), array("edges.0", 0, -1.0), array("edges.2", lambda a: np.arange(3.0)),
+        array("edges.1", lambda a: a[::-1]), array("edges.1", shorter), array("edges.1", 1, 1e-30),
+        array("rounded.0", lambda a: np.ones((1, 1))),
+        *(array(f"{MAGNITUDES}.marginal.groups.0", place, 1) for place in (0, 9)),
+        fact("releases", 1, 0, "marginal", "levels", value=[2]),
+        array(f"{ROUND}.marginal.groups.0", lambda a: a[::-1]),
     ],
     "cannot reach": [array(f"{COLUMN}.counts", 0, 2.0**40), array(f"{PAIR}.counts", 0, -(2.0**40))],
     "off the lattice": [array(f"{COLUMN}.counts", lambda a: np.nextafter(a, 1e9))],
     "noise that no release has": [
-        fact("releases", 0, 0, "sigma", value=lambda sigma: -sigma),
-        *(fact("releases", 1, 0, "sigma", value=value) for value in (1e16, math.inf)),
+        fact("releases", 3, 0, "sigma", value=lambda sigma: -sigma),
+        *(fact("releases", 4, 0, "sigma", value=value) for value in (1e16, math.inf)),
     ],
-    "cannot reach|less noise": [fact("releases", 1, 0, "sigma", value=0.0)],
-    "less noise": [fact("releases", 1, 0, "sigma", value=lambda sigma: sigma / 1.5)],
+    "cannot reach|less noise": [fact("releases", 4, 0, "sigma", value=0.0)],
+    "less noise": [fact("releases", 4, 0, "sigma", value=lambda sigma: sigma / 1.5)],
     "numbered one after the other": [
         *(array(f"{BINS}.bins", 0, value) for value in (70, -1, 2**62)),
         array(f"{BINS}.coarse", 0, 50), array(GROUPS, 0, 99),
@@ -219,7 +228,7 @@ LIES = {
     "possible|add up": [array(f"{BINS}.cell_shares", 0, 0.0)],
     "add up to 1": [
         array(f"{BINS}.cell_shares", lambda a: a * 1.01), array(CONDITIONAL, moved_mass),
-        array(f"{TREE}.target_shares", lambda a: a / 2),
+        array(f"{TREE}.target_shares", lambda a: a / 2), array("rounded.1", lambda a: a * 1.01),
     ],
     "do not form a tree": [
         *(fact("tree", "nodes", value=change) for change in (shorter, lambda n: [n[0], *n[:-1]])),
@@ -229,7 +238,7 @@ LIES = {
     "potentials that no fit": [array("potentials.0", 0, 700.0)],
     "one marginal twice": [marginal_twice],
     "columns that it does not have": [
-        fact("releases", 1, 0, "marginal", "columns", value=columns)
+        fact("releases", 4, 0, "marginal", "columns", value=columns)
         for columns in ([0, 17], [1, 1], [1])
     ],
     "smaller epsilon": [fact("spent", "epsilon", value=0.5), fact("spent", "delta", value=1e-12)],
@@ -267,9 +276,9 @@ def test_noise_just_below_the_statement_is_refused(path):
     """Each release has the precision that its own event pays for; misfits lend none."""
     saved = fitted("pandas")
     record = TableRecord.of(saved)
-    columns, _, tree, *_, pairs = saved.privacy_spent_.event.events
-    assert [release.event for release in saved.releases_] == [columns, tree, pairs]
-    for place, event in enumerate((columns, tree, pairs)):
+    *columns, _, tree, _, _, pairs = saved.privacy_spent_.event.events
+    assert [release.event for release in saved.releases_] == [*columns, tree, pairs]
+    for place, event in enumerate((*columns, tree, pairs)):
         tables = record.releases[place]
         due = (event.sensitivity / event.sigma) ** 2
         assert sum(2 / noisy.sigma**2 for noisy in tables) == pytest.approx(due, rel=1e-9)

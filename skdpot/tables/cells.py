@@ -1,0 +1,142 @@
+"""Cells where the rows are: each round of noisy counts splits those that hold more than others.
+
+Every round counts the rows of a column in cells that refine those of the round before. That is
+one contingency table a column and round. What is split follows from released counts and public
+facts, so that rounds compose adaptively.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from skdpot.release.contingency import (
+    FloatArray,
+    IntArray,
+    Marginal,
+    NoisyMarginal,
+    tables_of,
+)
+from skdpot.release.release import Release
+from skdpot.tables.column_base import ColumnGrid
+from skdpot.tables.frames import PlainColumn
+
+# Shares of what single columns get, for rounds that only columns with too many values need.
+ROUNDS = {"roundness": 0.1, "magnitudes": 0.2, "cells": 0.25}
+MAX_CELLS = 512  # as many as values that have one each
+_NEW_CELLS = 128  # of a column in one round
+_SEEN = 4.0  # standard deviations of noise
+_FEWEST = 2  # cells that one is worth splitting into
+
+
+@dataclass(frozen=True, eq=False)
+class FoundCells:
+    """Cells, those of the rows, what is known of their counts, and the releases that it is from."""
+
+    grids: tuple[ColumnGrid, ...]
+    codes: IntArray
+    counts: tuple[NoisyMarginal, ...]
+    releases: tuple[Release, ...]
+
+
+def find_cells(
+    values: Sequence[PlainColumn], first: Sequence[ColumnGrid], release: Callable[..., Release]
+) -> FoundCells:
+    """Count rows in public cells, and again in ones that the counts before suggest.
+
+    ``release(codes, marginals, weights, name)`` adds the noise; of one name it is called once.
+    """
+    grids = list(first)
+    codes = np.zeros((len(values[0]), len(grids)), dtype=np.int32, order="F")
+    wide = [c for c, grid in enumerate(grids) if not grid.is_final]
+    places = {c: grids[c].column.to_unit(values[c]) for c in wide}
+    known: list[list[NoisyMarginal]] = [[] for _ in grids]
+    releases: list[Release] = []
+    for level, name in enumerate(ROUNDS if wide else ()):
+        for c in wide:
+            codes[:, c] = grids[c].cells(places[c]) if level else grids[c].roundness(places[c])
+        sizes = [grids[c].size if level else grids[c].column.rounding.n_codes for c in wide]
+        marginals = [
+            Marginal((c,), (np.arange(size),), (level,))
+            for c, size in zip(wide, sizes, strict=True)
+        ]
+        releases.append(release(codes, marginals, np.ones(len(wide)), name))
+        for c, noisy in zip(wide, tables_of(releases[-1]), strict=True):
+            if level:
+                fine = refined(grids[c], *combined([*known[c], noisy]))
+                above = parents(grids[c], fine)
+                known[c] = [finer(table, above) for table in (*known[c], noisy)]
+            else:
+                fine = grids[c].rounding_of(noisy.counts, noisy.sigma)
+            grids[c] = fine
+    for c, grid in enumerate(grids):
+        codes[:, c] = grid.cells(places[c]) if c in places else grid.codes(values[c])
+    marginals = [Marginal((c,), (np.arange(grid.size),)) for c, grid in enumerate(grids)]
+    last = release(codes, marginals, np.ones(len(grids)), "columns")
+    best = (
+        replace(noisy, counts=combined([*tables, noisy])[0])
+        for tables, noisy in zip(known, tables_of(last), strict=True)
+    )
+    stored = [
+        replace(done, facts={"marginals": tuple(known[c][level].marginal for c in wide)})
+        for level, done in enumerate(releases[1:])
+    ]
+    return FoundCells(tuple(grids), codes, tuple(best), (*releases[:1], *stored, last))
+
+
+def refined(grid: ColumnGrid, counts: FloatArray, noise: FloatArray) -> ColumnGrid:
+    """Split the intervals whose counts stand out of the noise, by their share of the rows."""
+    column = grid.column
+    numbers = np.where(counts > _SEEN * noise, counts, 0.0)[: grid.n_cells]
+    numbers[grid.alone] = 0.0
+    edges = np.asarray(grid.edges)
+    budget = min(_NEW_CELLS, MAX_CELLS - grid.n_cells)
+    shares = budget * numbers / max(numbers.sum(), 1.0)
+    cuts = [
+        column.cuts(*edges[cell : cell + 2], int(shares[cell]), grid.finest[cell])
+        for cell in np.flatnonzero(shares >= _FEWEST)
+    ]
+    starts = column.ends(np.concatenate([*cuts, np.zeros(0)]))[0]
+    edges = np.union1d(edges, starts)
+    return replace(grid, edges=edges, n_cells=len(edges) - 1)
+
+
+def parents(coarse: ColumnGrid, fine: ColumnGrid) -> IntArray:
+    """Return the cell of a coarser grid that each cell of a finer one is in."""
+    edges = [np.asarray(grid.edges) for grid in (coarse, fine)]
+    cells = np.searchsorted(edges[0], edges[1][:-1], side="right") - 1
+    return np.append(cells, coarse.n_cells) if fine.column.missing else cells
+
+
+def finer(noisy: NoisyMarginal, above: IntArray) -> NoisyMarginal:
+    """Return a table of cells as one of groups of cells that are inside them."""
+    groups = noisy.marginal.groups[0][above]
+    return replace(noisy, marginal=replace(noisy.marginal, groups=(groups,)))
+
+
+def combined(rounds: Sequence[NoisyMarginal]) -> tuple[FloatArray, FloatArray]:
+    """Return the best linear estimate of the last counts, and the noise of each.
+
+    The tables are of one column, in groups of the cells of the last. Counts go up the tree, each
+    node weighing its own against the sum of its children, and what differs goes down again (Hay,
+    Rastogi, Miklau and Suciu, "Boosting the accuracy of differentially private histograms through
+    consistency", 2010, with unequal noise).
+    """
+    last = rounds[-1]
+    if last.sigma == 0.0:
+        return last.counts, np.zeros(len(last.counts))
+    cells = [noisy.marginal.groups[0] for noisy in rounds]
+    known = [(last.counts, np.full(len(last.counts), last.sigma**2))]
+    above = []
+    for noisy, fine, coarse in zip(rounds[-2::-1], cells[:0:-1], cells[-2::-1], strict=True):
+        parent = coarse[np.unique(fine, return_index=True)[1]]
+        below, variances = (np.bincount(parent, part) for part in known[-1])
+        weights = variances / (variances + noisy.sigma**2)
+        known.append((weights * noisy.counts + (1 - weights) * below, weights * noisy.sigma**2))
+        above.append(parent)
+    counts, variances = known.pop()
+    for parent in above[::-1]:
+        found, variances = known.pop()
+        sums, whole = (np.bincount(parent, part) for part in (found, variances))
+        counts = found + ((counts - sums) / whole)[parent] * variances
+    return counts, np.sqrt(variances)
