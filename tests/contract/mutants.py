@@ -489,7 +489,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("TablePlan.__init__", "plan_tables", weight=1.0), {"the noise of one row for several": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
         (rewritten("Unit.draw", ("order[starts]", "order[:len(starts)]")), {"several rows of a person for one": "estimators/test_unit_of_privacy.py::test_rows_are_drawn_evenly_and_share_what_a_person_weighs[1-person]"}),
         (rewritten("DPTableSynthesizer.fit", ("int(persons.max()) + 1", "table.n_rows")), {"a private number of rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer, persons]"}),
-        (rewritten("TableFit.model", ("self.plan.counted(tables_of(columns))", "replace(self.plan, n_samples=int(self.weights.sum()))")), {"a private weight of all rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer, nothing known, rows]"}),
+        (rewritten("TableFit.model", ("self.plan.counted(tables_of(found.releases[-1]))", "replace(self.plan, n_samples=int(self.weights.sum()))")), {"a private weight of all rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer, nothing known, rows]"}),
         (given("Strategy.sensitivity", group_size=1), {
             "table of a sketch": "release/test_sensitivity.py::test_the_worst_neighbours_reach_the_bound_and_do_not_exceed_it[two rows of a person]",
             "table of a sketch, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[sketch of persons]"}),
@@ -569,7 +569,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("TablePlan.__init__", "plan_tables", shares=with_more_for_pairs), {"shares of 1.2": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer]"}),
         (rewritten("find_cells", ("refined(grids[c], *combined([*known[c], noisy]))", "refined(grids[c], noisy.marginal.counts(codes), np.zeros(noisy.marginal.n_cells))")), {"cells split by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
         (rewritten("find_cells", ("rounding_of(noisy.counts, noisy.sigma)", "rounding_of(noisy.marginal.counts(codes), 0.0)")), {"round values by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
-        (rewritten("shares_of", ('{"columns": shares["columns"] - sum(rounds.values())}', '{}')), {"rounds of cells beyond the share": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer]"}),
+        (rewritten("shares_of", ("- sum(rounds.values())", "")), {"rounds of cells beyond the share": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer]"}),
         (rewritten("TableFit._model", ("coarsen(noisy,", "coarsen(replace(noisy, counts=noisy.marginal.counts(found.codes)),")), {"bins by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
         (returning("release_misfits", true_misfits, "TableFit._release_tree"), {"a tree by true strengths": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
         (returning("release_misfits", true_misfits, "TableFit._release_pairs"), {"pairs by true misfits": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
