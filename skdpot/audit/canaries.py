@@ -294,12 +294,12 @@ def _with_values(column: Any, table: Table) -> Any:
 
 def numbered(fitted: Any, X: Any) -> tuple[TableSchema, np.ndarray]:
     """Return a schema of a synthesizer's cells, and the cells of rows: a fit counts in the same."""
-    table = Table.of(X, fitted.schema_.names)
+    values = fitted._rules.to_model(fitted.schema_.read(Table.of(X, fitted.schema_.names)))
     columns: list[TableColumn] = []
     numbers = []
     for grid in fitted._grids:
         name, missing = grid.column.name, grid.column.missing
-        cells = grid.codes(table.column(name)).astype(np.float64)
+        cells = grid.codes(values[name]).astype(np.float64)
         numbers.append(np.where(cells == grid.n_cells, np.nan, cells))
         if grid.on_scale:
             most = grid.n_cells - 1

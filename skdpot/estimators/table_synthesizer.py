@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
@@ -32,19 +33,20 @@ from skdpot.privacy.spent import SEEDED, PrivacySpent, charge, warn_of_compositi
 from skdpot.release.contingency import IntArray, NoisyMarginal
 from skdpot.release.contributions import WEIGHTINGS, Unit
 from skdpot.release.release import Records, Release
-from skdpot.tables.conditions import parse_conditions
+from skdpot.tables.conditions import Condition, parse_conditions
 from skdpot.tables.fitting import TableFit, TablePlan, plan_tables
 from skdpot.tables.frames import PlainColumn, Table, build_table, read_table
 from skdpot.tables.model import draw_cells
 from skdpot.tables.record import TableRecord
 from skdpot.tables.report import TableQualityReport, make_report
+from skdpot.tables.row_map import RowMap
 from skdpot.tables.schema import GUESSED, TableSchema, bound_schema, release_schema, warn_of_guess
 
 _ASSUMPTIONS = (
     "the names, the data types and the order of the columns; a data type that a file reader "
     "inferred from the values is treated as public too, though one row can change it",
     "everything that the schema states: which columns there are, kinds, bounds, categories, whole "
-    "numbers, scales, resolutions of dates, whether values may be missing",
+    "numbers, scales, resolutions of dates, whether values may be missing, rules between columns",
     "every value is of the kind that the schema states; others are refused",
 )
 _MOST_NOISE = 0.1  # of the rows: more on the counts of a column calls for a warning
@@ -228,11 +230,13 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         with all_or_nothing(self):
             unit = Unit.of_parameters(self.unit, self.max_rows, self.weighting)
             table, schema, persons = self._read(X)
-            values = schema.read(table)
+            rules = RowMap(schema)
+            column = rules.place(self.target)
+            values = rules.to_model(schema.read(table))
             n_samples = table.n_rows if persons is None else int(persons.max()) + 1
             warn_of_guess(schema, name)
             target = privacy_target(self.epsilon, self.delta, self.budget)
-            plan = plan_tables(target, schema, n_samples, unit.weight)
+            plan = plan_tables(target, rules.model, n_samples, unit.weight)
             _warn_of_small_table(plan)
             guessed = (GUESSED,) if schema.guessed else ()
             seeded = (SEEDED,) if self.random_state is not None else ()
@@ -256,20 +260,22 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
                     drawn = unit.draw(persons, streams.secret)
                     weights, one_each = drawn.weights, _taken(values, drawn.one_each)
                     values = _taken(values, drawn.rows)
-                schema = release_schema(one_each, plan.schema, streams)
-                grids = tuple(column.grid() for column in schema)
+                model = release_schema(one_each, plan.schema, streams)
+                grids = tuple(column.grid() for column in model)
                 fit = TableFit(
                     plan,
                     streams,
                     values=tuple(values.values()),
                     grids=grids,
-                    target=None if self.target is None else schema.names.index(self.target),
+                    target=column,
                     n_particles=self._n_particles(n_samples),
                     weights=weights,
                     advance=advance,
                 )
                 self.model_ = fit.model()
-            self.schema_, self._grids = schema, self.model_.grids
+            self._rules, self._grids = rules.resolved(model), self.model_.grids
+            self._rules = self._rules.learned(partial(self._draw, rng=solver_generator(0)))
+            self.schema_ = self._rules.schema
             self.n_samples_, self._kind = n_samples, table.kind
         return self
 
@@ -299,7 +305,8 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         """Return the cells of rows, or the bins of cells in which pairs are counted."""
         if release.kind not in ("marginals", "misfits"):
             return X, y
-        return self.model_.seen_by(release, [X[:, j] for j in range(X.shape[1])]), y
+        values = self._rules.to_model(dict(zip(self.schema_.names, np.transpose(X), strict=True)))
+        return self.model_.seen_by(release, list(values.values())), y
 
     def _restate(self, spent: PrivacySpent) -> None:
         super()._restate(spent)
@@ -348,15 +355,23 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         n_samples = check_count(n_samples, "n_samples")
+        conditions, tested = self._rules.split(conditions)
         wanted = parse_conditions(conditions, self._grids)
         rng = solver_generator(random_state)
-        model = self.model_
-        allowed = {}
-        for column, condition in wanted.items():
-            bins = model.bins[column]
-            satisfied = np.bincount(bins.bins, weights=bins.cell_shares * condition.kept)
-            allowed[column] = satisfied / bins.shares
-        codes = model.draw(n_samples, rng, allowed)
+        draw = partial(self._draw, rng=rng, wanted=wanted)
+        columns = self._rules.sample(n_samples, draw, tested, rng)
+        order = [*getattr(self, "feature_names_in_", ()), *columns]
+        columns = {name: columns[name] for name in order if name in columns}
+        return build_table(self._kind, columns, self._rules.described)
+
+    def _draw(
+        self, n_rows: int, rng: np.random.Generator, wanted: Mapping[int, Condition] | None = None
+    ) -> dict[str, pd.Series]:
+        """Draw rows of the columns that are modelled."""
+        wanted, model = wanted or {}, self.model_
+        allowed = {p: model.bins[p].satisfied(found.kept) for p, found in wanted.items()}
+        impossible = self._rules.impossible(self._grids, model.bins, wanted)
+        codes = model.draw(n_rows, rng, allowed, impossible)
         columns = {}
         for place, grid in enumerate(self._grids):
             found = wanted.get(place)
@@ -364,7 +379,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             cells = draw_cells(codes[:, place], model.bins[place], rng, kept)
             values = grid.values(cells, rng, None if found is None else found.within)
             columns[grid.column.name] = values if found is None else found.enforce(values)
-        return build_table(self._kind, columns, self.schema_)
+        return columns
 
     def score(self, X: Any, y: object = None) -> float:
         """Return the negative mean total variation distance over all pairs of columns.

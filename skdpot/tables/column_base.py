@@ -234,6 +234,10 @@ class ScaledColumn(TableColumn):
 
     log_scale = False  # whether places are logarithmic rather than even
     n_values: ClassVar[int | None]  # None for a continuum, or while a bound is not known
+    step: ClassVar[float]  # between neighbouring values as `numbers` has them, 0 for a continuum
+    span: ClassVar[tuple[float, float]]  # bounds in the same numbers, infinite while not known
+    numbers: ClassVar[Callable[..., FloatArray]]  # that stand for values, NaN for missing ones
+    from_numbers: ClassVar[Callable[..., pd.Series]]  # the values that such numbers stand for
     _bounds_are: ClassVar[str]  # what they must be,
     _bound: ClassVar[Callable[..., Any]]  # and such a value in its plain type, or else None
     rounding: ClassVar[Rounding]  # of the numbers that `lattice` returns

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from skdpot.release.contingency import FloatArray
@@ -21,6 +22,14 @@ class Condition:
     kept: FloatArray
     limits: tuple[Any, Any] | None = None
     within: tuple[float, float] | None = None
+
+    def satisfied(self, grid: ColumnGrid, values: Any) -> npt.NDArray[np.bool_]:
+        """Return which values satisfy the condition."""
+        held: npt.NDArray[np.bool_] = self.kept[grid.codes(values)] > 0.0
+        if self.within is not None:
+            unit = grid.column.to_unit(values)
+            held &= (self.within[0] <= unit) & (unit < self.within[1])
+        return held
 
     def enforce(self, values: Any) -> Any:
         """Return drawn values without what rounding moved beyond the limits."""

@@ -25,6 +25,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from skdpot.release.contingency import FloatArray, IntArray, Marginal, NoisyMarginal, tables_of
 from skdpot.release.release import Release
@@ -69,6 +70,10 @@ class ColumnBins:
     def groups(self, level: int) -> IntArray:
         """Return the group of each bin: itself (0), a coarse one (1) or one of few (2)."""
         return self._groups[level]
+
+    def satisfied(self, kept: FloatArray) -> FloatArray:
+        """Return the share of each bin that satisfies a condition, by shares of cells that do."""
+        return np.bincount(self.bins, weights=self.cell_shares * kept) / self.shares
 
 
 def bin_codes(codes: IntArray, bins: Sequence[ColumnBins]) -> IntArray:
@@ -489,17 +494,29 @@ class TableModel:
         n_particles: int,
         rng: np.random.Generator,
         allowed: Mapping[int, FloatArray] | None = None,
+        impossible: Sequence[Mapping[int, npt.NDArray[np.bool_]]] = (),
     ) -> ScaledParticles:
-        """Draw weighted particles; the weights add up to the number of rows."""
+        """Draw weighted particles; the weights add up to the number of rows.
+
+        Each entry of `impossible` marks bins of columns that do not occur together.
+        """
         codes, log_weights = self.tree.draw(n_particles, rng, allowed)
         weights = np.exp(log_weights - log_weights.max())
+        for marks in impossible:
+            weights[np.all([mark[codes[:, c]] for c, mark in marks.items()], axis=0)] = 0.0
+        if not weights.any():
+            raise ValueError("Every row that satisfies conditions is forbidden by a rule.")
         particles = ScaledParticles(codes, weights * (self.n_rows / weights.sum()))
         for noisy, potentials in zip(self.marginals, self.potentials, strict=True):
             particles.add(noisy, potentials)
         return particles
 
     def draw(
-        self, n_rows: int, rng: np.random.Generator, allowed: Mapping[int, FloatArray] | None = None
+        self,
+        n_rows: int,
+        rng: np.random.Generator,
+        allowed: Mapping[int, FloatArray] | None = None,
+        impossible: Sequence[Mapping[int, npt.NDArray[np.bool_]]] = (),
     ) -> IntArray:
         """Draw rows of bins."""
         drawn = []
@@ -507,7 +524,7 @@ class TableModel:
             fits = _MOST_CELLS // max(len(self.marginals), 1)
             part = min(n_rows, _ROWS_AT_ONCE, max(fits // 2, 1))
             n_particles = int(np.clip(_PER_ROW * part, min(_FEWEST, fits), min(_MOST, fits)))
-            particles = self.particles(n_particles, rng, allowed)
+            particles = self.particles(n_particles, rng, allowed, impossible)
             if not allowed:  # the marginals are those of all rows
                 particles.run(_DRAW_SWEEPS)
             drawn.append(particles.codes[_systematic(particles, part, rng)])

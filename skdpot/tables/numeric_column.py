@@ -271,6 +271,24 @@ class NumericColumn(ScaledColumn):
         column = self.read(values)
         return np.where(column.missing, np.nan, column.values.astype(np.float64))
 
+    @property
+    def step(self) -> float:  # type: ignore[override]
+        """How far apart neighbouring values are, 0 for a continuum."""
+        return float(self.integer)
+
+    @property
+    def span(self) -> tuple[float, float]:  # type: ignore[override]
+        """The bounds as numbers, infinite where they are open."""
+        lower = -math.inf if self.lower is None else float(self.lower)
+        return lower, math.inf if self.upper is None else float(self.upper)
+
+    def from_numbers(self, numbers: FloatArray) -> pd.Series:
+        """Return numbers as values of the column, NaN as missing."""
+        missing = np.isnan(numbers)
+        found = np.where(missing, 0.0, numbers)
+        held = np.rint(found).astype(np.int64) if self.integer else found
+        return self.finish(held, missing, self.dtype or self.default)
+
     def bounded(self, lower: float, upper: float, found: bool) -> Self:
         """Return the column with estimates for the bounds that it lacks, found or not."""
         return self.within(lower, upper)

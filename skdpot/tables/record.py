@@ -27,6 +27,7 @@ from skdpot.tables.cells import MAX_CELLS, ROUNDS
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.fitting import events_of
 from skdpot.tables.model import ColumnBins, ColumnTree, TableModel
+from skdpot.tables.row_map import RowMap
 from skdpot.tables.schema import TableSchema
 
 _PARAMETERS = ("epsilon", "delta", "target", "unit", "max_rows", "weighting", "n_particles")
@@ -100,9 +101,10 @@ class TableRecord(Record):
         schema = _read_schema(self.schema)
         _require(schema.is_resolved, "its schema leaves bounds or categories open")
         given = None if self.given_schema is None else _read_schema(self.given_schema)
-        self._check_parameters(schema)
-        _require(len(self.edges) == len(self.rounded) == len(schema), _NO_CELLS)
-        grids = tuple(map(_grid, schema, self.edges, self.rounded))
+        rules = RowMap(schema)
+        self._check_parameters(rules)
+        _require(len(self.edges) == len(self.rounded) == len(rules.model), _NO_CELLS)
+        grids = tuple(map(_grid, rules.model, self.edges, self.rounded))
         weight = Unit.of_parameters(self.unit, self.max_rows, self.weighting).weight
         releases = tuple(
             release_of(tables, event, weight)
@@ -122,6 +124,7 @@ class TableRecord(Record):
             "n_features_in_": len(schema) if names is None else len(names),
             "_kind": self.makes,
             "_grids": grids,
+            "_rules": rules,
         }
         if names is not None:
             fitted["feature_names_in_"] = np.array(names, dtype=object)
@@ -139,7 +142,8 @@ class TableRecord(Record):
         events = events_of(self.spent.event)
         return [events[name] for name in due]
 
-    def _check_parameters(self, schema: TableSchema) -> None:
+    def _check_parameters(self, rules: RowMap) -> None:
+        schema = rules.schema
         check_epsilon_delta(self.epsilon, self.delta, self.noun)
         _require(self.makes in ("pandas", "polars", "array"), "its tables are of an unknown kind")
         _require(self.target in (None, *schema.names), "its target is no column")
@@ -147,8 +151,7 @@ class TableRecord(Record):
         _require(self.weighting in WEIGHTINGS, "its weighting is unknown")
         _require(self.max_rows is None or self.max_rows >= 1, "max_rows is too small")
         _require(self.unit in (None, *schema.excluded), "its unit is not excluded")
-        of_tree = self.target is not None and len(schema) > 1
-        due = schema.names.index(self.target) if of_tree else None
+        due = rules.place(self.target) if len(rules.model) > 1 else None
         _require(self.tree.target == due, "its tree does not hang on its target")
         names = self.feature_names or ()
         kept = tuple(name for name in names if name not in schema.excluded)

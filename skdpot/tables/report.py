@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from numbers import Real
@@ -93,6 +93,7 @@ class TableQualityReport(HtmlReport):
     columns: pd.DataFrame
     pairs: pd.DataFrame
     marginals: tuple[ColumnShares, ...]
+    rules: pd.DataFrame
     cautions: tuple[str, ...]
     schema: TableSchema
     spent: PrivacySpent
@@ -133,6 +134,12 @@ class TableQualityReport(HtmlReport):
         distances = self.columns.get("normalized_wasserstein", pd.Series(dtype=np.float64))
         found["normalized_wasserstein"] = mean(distances[np.isfinite(distances)])
         return found | {"warnings": len(self.cautions)}
+
+    @property
+    def broken_rules(self) -> list[tuple[str, str]]:
+        """How many synthetic rows break each rule, in words."""
+        of = f"of {self.n_samples:,}"
+        return [(str(rule), f"{n:,} {of}") for rule, n in self.rules["broken"].items()]
 
     def pair_matrix(self) -> pd.DataFrame:
         """Return the total variation distances as a table of columns by columns."""
@@ -214,7 +221,8 @@ def make_report(
     rng = solver_generator(random_state)
     drawn = Table.of(synthesizer.sample(size, random_state=int(rng.integers(2**31))), schema.names)
     if table is None:
-        compared = _beside_releases(model, grids, drawn, rng)
+        values = synthesizer._rules.to_model(schema.read(drawn))
+        compared = _beside_releases(model, grids, values, rng)
     else:
         compared = _beside_rows(schema, table, drawn)
     return TableQualityReport(
@@ -222,6 +230,7 @@ def make_report(
         n_rows=n_rows,
         n_samples=drawn.n_rows,
         **compared,
+        rules=synthesizer._rules.broken(drawn),
         cautions=(*_of_the_fit(schema, spent, of_rows), *_of_columns(model, grids)),
         schema=schema,
         spent=spent,
@@ -232,10 +241,13 @@ def make_report(
 
 
 def _beside_releases(
-    model: TableModel, grids: Sequence[ColumnGrid], drawn: Table, rng: np.random.Generator
+    model: TableModel,
+    grids: Sequence[ColumnGrid],
+    drawn: Mapping[str, Any],
+    rng: np.random.Generator,
 ) -> dict[str, Any]:
     """Compare synthetic rows with the noisy counts that the model was fitted to."""
-    values = [drawn.read(grid.column) for grid in grids]
+    values = [drawn[grid.column.name] for grid in grids]
     codes = np.stack([grid.codes(v) for grid, v in zip(grids, values, strict=True)], axis=1)
     marginals, columns, pairs = [], [], []
     for grid, noisy, own, cells in zip(grids, model.columns, values, codes.T, strict=True):

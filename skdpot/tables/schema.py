@@ -6,7 +6,7 @@ Estimators read the table (`TableSchema.read`) before and call `release_schema` 
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,9 @@ from skdpot.release.categories import (
 from skdpot.tables.column_base import TableColumn
 from skdpot.tables.frames import PlainColumn, Table
 from skdpot.tables.proposals import KINDS, Proposal, column_from_dtype, propose, tells_who
+from skdpot.tables.row_map import RowMap
+from skdpot.tables.rules import RULES, Pattern, Rule
 
-_BY_NAME = {kind.kind: kind for kind in KINDS}
 _FORMAT = "skdpot.TableSchema"
 _VERSION = 1
 
@@ -46,11 +47,15 @@ class TableSchema:
         Whether the schema was guessed from values that may be private, see `guess`.
     notes : iterable of str, default=()
         Remarks for the person who confirms a guess.
+    rules : iterable of rules, default=()
+        What holds in every row: `Implies`, `LessEqual`, `Forbidden`, `SumTo` and `Pattern`.
+        `DPTableSynthesizer` draws rows that obey them.
 
     Raises
     ------
     ValueError
-        If there is no column, or two columns have the same name.
+        If there is no column, two columns have the same name, or a rule contradicts the columns
+        or another rule.
 
     Privacy
     -------
@@ -75,10 +80,11 @@ class TableSchema:
     excluded: tuple[str, ...] = ()
     guessed: bool = False
     notes: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the fields and give them their plain Python types."""
-        for field in ("columns", "excluded", "notes"):
+        for field in ("columns", "excluded", "notes", "rules"):
             value = getattr(self, field)
             if isinstance(value, str) or not isinstance(value, Iterable):
                 raise ValueError(f"{field} must be a list.")
@@ -88,12 +94,22 @@ class TableSchema:
             raise ValueError(f"columns must hold one or more of {kinds}.")
         if not all(isinstance(text, str) for text in (*self.excluded, *self.notes)):
             raise ValueError("excluded and notes must hold strings.")
-        names = [*self.names, *self.excluded]
+        if not all(isinstance(rule, RULES) for rule in self.rules):
+            kinds = ", ".join(rule.__name__ for rule in RULES)
+            raise ValueError(f"rules must hold instances of {kinds}.")
+        made = [rule.column for rule in self.rules if isinstance(rule, Pattern)]
+        left_out = [name for name in self.excluded if name not in made]
+        excluded = tuple(dict.fromkeys([*self.excluded, *made])) if made else self.excluded
+        names = [*self.names, *left_out, *made]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ValueError(f"Column {twice!r} is in the schema twice.")
         if not isinstance(self.guessed, bool):
             raise ValueError("guessed must be True or False.")
+        object.__setattr__(self, "excluded", excluded)
+        if self.rules:
+            # Refuses rules that contradict each other or the columns, and makes use of the others.
+            object.__setattr__(self, "columns", tuple(RowMap(self).columns.values()))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -138,7 +154,7 @@ class TableSchema:
                 self[name]
         kept = tuple(new.pop(column.name, column) for column in self.columns)
         excluded = tuple(name for name in self.excluded if name not in new)
-        return TableSchema((*kept, *new.values()), excluded, self.guessed, self.notes)
+        return replace(self, columns=(*kept, *new.values()), excluded=excluded)
 
     def exclude(self, *names: str) -> "TableSchema":
         """Return the schema with some columns excluded.
@@ -155,7 +171,7 @@ class TableSchema:
         for name in names:
             self[name]
         kept = tuple(column for column in self.columns if column.name not in names)
-        return TableSchema(kept, (*self.excluded, *names), self.guessed, self.notes)
+        return replace(self, columns=kept, excluded=(*self.excluded, *names))
 
     def confirm(self) -> "TableSchema":
         """Declare a guessed schema public.
@@ -165,7 +181,7 @@ class TableSchema:
         TableSchema
             The schema with ``guessed=False`` and without the notes, which count private values.
         """
-        return TableSchema(self.columns, self.excluded)
+        return replace(self, guessed=False, notes=())
 
     @classmethod
     def from_dtypes(cls, X: Any) -> "TableSchema":
@@ -308,7 +324,7 @@ class TableSchema:
             )
         kept = [name for name in table.names if name in self.names]
         columns = tuple(self[name].bind(table.dtype(name)) for name in kept)
-        return TableSchema(columns, self.excluded, self.guessed, self.notes)
+        return replace(self, columns=columns)
 
     def read(self, table: Table) -> dict[str, PlainColumn]:
         """Read all columns of a private table; refuse it if one cannot be read. Nothing is kept."""
@@ -335,6 +351,8 @@ class TableSchema:
             "notes": self.notes,
             "columns": [column.to_dict() for column in self.columns],
         }
+        if self.rules:
+            content["rules"] = [rule.to_dict() for rule in self.rules]
         text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
@@ -375,7 +393,12 @@ class TableSchema:
         columns = content.pop("columns", None)
         if not isinstance(columns, list):
             raise ValueError("The schema has no list of columns.")
-        return cls(tuple(map(_column, columns)), **content)
+        rules = content.pop("rules", [])
+        if not isinstance(rules, list):
+            raise ValueError("The rules of a schema must be a list.")
+        columns = tuple(_described(entries, KINDS, "column") for entries in columns)
+        rules = tuple(_described(entries, RULES, "rule") for entries in rules)
+        return cls(columns, rules=rules, **content)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a readable summary with one row per column.
@@ -443,20 +466,24 @@ def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return entries
 
 
-def _column(entries: Any) -> TableColumn:
-    """Rebuild a column from what its `to_dict` returned."""
+def _described(entries: Any, kinds: Iterable[Any], noun: str) -> Any:
+    """Rebuild a column or a rule from what its `to_dict` returned."""
     if not isinstance(entries, Mapping):
-        raise ValueError("Every column of a schema must be an object with a kind and a name.")
-    given = {"name": None, **entries}
+        raise ValueError(f"Every {noun} of a schema must be an object with a kind.")
+    known, given = {kind.kind: kind for kind in kinds}, dict(entries)
     kind = given.pop("kind", None)
-    if not isinstance(kind, str) or kind not in _BY_NAME:
-        known = ", ".join(_BY_NAME)
-        raise ValueError(f"A column has the unknown kind {kind!r:.40}; there are {known}.")
-    due = sorted(item.name for item in fields(_BY_NAME[kind]))
-    if unknown := sorted(given.keys() - due):
-        known = ", ".join(due)
-        raise ValueError(f"A {kind} column has no field {unknown[0]!r:.40}; there are {known}.")
-    return _BY_NAME[kind](**given)
+    if not isinstance(kind, str) or kind not in known:
+        there = ", ".join(known)
+        raise ValueError(f"A {noun} has the unknown kind {kind!r:.40}; there are {there}.")
+    due = [item for item in fields(known[kind]) if item.init]
+    names = sorted(item.name for item in due)
+    if unknown := sorted(given.keys() - set(names)):
+        there = ", ".join(names)
+        raise ValueError(f"A {kind} {noun} has no field {unknown[0]!r:.40}; there are {there}.")
+    for item in due:
+        if item.default is MISSING and item.name not in given:
+            raise ValueError(f"A {kind} {noun} needs the field {item.name!r}.")
+    return known[kind](**given)
 
 
 # What a privacy statement assumes where nobody has confirmed a guessed schema.

@@ -1,5 +1,6 @@
 """Columns of dates, times and durations between two bounds, in ticks of a resolution."""
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -167,8 +168,24 @@ class TickColumn(ScaledColumn):
         return ((seconds - first) // tick).astype(np.float64)
 
     def _at(self, distances: FloatArray, missing: npt.NDArray[np.bool_]) -> pd.Series:
-        seconds = self._first() + np.rint(distances).astype(np.int64) * _SECONDS[self.resolution]
-        times = seconds.astype(f"{self.kind}64[s]")
+        seconds = self._first() + np.rint(distances) * self.step
+        return self.from_numbers(np.where(missing, np.nan, seconds))
+
+    @property
+    def step(self) -> float:  # type: ignore[override]
+        """The seconds of a tick."""
+        return float(_SECONDS[self.resolution])
+
+    @property
+    def span(self) -> tuple[float, float]:  # type: ignore[override]
+        """The bounds in seconds, infinite where they are open."""
+        lower = -math.inf if self.lower is None else float(self._bound_seconds(self.lower))
+        return lower, math.inf if self.upper is None else float(self._bound_seconds(self.upper))
+
+    def from_numbers(self, seconds: FloatArray) -> pd.Series:
+        """Return seconds as values of the column, NaN as missing."""
+        missing = np.isnan(seconds)
+        times = np.where(missing, 0.0, seconds).astype(np.int64).astype(f"{self.kind}64[s]")
         times[missing] = "NaT"
         target = pandas_dtype(self.dtype or self.default, self.missing)
         return pd.Series(self._localized(pd.Index(times)).astype(target))

@@ -1,0 +1,228 @@
+"""Rows of a table with rules as rows of columns that a model can hold, and back."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from skdpot.tables.column_base import ColumnGrid
+from skdpot.tables.conditions import Condition, parse_conditions
+from skdpot.tables.frames import Table
+from skdpot.tables.rules import RULES, BoolArray, Forbidden, Implies, Pattern, Values
+
+_LEARNED_FROM = 100_000  # synthetic rows
+_WHOLE = 1.0 - 1e-9  # share of a bin that is all of it
+_ROUNDS = 20  # of drawing again,
+_FEWEST, _MOST = 1000, 100_000  # so many rows
+_HOPELESS = 100_000  # rows of which none obeys the rules
+
+
+class RowMap:
+    """The rules of a schema in the order in which they determine columns.
+
+    `to_model` and `from_model` map rows one by one, as the schema and nothing else says.
+
+    Parameters
+    ----------
+    schema : TableSchema
+        Rules that contradict each other or the columns are refused.
+
+    Attributes
+    ----------
+    columns : dict of str to column
+        The columns, with what the rules say about them.
+    model : TableSchema
+        The columns that are modelled.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+        self.patterns = [rule for rule in schema.rules if isinstance(rule, Pattern)]
+        self._rules: list[Any] = [rule for rule in schema.rules if not isinstance(rule, Pattern)]
+        self.columns: dict[str, Any] = {column.name: column for column in schema}
+        self._makers: dict[str, Any] = self._in_order()
+        # Tables give columns their values, and the bounds of larger columns hold for smaller ones.
+        rules = [*reversed(self._makers.values()), *(rule for rule in self._rules if not rule.made)]
+        for rule in sorted(rules, key=lambda rule: RULES.index(type(rule))):
+            self.columns |= rule.check(self.columns)
+        self._stand_ins = {n: rule.stand_in(self.columns) for n, rule in self._makers.items()}
+        kept = (self._stand_ins.get(name, column) for name, column in self.columns.items())
+        model = tuple(column for column in kept if column is not None)
+        self.model = replace(schema, columns=model, rules=()) if schema.rules else schema
+
+    def _in_order(self) -> dict[str, Any]:
+        """Return the rules by the columns that they determine, those first that others need."""
+        makers: dict[str, Any] = {}
+        for rule in self._rules:
+            for name in rule.names:
+                if name not in self.columns:
+                    raise rule.error(f"names {name!r}, which the schema does not describe")
+            if rule.made in makers:
+                raise rule.error(f"and {makers[rule.made]} both determine {rule.made!r}")
+            if rule.made:
+                makers[rule.made] = rule
+        try:
+            order = TopologicalSorter({name: rule.needs for name, rule in makers.items()})
+            return {name: makers[name] for name in order.static_order() if name in makers}
+        except CycleError as error:
+            rules = " and ".join({str(makers[name]): None for name in error.args[1]})
+            raise ValueError(f"The rules {rules} determine columns in a circle.") from None
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What says which data type each column of a synthetic table has."""
+        return self.columns | {rule.column: rule for rule in self.patterns}
+
+    def place(self, target: str | None) -> int | None:
+        """Return the place in the model of what stands for a column."""
+        if target is None:
+            return None
+        if (column := self._stand_ins.get(target, self.columns[target])) is None:
+            raise self._makers[target].error(f"determines target={target!r}; choose another target")
+        return int(self.model.names.index(column.name))
+
+    def to_model(self, values: Values) -> dict[str, Any]:
+        """Return the values of the columns that are modelled."""
+        known, model = dict(values), {}
+        for name, rule in self._makers.items():
+            if (stand_in := self._stand_ins[name]) is not None:
+                known[name] = model[stand_in.name] = rule.encode(self.columns, known)
+            known[name] = rule.decode(self.columns, known)
+        return {c.name: c.read(model.get(c.name, values.get(c.name))) for c in self.model}
+
+    def from_model(self, values: Values) -> dict[str, Any]:
+        """Return the values of the columns of the table."""
+        known = dict(values)
+        for name, rule in self._makers.items():
+            if (stand_in := self._stand_ins[name]) is not None:
+                known[name] = values[stand_in.name]
+            known[name] = rule.decode(self.columns, known)
+        return {name: known[name] for name in self.columns}
+
+    def resolved(self, model: Any) -> "RowMap":
+        """Return the map with the bounds and categories that a fit found."""
+        known = {column.name: column for column in model}
+        columns = {name: known.get(name, column) for name, column in self.columns.items()}
+        rules = list(self.schema.rules)
+        for name, rule in self._makers.items():
+            stand_in = self._stand_ins[name]
+            found = None if stand_in is None else known[stand_in.name]
+            rules[rules.index(rule)], columns[name] = rule.resolved(columns, found)
+        rules = [r.possible(columns) if isinstance(r, Forbidden) else r for r in rules]
+        return RowMap(
+            replace(self.schema, columns=tuple(columns.values()), rules=tuple(filter(None, rules)))
+        )
+
+    def learned(self, draw: Callable[[int], Values]) -> "RowMap":
+        """Return the map with tables of what columns most often imply in rows of the model."""
+        rules = self.schema.rules
+        if not any(isinstance(rule, Implies) and rule.table is None for rule in rules):
+            return self
+        rows = self.from_model(draw(_LEARNED_FROM))
+        learned = (r.learn(self.columns, rows) if isinstance(r, Implies) else r for r in rules)
+        return RowMap(replace(self.schema, rules=tuple(learned)))
+
+    def split(self, conditions: Any) -> tuple[Any, dict[str, Condition]]:
+        """Return the conditions on columns of the model, and those that rows are tested for."""
+        if not isinstance(conditions, Mapping):
+            return conditions, {}
+        wanted, tested = dict(conditions), {}
+        for name, rule in reversed(self._makers.items()):
+            if name in wanted:
+                grids = (self.columns[name].grid(),)
+                tested[name] = parse_conditions({name: wanted.pop(name)}, grids)[0]
+                wanted = rule.narrowed(self.columns, tested[name]) | wanted
+        for rule in self.patterns:
+            if rule.column in wanted:
+                raise rule.error("draws codes at random; conditions cannot choose them")
+        return wanted, tested
+
+    def impossible(
+        self, grids: Sequence[ColumnGrid], bins: Sequence[Any], wanted: Mapping[int, Condition]
+    ) -> list[dict[int, BoolArray]]:
+        """Return for each forbidden combination of columns of the model the bins that are in it."""
+        found = []
+        for rule in self._rules:
+            if not isinstance(rule, Forbidden) or self._makers.keys() & set(rule.names):
+                continue
+            forbidden = rule.conditions(grids)
+            if all(
+                place in wanted and not wanted[place].kept[condition.kept < 1.0].any()
+                for place, condition in forbidden.items()
+            ):
+                raise rule.error("contradicts conditions: every row that satisfies them breaks it")
+            found.append({p: bins[p].satisfied(c.kept) > _WHOLE for p, c in forbidden.items()})
+        return found
+
+    def faults(self, values: Values) -> dict[str, BoolArray]:
+        """Return which rows break each rule, or have what it determines out of its bounds."""
+        found = {}
+        for rule in self._rules:
+            found[str(rule)] = rule.broken(self.columns, values)
+            if rule.made and self.columns[rule.made].on_scale:
+                column = self.columns[rule.made]
+                numbers, (lower, upper) = column.numbers(values[rule.made]), column.span
+                found[str(rule)] |= (numbers < lower) | (numbers > upper)
+        return found
+
+    def broken(self, table: Table) -> pd.DataFrame:
+        """Return how many rows of a synthetic table break each rule."""
+        found = self.faults({name: table.read(column) for name, column in self.columns.items()})
+        for rule in self.patterns:
+            codes = {rule.column: table.series(rule.column)}
+            found[str(rule)] = rule.broken(self.columns, codes)
+        counts = [int(wrong.sum()) for wrong in found.values()]
+        return pd.DataFrame({"broken": counts}, pd.Index(found, name="rule", dtype=object))
+
+    def sample(
+        self,
+        n_rows: int,
+        draw: Callable[[int], Values],
+        tested: Mapping[str, Condition],
+        rng: np.random.Generator,
+    ) -> dict[str, Any]:
+        """Return rows that obey all rules and conditions, from a function that draws the model."""
+        found = self._drawn(n_rows, draw, tested, rng) if self._rules else dict(draw(n_rows))
+        return found | {rule.column: rule.draw(n_rows, rng) for rule in self.patterns}
+
+    def _drawn(
+        self,
+        n_rows: int,
+        draw: Callable[[int], Values],
+        tested: Mapping[str, Condition],
+        rng: np.random.Generator,
+    ) -> dict[str, Any]:
+        """Draw until enough rows obey everything.
+
+        Where few do, those that were found are drawn from again; where none does, it is refused.
+        """
+        kept: list[pd.DataFrame] = []
+        why: set[str] = set()
+        n_drawn, size = 0, n_rows
+        for _ in range(_ROUNDS):
+            values = self.from_model(draw(size))
+            faults = self.faults(values)
+            for name, condition in tested.items():
+                held = condition.satisfied(self.columns[name].grid(), values[name])
+                faults[f"the condition on {name!r} with {self._makers[name]}"] = ~held
+            of_all = {label for label, wrong in faults.items() if wrong.all()}
+            why |= of_all or {label for label, wrong in faults.items() if wrong.any()}
+            good = ~np.logical_or.reduce(list(faults.values()))
+            kept += [pd.DataFrame(values)[good]] * bool(good.any())
+            n_found, n_drawn = sum(map(len, kept)), n_drawn + size
+            if n_found >= n_rows or (not kept and n_drawn >= _HOPELESS):
+                break
+            due = 1.1 * (n_rows - n_found) * n_drawn / max(n_found, 1)
+            size = int(np.clip(due, _FEWEST, max(_MOST, n_rows)))
+        if not kept:
+            raise ValueError(
+                f"None of {n_drawn:,} rows of the model obeys {' and '.join(sorted(why))}. "
+                "Conditions and rules contradict each other, or ask for what hardly ever occurs."
+            )
+        found = pd.concat(kept, ignore_index=True)
+        places = np.arange(n_rows) if n_found >= n_rows else rng.integers(n_found, size=n_rows)
+        found = found.iloc[places].reset_index(drop=True)
+        return {name: found[name] for name in self.columns}
