@@ -64,40 +64,37 @@ def count_projections(
     codes: np.ndarray | None = None,
     n_classes: int = 1,
     bounds: DataBounds | None = None,
-    energy: Energy | None = None,
     device: "torch.device | None" = None,
 ) -> np.ndarray:
     """Count rows per bin of their projection on each direction.
 
-    Every row adds exactly one count to one bin of each slice, whatever rounding does, and a row
-    whose bins have more than the given energy is counted in the middle of all slices: the
-    sensitivity does not depend on floating-point arithmetic. (Within the bounds no row has more.)
-    Projections beyond ``[-w, w]`` are counted in the end bins.
+    Every row adds exactly one count to one bin of each slice. Projections beyond ``[-w, w]`` are
+    counted in the end bins. With `bounds`, a row beyond their radius would be counted in the middle
+    of all slices (`to_ball` leaves none).
+
+    Projections are exact: rows and directions are rounded to 27 bits, so that every partial sum of
+    a product is an integer below 2^53, by the Cauchy-Schwarz inequality. The bins of a row within
+    the bounds depend on this row alone, and not on how rows are divided into chunks, blocks,
+    threads or machines. (Rows without bounds may be longer, and their sums inexact. So blocks
+    depend on the number of rows alone: replacing a row, its class included, moves no other.)
 
     Privacy
     -------
     The counts are as private as the rows. Counts of private rows are only added to noise that is
     already drawn.
-
-    A matrix product rounds a row differently when fewer rows are multiplied together. So rows are
-    projected in blocks that depend on their number alone, and sorted by class afterwards: replacing
-    a row, its class included, moves no other.
     """
-    # Bin units: the projection scaled to [0, B], so that truncation gives the bin.
-    scaled = (directions * (n_bins / 2 / half_widths)[:, None]).astype(np.float32)
-    if energy is None:
-        energy = Energy.unlimited(len(scaled))
-    within = energy.in_bins(n_bins)
+    radius = float(np.max(half_widths)) if bounds is None else bounds.radius
+    exact = _ExactProjections.of(directions, half_widths, n_bins, radius, bounds is not None)
     # Buffers stay in the cache, but are not so small that counters take longer than counting.
-    fitting = _BLOCK_ELEMENTS // max(scaled.shape)
+    fitting = _BLOCK_ELEMENTS // max(directions.shape)
     block = min(_MAX_BLOCK_ROWS, max(256, n_bins * n_classes // 2, fitting))
 
     def count(stripe: range) -> np.ndarray:
         if device is None:
-            count_block = _numpy_counter(scaled, n_bins, n_classes, min(block, len(stripe)), within)
+            count_block = _numpy_counter(exact, n_classes, min(block, len(stripe)))
         else:
-            count_block = _torch_counter(scaled, n_bins, n_classes, device, within)
-        total = np.zeros((n_classes * len(scaled), n_bins), dtype=np.int64)
+            count_block = _torch_counter(exact, n_classes, device)
+        total = np.zeros((n_classes * len(directions), n_bins), dtype=np.int64)
         for start in stripe[::block]:
             here = slice(start, min(start + block, stripe.stop))
             part = rows[here] if bounds is None else bounds.to_ball(rows[here])
@@ -108,6 +105,44 @@ def count_projections(
     ends = [len(rows) * k // n_stripes for k in range(n_stripes + 1)]
     stripes = [range(*pair) for pair in pairwise(ends)]
     return np.sum(in_threads(count, stripes), axis=0)
+
+
+_UNIT = 2.0**26
+
+
+@dataclass(frozen=True, eq=False)
+class _ExactProjections:
+    """Directions in whole numbers, and the units of these, of rows and of bins."""
+
+    weights: np.ndarray  # (n_features, n_projections)
+    rows_to_units: float
+    units_to_bins: float
+    n_bins: int
+    limited: bool
+
+    @classmethod
+    def of(
+        cls,
+        directions: np.ndarray,
+        half_widths: np.ndarray,
+        n_bins: int,
+        radius: float,
+        limited: bool,
+    ) -> "_ExactProjections":
+        """Round directions that have been scaled to bins, the longest one to a length of 2^26."""
+        scaled = directions * (n_bins / 2 / half_widths)[:, None]
+        largest = float(np.linalg.norm(scaled, axis=1).max())
+        weights = np.ascontiguousarray(np.rint(scaled * (_UNIT / largest)).T)
+        return cls(weights, _UNIT / radius, largest * radius / _UNIT**2, n_bins, limited)
+
+    def units(self, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Round rows to whole units; those that are too long become zero, the centre."""
+        np.multiply(rows, self.rows_to_units, out=out)
+        np.rint(out, out=out)
+        if self.limited:
+            squares = np.einsum("ij,ij->i", out, out)
+            out[~(squares <= (_UNIT * (1.0 + 1e-6)) ** 2)] = 0.0
+        return out
 
 
 def binned_rows(release: Release, records: Records, shares: np.ndarray) -> Iterator[Part]:
@@ -147,22 +182,20 @@ def binned_rows(release: Release, records: Records, shares: np.ndarray) -> Itera
 
 
 def _numpy_counter(
-    scaled: np.ndarray, n_bins: int, n_classes: int, block: int, within: tuple[np.ndarray, float]
+    exact: _ExactProjections, n_classes: int, block: int
 ) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
     """Return a function that counts one block of at most `block` rows with numpy."""
-    n_projections, (shares, limit) = len(scaled), within
-    weights = np.ascontiguousarray(scaled.T)
+    (n_features, n_projections), n_bins = exact.weights.shape, exact.n_bins
     first_bins = np.arange(n_projections, dtype=np.int32) * n_bins
     # Buffers live as long as the stripe: fresh pages would cost more than the arithmetic.
-    buffers = [np.empty((block, n_projections), dtype) for dtype in (np.float32, np.int32, np.intp)]
+    shapes = ((n_features, np.float64), (n_projections, np.float64), (n_projections, np.int32))
+    buffers = [np.empty((block, n), dtype) for n, dtype in (*shapes, (n_projections, np.intp))]
 
     def count(rows: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
-        position, cell, index = (buffer[: len(rows)] for buffer in buffers)
-        np.matmul(rows.astype(np.float32, copy=False), weights, out=position)
-        if limit > 0:
-            squares = np.square(position, out=cell.view(np.float32))
-            position[~(squares @ shares <= limit)] = 0
-        position += np.float32(n_bins / 2)
+        units, position, cell, index = (buffer[: len(rows)] for buffer in buffers)
+        np.matmul(exact.units(rows, units), exact.weights, out=position)
+        position *= exact.units_to_bins
+        position += n_bins / 2
         np.clip(position, 0, n_bins - 1, out=position)
         cell[...] = position  # to 32 bits first: that has vector instructions
         cell += first_bins
@@ -179,25 +212,18 @@ def _numpy_counter(
 
 
 def _torch_counter(
-    scaled: np.ndarray,
-    n_bins: int,
-    n_classes: int,
-    device: "torch.device",
-    within: tuple[np.ndarray, float],
+    exact: _ExactProjections, n_classes: int, device: "torch.device"
 ) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
     """Return a function that counts one block with torch on `device`."""
     import torch  # here, so that sketches on the CPU do without
 
-    weights, n_projections, limit = torch.from_numpy(scaled).to(device), len(scaled), within[1]
-    shares = torch.from_numpy(within[0]).to(device)[:, None]
+    weights, n_bins = torch.from_numpy(exact.weights.T).to(device), exact.n_bins
+    n_projections = len(weights)
     offsets = (torch.arange(n_projections, device=device) * n_bins)[:, None]
 
     def count(rows: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
-        block = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32)).to(device)
-        position = weights @ block.T
-        if limit > 0:
-            inside = (position.square() * shares).sum(0) <= limit
-            position = torch.where(inside, position, 0.0)
+        units = exact.units(rows, np.empty(rows.shape))
+        position = (weights @ torch.from_numpy(units).to(device).T) * exact.units_to_bins
         bins = (position + n_bins / 2).clamp_(0, n_bins - 1).long()
         bins += offsets
         if codes is not None:
@@ -276,7 +302,6 @@ class NoisyAccumulator:
                 codes=codes,
                 n_classes=plan.n_classes,
                 bounds=self._bounds,
-                energy=plan.energy,
                 device=self._device,
             )
             for table, part in zip(self._table, counts.reshape(self._table.shape), strict=True):

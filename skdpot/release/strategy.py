@@ -51,12 +51,19 @@ class Energy:
 
         A row u has ``Σ_j ⟨u, θ_j⟩² <= ‖Θᵀ Θ‖₂ ‖u‖²``. In a box a row can be at the end of all axes,
         so that axes take no part.
+
+        Rows and directions are counted in whole units. Of a row that adds 1e-6 to its norm at most.
+        The longest direction, in units of its half width, has 2^26 of them, so that a direction of
+        the half width w moves by ``√d / 2^27 w / min w`` at most: all together by ``√L`` times
+        that, relative to ``‖Θ‖₂ >= √(L / d)``.
         """
         taken = np.ones(len(directions), dtype=bool)
+        spread = float(half_widths.max() / half_widths.min())
+        rounded = 1.0 + 1e-5 + directions.shape[1] * spread * 2.0**-24
         if bounds.box:
             taken = np.abs(directions).max(axis=1) < 1 - 1e-9
         weights = np.where(taken, (half_widths / bounds.radius) ** 2, 0.0)
-        return cls(weights, _squared_norm(directions[taken]))
+        return cls(weights, rounded * _squared_norm(directions[taken]))
 
     @classmethod
     def unlimited(cls, n_projections: int) -> "Energy":
@@ -70,21 +77,6 @@ class Energy:
             return 1.0
         anywhere = np.count_nonzero(self.weights == 0) * self.weights.max()
         return float((self.limit + anywhere) / (self.weights.sum() + anywhere))
-
-    def in_bins(self, n_bins: int) -> tuple[np.ndarray, float]:
-        """Return single-precision weights and the limit for distances in bins, as counted."""
-        per_bin = self.weights * (2 / n_bins) ** 2
-        return per_bin.astype(np.float32), self.limit * (1 + self.room / 2)
-
-    @property
-    def room(self) -> float:
-        """How much more the sum may be because rows are projected in single precision.
-
-        Projections are moved by less than 2e-5 of a bin at up to 256 bins when bins are
-        numbered from the end of the range, and a sum of L squares has a relative error of at most
-        L / 2^23.
-        """
-        return 1e-3 + len(self.weights) * 2.0**-22
 
 
 def _squared_norm(directions: np.ndarray) -> float:
@@ -255,7 +247,7 @@ class Strategy:
 def _largest_change(changes: np.ndarray, energies: np.ndarray, energy: Energy) -> float:
     """Return ``min over λ of Σ_j max [changes - λ weights_j energies] + 2 λ limit``."""
     weights, numbers = np.unique(energy.weights, return_counts=True)
-    limit = 2 * energy.limit * (1 + energy.room)
+    limit = 2 * energy.limit
 
     def bound(dual: float) -> float:
         costs = dual * weights[:, None] * energies

@@ -619,7 +619,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("TickColumn.to_unit", since_the_earliest), {"times by the earliest": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[polars-Datetime(us, None)]"}),
     ],
     28: [
-        (given("count_projections", energy=None), {"rows of more energy counted where they are": "release/test_strategy.py::test_a_row_of_more_energy_is_counted_in_the_middle[None]"}),
+        (rewritten("_ExactProjections.units", ("self.limited", "False")), {"rows of more energy counted where they are": "release/test_strategy.py::test_a_row_of_more_energy_is_counted_in_the_middle[None]"}),
         (rewritten("_largest_change", ("+ dual * limit", "")), {"the price of a limit forgotten": "release/test_strategy.py::test_no_bins_of_limited_energy_move_the_statistic_further"}),
         (rewritten("Strategy._least_squares", ("centres - 0.5", "centres")), {"records taken to be in the middle of their bins": "release/test_strategy.py::test_no_bins_of_limited_energy_move_the_statistic_further"}),
     ],

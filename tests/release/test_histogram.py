@@ -53,7 +53,7 @@ def test_equals_a_loop(device, dtype, n_rows, n_features, n_bins, seed):
 @pytest.mark.parametrize("n_bins", [7, 64, 300])
 @pytest.mark.parametrize("n_projections", [1, 2, 9, 10])
 def test_kernels_agree_on_random_directions(n_projections, n_bins):
-    """Single precision may put a projection that is on an edge in either bin, no more.
+    """Rounding may put a projection that is on an edge in either bin, no more.
 
     Every row counts once in every slice, which is what the sensitivity rests on.
     """

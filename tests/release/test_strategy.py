@@ -126,7 +126,7 @@ def test_the_bound_of_limited_energy_is_the_best_one(n_bins):
     """
     strategy, energy = Strategy(n_bins, ENERGIES[1]), energy_of(10, 20)
     changes, energies = strategy._changes
-    limit = 2 * energy.limit * (1 + energy.room) / energy.weights.sum()
+    limit = 2 * energy.limit / energy.weights.sum()
     found = linprog(
         -changes, A_ub=energies[None], b_ub=[limit], A_eq=np.ones((1, len(changes))), b_eq=[1]
     )
@@ -154,37 +154,67 @@ def test_no_row_within_the_bounds_has_more_energy(n_features, n_projections, pro
     squares = (rows @ directions.T / half_widths) ** 2 @ energy.weights
     assert (squares <= energy.limit * (1 + 1e-12)).all()
     if not box:
-        assert squares.max() >= energy.limit * (1 - 1e-6)  # and no smaller limit would do
+        assert squares.max() >= energy.limit * (1 - 1e-4)  # and no smaller limit would do
         if n_projections % n_features == 0 and projections != "uniform":
-            assert energy.limit == pytest.approx(n_projections / n_features, rel=1e-6)
+            assert energy.limit == pytest.approx(n_projections / n_features, rel=1e-4)
+
+
+class Leaking(DataBounds):
+    """Bounds whose map leaves rows where they are."""
+
+    def to_ball(self, X):
+        return X
 
 
 @pytest.mark.parametrize("device", [None, "torch"])
 def test_a_row_of_more_energy_is_counted_in_the_middle(device):
     if device:
         device = pytest.importorskip("torch").device("cpu")
-    directions, half_widths = np.eye(4), np.full(4, 1.0)
-    energy, far = Energy(np.ones(4), 1.0), np.array([[0.9, 0.0, 0.3, 0.6], [0.9, 0.0, 0.3, 0.0]])
-    given = (far, directions, half_widths, 16)
-    counted = count_projections(*given, energy=energy, device=device)
+    bounds = Leaking(np.zeros(4), np.ones(4), 1.0, False)
+    far = np.array([[0.9, 0.0, 0.3, 0.6], [0.9, 0.0, 0.3, 0.0], [np.nan, 0.0, 0.0, 0.0]])
+    given = (far, np.eye(4), np.full(4, 1.0), 16)
+    counted = count_projections(*given, bounds=bounds, device=device)
     bins = [np.flatnonzero(row).tolist() for row in counted]
     assert bins == [[8, 15], [8], [8, 10], [8]]
-    plain = count_projections(*given, device=device)
+    plain = count_projections(far[:2], *given[1:], device=device)
     assert np.flatnonzero(plain[3]).tolist() == [8, 12]
 
 
-def test_many_thousand_slices_are_counted_with_their_energy():
-    """Rows on the sphere of the bounds: single precision moves none of them to the middle."""
+@pytest.mark.parametrize("box", [False, True])
+@pytest.mark.parametrize(("n_features", "n_projections"), [(3, 1200), (30, 64), (200, 200)])
+def test_counted_rows_have_no_more_energy_than_the_sensitivity_takes(
+    n_features, n_projections, box
+):
+    """Rows on the rim of the bounds, with all the rounding of rows and directions."""
     rng = np.random.default_rng(0)
-    directions = make_directions("orthogonal", 6000, 3, rng)
-    rows = rng.normal(size=(300, 3))
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    bounds = DataBounds.from_norm(1.0, 3)
+    directions = make_directions("orthogonal", n_projections, n_features, rng)
+    rows = rng.normal(size=(20, n_features))
+    rows *= 9.0 / np.linalg.norm(rows, axis=1, keepdims=True)
+    bounds = DataBounds(np.zeros(n_features), np.ones(n_features), 3.0, box)
     half_widths = projection_half_widths(bounds, directions)
-    energy = Energy.of(bounds, directions, half_widths)
-    given = (rows, directions, half_widths, 128)
-    plain = count_projections(*given, bounds=bounds)
-    np.testing.assert_array_equal(count_projections(*given, bounds=bounds, energy=energy), plain)
+    energy, n_bins = Energy.of(bounds, directions, half_widths), 512
+    given = {"codes": np.arange(len(rows)), "n_classes": len(rows), "bounds": bounds}
+    counted = count_projections(rows, directions, half_widths, n_bins, **given)
+    bins = np.argmax(counted.reshape(len(rows), n_projections, n_bins), axis=2)
+    nearest = np.maximum(np.abs(bins + 0.5 - n_bins / 2) - 0.5, 0.0) * 2 / n_bins
+    squares = nearest**2 @ energy.weights
+    assert (squares <= energy.limit).all()
+    assert squares.max() > 0.5 * energy.limit  # none was moved to the middle
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 64), st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_counts_do_not_depend_on_how_rows_are_divided(seed, n_features, box):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(700, n_features)) * 10.0 ** rng.integers(-8, 3)
+    directions = make_directions("axes+orthogonal", 2 * n_features + 3, n_features, rng)
+    bounds = DataBounds(np.zeros(n_features), np.ones(n_features), 2.0, box)
+    given = directions, projection_half_widths(bounds, directions), 64
+    whole = count_projections(rows, *given, bounds=bounds)
+    ends = np.sort(rng.integers(0, 701, 12))
+    parts = np.split(rows[rng.permutation(700)], ends)
+    some = [count_projections(np.asfortranarray(part), *given, bounds=bounds) for part in parts]
+    np.testing.assert_array_equal(np.sum(some, axis=0), whole)
 
 
 # Worst and root mean square noise of the square root, wherever the record is, and of the optimised
