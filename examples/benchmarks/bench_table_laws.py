@@ -55,7 +55,7 @@ N_PAIRS = 300
 N_VALUES = 5_000_000
 FREQUENT = 0.005
 PEERS = ("dpmm MST", "dpmm AIM")
-METHODS = ("marginals", "skdpot", *PEERS)
+METHODS = ("marginals", "skdpot", *PEERS, "dpmm AIM, triples")
 QUALITY = ["auc", "tv1", "tv2", "tv3", "rows1", "rows2", "rows3"]
 QUALITY += ["known", "worst", "values", "broken"]
 

@@ -84,6 +84,7 @@ METHODS = {
     "marginals": Method("marginals", relation=REPLACE_ONE),
     "skdpot": Method("skdpot", bins="none", relation=REPLACE_ONE),
     "dpmm AIM": Method("dpmm", "aim", _AIM),
+    "dpmm AIM, triples": Method("dpmm", "aim", {**_AIM, "gen_kwargs": {**_ROUNDS, "degree": 3}}),
     "dpmm AIM, own bins": Method("dpmm", "aim", {**_AIM, "proc_epsilon": 0.1}, bins="own"),
     "dpmm MST": Method("dpmm", "mst"),
     "dpmm MST, own bins": Method("dpmm", "mst", {"proc_epsilon": 0.1}, bins="own"),
