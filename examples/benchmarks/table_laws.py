@@ -10,14 +10,20 @@ bounds are as wide as somebody would state without a look at the rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from table_task import TableTask
 
-from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableSchema
+from skdpot.preprocessing import (
+    CategoricalColumn,
+    Implies,
+    LessEqual,
+    NumericColumn,
+    TableSchema,
+)
 
 __all__ = ["LAWS", "Law", "binary", "census", "credit", "long", "rules", "tails", "wide", "xor"]
 
@@ -43,8 +49,8 @@ class Law:
         Draws rows: ``draw(n_rows, rng)``.
     relations : tuple of tuples of str
         Columns that the law ties together.
-    rules : mapping of str to callable
-        Whether each row obeys what holds in every row of the law.
+    rules : tuple of rules
+        What holds in every row of the law, as a schema may state it.
     """
 
     n_rows: int
@@ -52,12 +58,16 @@ class Law:
     columns: tuple[NumericColumn | CategoricalColumn, ...]
     draw: Draw
     relations: tuple[tuple[str, ...], ...] = ()
-    rules: tuple[Callable[[pd.DataFrame], pd.Series], ...] = ()
+    rules: tuple[Implies | LessEqual, ...] = ()
 
     def rows(self, n_rows: int, seed: int, purpose: int) -> pd.DataFrame:
         """Draw a table; each purpose of a seed has rows of its own."""
         drawn = self.draw(n_rows, np.random.default_rng([19, seed, purpose]))
         return pd.DataFrame({column.name: drawn[column.name] for column in self.columns})
+
+    def stated(self, task: TableTask) -> TableTask:
+        """Return a task whose public schema states the rules."""
+        return replace(task, schema=TableSchema(self.columns, rules=self.rules))
 
     def task(self, seed: int, share: float = 1.0) -> TableTask:
         """Return private rows, or a share of them, and rows for a test."""
@@ -68,10 +78,14 @@ class Law:
 
     def broken(self, table: pd.DataFrame) -> float:
         """Return the share of rows that break a rule."""
-        obeyed = np.ones(len(table), dtype=bool)
+        broken = np.zeros(len(table), dtype=bool)
         for rule in self.rules:
-            obeyed &= rule(table).to_numpy()
-        return float(1.0 - obeyed.mean())
+            if isinstance(rule, LessEqual):
+                broken |= (table[rule.smaller] > table[rule.larger]).to_numpy()
+            else:
+                told = table[rule.columns[0]].map(dict(rule.table))
+                broken |= (table[rule.target] != told).to_numpy()
+        return float(broken.mean())
 
 
 # --- parts of laws ----------------------------------------------------------------------------
@@ -223,8 +237,8 @@ def rules() -> Law:
         coded("again", 2),
     )
 
-    def looked_up(name: str, values: np.ndarray, by: str) -> Callable[[pd.DataFrame], pd.Series]:
-        return lambda table: table[name] == values[table[by].to_numpy()]
+    def table(values: np.ndarray) -> dict[int, int]:
+        return dict(enumerate(values.tolist()))
 
     return Law(
         40_000,
@@ -240,12 +254,12 @@ def rules() -> Law:
             ("ordered", "delivered"),
         ),
         (
-            looked_up("chapter", chapter_of, "code"),
-            looked_up("fee", fee_of, "code"),
-            looked_up("region", region_of, "district"),
-            lambda table: table["grown_up"] == (table["age"] >= 18),
-            lambda table: table["admitted"] <= table["discharged"],
-            lambda table: table["delivered"] <= table["ordered"],
+            Implies("code", "chapter", table(chapter_of)),
+            Implies("code", "fee", table(fee_of)),
+            Implies("district", "region", table(region_of)),
+            Implies("age", "grown_up", table(1 * (np.arange(100) >= 18))),
+            LessEqual("admitted", "discharged"),
+            LessEqual("delivered", "ordered"),
         ),
     )
 

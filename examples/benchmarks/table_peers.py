@@ -83,6 +83,7 @@ _MBI = ("", "mended")
 METHODS = {
     "marginals": Method("marginals", relation=REPLACE_ONE),
     "skdpot": Method("skdpot", bins="none", relation=REPLACE_ONE),
+    "skdpot, rules": Method("skdpot", bins="none", relation=REPLACE_ONE),  # in the schema
     "dpmm AIM": Method("dpmm", "aim", _AIM),
     "dpmm AIM, triples": Method("dpmm", "aim", {**_AIM, "gen_kwargs": {**_ROUNDS, "degree": 3}}),
     "dpmm AIM, own bins": Method("dpmm", "aim", {**_AIM, "proc_epsilon": 0.1}, bins="own"),
