@@ -101,7 +101,7 @@ class SyntheticRows(PrivateSampler):
     _parameter_constraints = PrivateSampler._parameter_constraints | {"conditional": ["boolean"]}
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Release X privately, and make the sampler from the release.
 
         An interrupt after the release loses nothing that was paid for: the release is kept, and the
@@ -114,6 +114,9 @@ class SyntheticRows(PrivateSampler):
         y : array-like of shape (n_samples,), optional
             Class labels, only used with ``conditional=True``; private unless the mechanism declares
             them public.
+        groups : array-like of shape (n_samples,), optional
+            The person of each row, if persons have several, see `SlicedSketch.fit`. Needs a
+            `Sketch`.
 
         Returns
         -------
@@ -131,9 +134,11 @@ class SyntheticRows(PrivateSampler):
         mechanism = chosen_mechanism(self.mechanism, self._mechanisms)
         resolve_device(self.device)  # refused before any charge
         with all_or_nothing(self, forget=True):
-            rows = validate_rows(self, X, reset=True, min_samples=2)
+            if groups is not None and not isinstance(mechanism, Sketch):
+                raise ValueError('groups needs mechanism="sketch". Pass one row of each person.')
+            rows = validate_rows(self, X, reset=True, min_samples=2 if groups is None else 1)
             release = mechanism.release(
-                FitContext.of(self, X, streams),
+                FitContext.of(self, X, streams, groups),
                 rows,
                 y,
                 conditional=self.conditional,
@@ -142,7 +147,8 @@ class SyntheticRows(PrivateSampler):
             )
             if release.classes is not None:
                 self.classes_ = release.classes
-            self.n_samples_, self._class_shares = len(rows), release.class_shares
+            self.n_samples_ = len(rows) if groups is None else release.value.n_samples_
+            self._class_shares = release.class_shares
             self._store(mechanism, release, X)
         if not hasattr(self, self._made_last):  # training may be the release
             self._make(streams.solver)
@@ -323,7 +329,7 @@ class DPSlicedFlowSampler(SyntheticRows):
     bounds_ : DataBounds
         Map from the data to the ball in which rows are projected and particles move.
     n_samples_ : int
-        Number of rows.
+        Number of rows, or of persons with `groups`.
     particles_ : ndarray of shape (n_particles, n_features)
         Synthetic rows in the units of the data. `sample` draws from them without replacement, and
         runs a new flow for more. Missing after a fit that was interrupted in its flow: the first

@@ -116,7 +116,7 @@ class DPSlicedGenerator(SyntheticRows):
     bounds_ : DataBounds
         Map from the data to the ball of projected rows.
     n_samples_ : int
-        Number of rows.
+        Number of rows, or of persons with `groups`.
     n_steps_ : int
         Number of training steps.
     classes_ : ndarray of shape (n_classes,)

@@ -91,7 +91,7 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     privacy_spent_ : PrivacySpent
         Privacy cost of the fit and its assumptions.
     n_samples_ : int
-        Number of rows.
+        Number of rows, or of persons with `groups`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -145,7 +145,7 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     }
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, *, masses: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, masses: Any = None, groups: Any = None) -> Self:
         """Store this party's rows, or publish their sketch if the protocol is private.
 
         Parameters
@@ -156,6 +156,9 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
             Their classes; only used by a protocol with ``labeled=True``.
         masses : array-like of shape (n_samples,), optional
             Non-negative weights of the rows, scaled to sum to one. Not allowed with "sliced".
+        groups : array-like of shape (n_samples,), optional
+            The person of each row, if persons have several, see `SlicedSketch.fit`. Only with
+            "sliced".
 
         Returns
         -------
@@ -170,13 +173,16 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
             If `budget` is too small. Nothing is charged and nothing changes.
         """
         with all_or_nothing(self, forget=True):
-            rows = validate_rows(self, X, reset=True, min_samples=2)
             protocol = chosen_mechanism(self.protocol, PROTOCOLS)
+            if groups is not None and not protocol.is_private:
+                raise ValueError('groups needs protocol="sliced"; the others protect no one.')
+            rows = validate_rows(self, X, reset=True, min_samples=2 if groups is None else 1)
             streams = spawn_streams(
                 self.random_state if protocol.is_private else None, type(self).__name__
             )
-            own = protocol.release(FitContext.of(self, X, streams), rows, y, masses)
-            self.protocol_, self._own, self.n_samples_ = protocol, own, len(rows)
+            own = protocol.release(FitContext.of(self, X, streams, groups), rows, y, masses)
+            self.protocol_, self._own = protocol, own
+            self.n_samples_ = len(rows) if groups is None else own.n_samples_
             self.privacy_spent_ = own.privacy_spent_
             if isinstance(own, SlicedSketch):
                 self.sketch_, self.bounds_ = own, own.bounds_

@@ -54,15 +54,17 @@ class FitContext:
     verbose: int = 0
     random_state: Any = None
     feature_names: Any = None
+    groups: Any = None
 
     @classmethod
-    def of(cls, estimator: BaseEstimator, X: Any, streams: Streams) -> Self:
+    def of(cls, estimator: BaseEstimator, X: Any, streams: Streams, groups: Any = None) -> Self:
         """Read the terms from the parameters of an estimator that has validated X."""
         known = {item.name for item in fields(cls)}
         given = estimator.get_params(deep=False).items()
         terms = {name: value for name, value in given if name in known}
         terms["feature_names"] = getattr(estimator, "feature_names_in_", None)
-        return cls(caller=type(estimator).__name__, streams=streams, source=X, **terms)
+        terms |= {"streams": streams, "source": X, "groups": groups}
+        return cls(caller=type(estimator).__name__, **terms)
 
     @property
     def target(self) -> PrivacyTarget:
@@ -116,7 +118,8 @@ class FitContext:
         """Charge, then release a closed sketch on these terms."""
         terms = ("epsilon", "delta", "budget", "bounds", "norm_bound")
         sketch = SlicedSketch(**{name: getattr(self, name) for name in terms}, **options)
-        return sketch._release(self.caller, self.streams, rows, labels, origin=self.source)
+        origin = {"origin": self.source, "groups": self.groups}
+        return sketch._release(self.caller, self.streams, rows, labels, **origin)
 
     def progress(self, label: str) -> str | None:
         """Return the label of a progress bar; None for no bar."""

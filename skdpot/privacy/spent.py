@@ -342,18 +342,23 @@ def row_assumptions(
     seeded: bool,
     public_labels: bool = False,
     group_size: int = 1,
+    records: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """List what a fit of rows takes to be public, and what else its statement rests on."""
+    """List what a fit of rows takes to be public, and what else its statement rests on.
+
+    `records` says how many records there are and what one is, if it is not one row.
+    """
     labels = " and every label one of the classes" if classes else ""
     rows = "one row" if group_size == 1 else f"at most {group_size} rows, all of different labels"
+    number, record = records or ("the number of rows", f"each person contributes {rows}")
     listed = (
-        (True, "the number of rows"),
+        (True, number),
         (True, "the number and names of the features"),
         (classes, "the set of classes"),
         (public_labels, "the label of every row, and so the number of rows of each class"),
         (declared_bounds, "the bounds given by the caller"),
         (True, f"every value is a finite number{labels}; others are refused"),
-        (True, f"each person contributes {rows}"),
+        (True, record),
         (seeded, SEEDED),
     )
     return tuple(text for holds, text in listed if holds)

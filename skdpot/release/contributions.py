@@ -10,8 +10,9 @@ each weighs 1/k on average and together they weigh exactly 1. For *any* function
 release of the sum over rows of weight times g has the sensitivity of one row per person: a
 person adds :math:`\sum_i a_i g(x_i)` here and :math:`\sum_j b_j g(y_j)` in the neighbour, with
 weights that sum to 1 in both, which differ by :math:`\sum_{ij} a_i b_j (g(x_i) - g(y_j))`: a mean
-of differences between single rows. So a contingency table moves by at most :math:`\sqrt 2`, and
-a misfit by 2. What is estimated is the distribution of a random row of a random person.
+of differences between single rows. So a contingency table moves by at most :math:`\sqrt 2`, a
+misfit by 2, and a sketch by as much as one row moves it. What is estimated is the distribution
+of a random row of a random person.
 
 *Weighting "row".* Every row drawn weighs 1. A person adds at most k counts to a contingency table,
 a vector u >= 0 with :math:`\|u\|_1 \le k`, so that :math:`\|u - v\|_2^2 \le \|u\|_2^2 + \|v\|_2^2
@@ -110,18 +111,28 @@ class Contributions:
     weights: npt.NDArray[np.float64]
     one_each: IntArray
 
+    @property
+    def slots(self) -> IntArray:
+        """The row in each of a person's 16 units of weight, as 16 tables of one row per person.
 
-def read_persons(values: Any, name: str, n_rows: int) -> IntArray:
-    """Return the number of each row's person, from 0 and in no order; quotes no value."""
+        Their shape and the place of a person follow from the number of persons, so that what
+        rounds differently in another place knows nothing of the numbers of rows.
+        """
+        units = np.rint(self.weights * UNITS).astype(np.int64)
+        return np.ascontiguousarray(np.repeat(self.rows, units).reshape(-1, UNITS).T)
+
+
+def read_persons(values: Any, name: str, n_rows: int, fewest: int = 2) -> IntArray:
+    """Return the number of each row's person, from 0; quotes no value."""
     persons: IntArray = np.empty(0, dtype=np.int64)
     with suppress(Exception):  # an array of another library may raise anything, and quote values
         labels = np.asarray(values)
         if labels.shape == (n_rows,) and not pd.isna(labels).any():
-            persons = pd.factorize(labels)[0]
+            persons = pd.factorize(labels, sort=True)[0]  # whatever the order of the rows
     if not len(persons):
         raise ValueError(
             f"{name} must say for each row whose it is: one text or number per row, none missing."
         )
-    if persons.max() < 1:
+    if persons.max() + 1 < fewest:
         raise ValueError(f"{name} names a single person; a minimum of 2 is required.")
     return persons

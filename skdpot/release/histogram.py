@@ -48,6 +48,7 @@ class SketchPlan:
     bounds: DataBounds | BoundsPlan  # public, or how they are estimated first
     event: Event  # everything together
     public_labels: bool
+    n_slots: int = 1  # in which rows share the weight of a person
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -282,8 +283,12 @@ class NoisyAccumulator:
         self.label_counts = np.zeros(plan.n_classes, dtype=np.int64) if plan.public_labels else None
         self._process = os.getpid()
 
-    def add(self, rows: np.ndarray, codes: np.ndarray | None) -> None:
+    def add(
+        self, rows: np.ndarray, codes: np.ndarray | None, slots: np.ndarray | None = None
+    ) -> None:
         """Add rows; `codes` (n_rows,) holds the position of each row's class.
+
+        With `slots` (`skdpot.release.contributions`) rows of the same person share a weight of one.
 
         An interrupt drops the table: adding the chunk again would count some rows twice, which the
         sensitivity does not cover.
@@ -294,19 +299,20 @@ class NoisyAccumulator:
         # and much faster than integers.
         matrix = strategy.integer_matrix.T.astype(np.float64)
         try:
-            counts = count_projections(
-                rows,
-                plan.directions,
-                self._half_widths,
-                strategy.n_bins,
-                codes=codes,
-                n_classes=plan.n_classes,
-                bounds=self._bounds,
-                device=self._device,
-            )
-            for table, part in zip(self._table, counts.reshape(self._table.shape), strict=True):
-                table += (part @ matrix).astype(np.int64) * self._factor
-            self.n_rows += len(rows)
+            for slot in [slice(None)] if slots is None else slots:
+                counts = count_projections(
+                    rows[slot],
+                    plan.directions,
+                    self._half_widths,
+                    strategy.n_bins,
+                    codes=None if codes is None else codes[slot],
+                    n_classes=plan.n_classes,
+                    bounds=self._bounds,
+                    device=self._device,
+                )
+                for table, part in zip(self._table, counts.reshape(self._table.shape), strict=True):
+                    table += (part @ matrix).astype(np.int64) * (self._factor // plan.n_slots)
+            self.n_rows += len(rows) if slots is None else slots.shape[1]
             if self.label_counts is not None and codes is not None:
                 self.label_counts += np.bincount(codes, minlength=plan.n_classes)
         except BaseException:
@@ -428,6 +434,7 @@ def plan_sketch(
     bounds: DataBounds | int,
     public_labels: bool = False,
     group_size: int = 1,
+    n_slots: int = 1,
 ) -> SketchPlan:
     """Choose the shape of a sketch, its directions, and the least noise that meets a target."""
     check_public_labels(n_classes, public_labels, group_size)
@@ -461,10 +468,11 @@ def plan_sketch(
     sensitivity = strategy.sensitivity(energy, conditional=conditional, group_size=group_size)
     shape = (directions, energy, tables, strategy, sensitivity)
     if math.isinf(target.epsilon):
-        return SketchPlan(*shape, 0.0, strategy.lattice, limits, NonPrivateEvent(), public_labels)
+        noiseless = 0.0, strategy.lattice / n_slots, limits, NonPrivateEvent()
+        return SketchPlan(*shape, *noiseless, public_labels, n_slots)
 
     def fit_event(sigma: float) -> Event:
-        lattice = noise_lattice(sigma, strategy.lattice)
+        lattice = noise_lattice(sigma, strategy.lattice / n_slots)
         table = GaussianEvent(
             sigma=sigma, sensitivity=sensitivity, lattice=lattice, label="Distribution functions"
         )
@@ -473,7 +481,7 @@ def plan_sketch(
     event = calibrate(target, fit_event)
     table = event.phases[-1]
     required_bits(table.sigma / table.lattice, table.mu)  # refuses here, before any charge
-    return SketchPlan(*shape, table.sigma, table.lattice, limits, event, public_labels)
+    return SketchPlan(*shape, table.sigma, table.lattice, limits, event, public_labels, n_slots)
 
 
 def check_public_labels(n_classes: int | None, public_labels: bool, group_size: int) -> None:

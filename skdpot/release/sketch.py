@@ -31,6 +31,7 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import charge, row_assumptions, warn_of_composition
 from skdpot.release.bounds import DataBounds, public_bounds
+from skdpot.release.contributions import UNITS, Unit, read_persons
 from skdpot.release.decoding import decode
 from skdpot.release.histogram import (
     NoisyAccumulator,
@@ -149,7 +150,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
     bounds_ : DataBounds
         Map from the data to the ball that is binned.
     n_samples_ : int
-        Number of rows.
+        Number of rows, or of persons with `groups`.
     privacy_spent_ : PrivacySpent
         Cost of the fit, and its assumptions.
     n_features_in_ : int
@@ -166,6 +167,8 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
     the directions, and that all values are finite and all labels known (a refused fit shows it).
     Protected: each row of X, and its label unless ``public_labels=True``. Public labels show how
     many rows each class has, and protect a person whose values are replaced and whose labels stay.
+    With `groups` one record is one person: the number of persons is public, and the number of rows
+    is protected (`skdpot.release.contributions`). Private bounds use one row of each.
 
     See Also
     --------
@@ -212,7 +215,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
     }
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Release the sketch of X.
 
         Parameters
@@ -221,6 +224,10 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
             Private rows, at least two.
         y : array-like of shape (n_samples,), optional
             Class labels, private unless `public_labels`; only used with ``conditional=True``.
+        groups : array-like of shape (n_samples,), optional
+            The person of each row, if persons have several. Up to 16 rows of each, drawn at random,
+            together weigh as one row: the noise is that of one row per person. Not with
+            ``public_labels=True``, see `group_size`.
 
         Returns
         -------
@@ -235,7 +242,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
             If `budget` cannot pay. Nothing is charged and nothing changes.
         """
         streams = spawn_streams(self.random_state, type(self).__name__)
-        return self._release(type(self).__name__, streams, X, y)
+        return self._release(type(self).__name__, streams, X, y, groups=groups)
 
     @available_if(_not_closed)
     @fit_context(prefer_skip_nested_validation=True)
@@ -308,18 +315,30 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         self._decode()
         return self
 
-    def _release(self, label: str, streams: Streams, X: Any, y: Any, *, origin: Any = None) -> Self:
+    def _release(
+        self,
+        label: str,
+        streams: Streams,
+        X: Any,
+        y: Any,
+        *,
+        origin: Any = None,
+        groups: Any = None,
+    ) -> Self:
         """Fit with the given label and streams; used by the estimators that compose a sketch.
 
         `origin` is the object that the rows of X were taken from, if it is another one.
         """
         with all_or_nothing(self):
-            rows, codes, classes = self._validate(X, y, reset=True, min_samples=2)
+            fewest = 2 if groups is None else 1  # of rows; a refusal counts them
+            rows, codes, classes = self._validate(X, y, reset=True, min_samples=fewest)
+            persons = None if groups is None else read_persons(groups, "groups", len(rows))
+            n_samples = len(rows) if persons is None else int(persons.max()) + 1
             self.__dict__.pop("_accumulator", None)
-            self._open(label, streams, rows, classes, len(rows))
+            slots = self._open(label, streams, rows, classes, n_samples, persons)
             origin = X if origin is None else origin
             warn_of_composition(origin, self.privacy_spent_, self.budget, label)
-            self._accumulator.add(rows, codes)
+            self._accumulator.add(rows, codes, slots)
             return self.close()
 
     def _validate(
@@ -333,9 +352,25 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         return rows, codes, classes
 
     def _open(
-        self, label: str, streams: Streams, rows: np.ndarray, classes: Any, n_samples: int | None
-    ) -> None:
-        """Plan, charge, settle the bounds and draw the noise, in this order."""
+        self,
+        label: str,
+        streams: Streams,
+        rows: np.ndarray,
+        classes: Any,
+        n_samples: int | None,
+        persons: np.ndarray | None = None,
+    ) -> np.ndarray | None:
+        """Plan, charge, draw rows of persons, settle the bounds and draw the noise, in this order.
+
+        Returns the slots of persons, if there are any.
+        """
+        unit = Unit() if persons is None else Unit("groups", UNITS)
+        if persons is not None and self.public_labels:
+            raise ValueError(
+                "groups is for private labels. With public_labels=True the rows of one person must "
+                "have different labels; state their largest number as group_size."
+            )
+        n_bounded = len(rows) if persons is None else int(persons.max()) + 1
         bounds = public_bounds(self.bounds, self.norm_bound, rows.shape[1])
         if classes is not None:
             classes = np.unique(classes)
@@ -353,9 +388,10 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
             projections=self.projections,
             n_projections=self.n_projections,
             n_bins=self.n_bins,
-            bounds=bounds or len(rows),
+            bounds=bounds or n_bounded,
             public_labels=self.public_labels,
             group_size=self.group_size,
+            n_slots=1 if persons is None else UNITS,
         )
         device = resolve_device(self.device)
         self.privacy_spent_ = charge(
@@ -369,6 +405,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
                 seeded=streams.secret.reproducible,
                 public_labels=self.public_labels,
                 group_size=self.group_size,
+                records=() if persons is None else unit.assumptions,
             ),
             scales=(plan.sigma, plan.sensitivity),
             mechanism=(
@@ -376,7 +413,8 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
                 f"{plan.strategy.n_bins} bins"
             ),
         )
-        self.bounds_ = plan.bounds.settled(rows, streams)
+        drawn = None if persons is None else unit.draw(persons, streams.secret)
+        self.bounds_ = plan.bounds.settled(rows if drawn is None else rows[drawn.one_each], streams)
         self.__dict__.pop("classes_", None)
         if classes is not None:
             self.classes_ = classes
@@ -386,6 +424,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         self._accumulator = NoisyAccumulator(
             plan, self.bounds_, self.half_widths_, streams.secret, device
         )
+        return None if drawn is None else drawn.slots
 
     def __getstate__(self) -> Any:
         """Refuse to be pickled or copied while open."""

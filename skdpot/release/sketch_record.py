@@ -19,6 +19,7 @@ from skdpot.ot.slices import bin_edges
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.spent import PrivacySpent, check_epsilon_delta, check_statement
 from skdpot.release.bounds import DataBounds
+from skdpot.release.contributions import UNITS
 from skdpot.release.histogram import projection_half_widths, sketch_release
 from skdpot.release.strategy import Energy, Strategy, strategy_of
 
@@ -214,7 +215,8 @@ def _check_lattice(lattice: float | None, coarsest: float, statistic: np.ndarray
     steps = coarsest / lattice if lattice is not None else 0.0
     if not (1 <= steps < math.inf and math.frexp(steps)[0] == 0.5):
         raise ValueError("The sketch states noise on a lattice that no sketch has.")
-    units = statistic * (steps / coarsest)
+    # The rows of a person weigh sixteenths, and a sum of sketches may state the lattice of another.
+    units = statistic * (UNITS * steps / coarsest)
     if not (np.rint(units) == units).all():
         raise ValueError("The table of the sketch holds values off the lattice of its noise.")
 

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import column_or_1d
 
+from skdpot.release.contributions import read_persons
+
 _MOST_DISTINCT = 50  # time stamps that are times of their own without being asked
 _DEFAULT_BINS = 20
 _SECONDS = 1e-9  # of a nanosecond
@@ -252,7 +254,7 @@ def timed_rows(
         chosen = [0, *inner, axis.n_times - 1]  # the first, the last and some others
         kept = np.flatnonzero(np.isin(positions, chosen))
     if groups is not None:
-        persons = _persons(groups, len(rows))
+        persons = read_persons(groups, "groups", len(rows), fewest=1)
         kept = kept[_bounded(positions[kept], persons[kept], group_size, rng)]
     # Neither what was not chosen is a time, nor where the limit on rows has left none.
     present = np.unique(positions[kept])
@@ -281,17 +283,6 @@ def _check_unmixed(axis: TimeAxis, stamps: np.ndarray, group_size: int) -> None:
             "Pass groups=, so that one of them is kept, or round the time stamps so that no person "
             "has two equal ones."
         )
-
-
-def _persons(groups: Any, n_rows: int) -> np.ndarray:
-    labels = np.asarray(groups)
-    if labels.shape != (n_rows,):
-        raise ValueError(
-            f"groups must hold the person of each of the {n_rows} rows; got shape {labels.shape}."
-        )
-    if pd.isna(labels).any():
-        raise ValueError("groups contains missing values; every row must belong to a person.")
-    return pd.factorize(labels)[0]
 
 
 def _bounded(

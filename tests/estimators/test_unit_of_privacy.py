@@ -1,19 +1,30 @@
 """Persons with several rows: what all their rows together change, and what is estimated."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
-from skdpot import DPTableSynthesizer, PrivacyBudget
+from skdpot import (
+    DPSlicedFlowSampler,
+    DPSlicedGenerator,
+    DPTableSynthesizer,
+    PrivacyBudget,
+    PrivateWassersteinDistance,
+    SlicedSketch,
+)
 from skdpot._utils.validation import SecretStream
+from skdpot.exceptions import ReplayError
 from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableSchema
 from skdpot.release.contributions import Unit
-from skdpot.release.release import record_releases
+from skdpot.release.release import first_difference, record_releases, replay_releases
 from tests.release.exact import again, gaps, no_noise
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+SECRET = "Xanthippe"
 WORDS = list("abcdefgh")
 SCHEMA = TableSchema(
     [
@@ -82,6 +93,107 @@ def test_all_rows_of_a_person_move_no_release_further_than_charged(options, sche
     assert worst["marginals"] == pytest.approx(1.0)  # attained
 
 
+def points_of(sizes, rng):
+    """Rows of numbers on the edges of bins, with classes, of persons 0, 1, ..."""
+    who = np.repeat(np.arange(len(sizes)), sizes)
+    return rng.integers(-4, 5, (len(who), 3)) / 4, rng.integers(0, 2, len(who)), who
+
+
+BOX, SEED = {"bounds": (-1, 1)}, {"random_state": 0}
+CLASSES = {"conditional": True, "classes": [0, 1]}
+OF_POINTS = {
+    "sketch": SlicedSketch(n_bins=8, **BOX, **SEED),
+    "sketch, private bounds": SlicedSketch(n_bins=8, epsilon=20.0, **SEED),
+    "sketch, classes": SlicedSketch(n_bins=8, **CLASSES, **BOX, **SEED),
+    "flow": DPSlicedFlowSampler(n_particles=9, n_steps=2, **BOX, **SEED),
+    "generator": DPSlicedGenerator(n_steps=2, **BOX, **SEED),
+    "distance": PrivateWassersteinDistance(**BOX, **SEED),
+}
+
+
+def fit_points(name, points):
+    X, y, who = points
+    return clone(OF_POINTS[name]).fit(X, y, groups=who)
+
+
+@pytest.mark.parametrize("name", OF_POINTS)
+def test_all_rows_of_a_person_move_no_sketch_further_than_one_row(name):
+    worst = 0.0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        others = points_of(rng.integers(1, 20, 60), rng)
+        sides = []
+        for corner, size in zip((1.0, -1.0), rng.integers(1, 40, 2), strict=True):
+            X, y, who = points_of([size], rng)
+            added = corner * np.ones_like(X) if seed % 2 else X, y, who + 60
+            sides.append([np.concatenate(parts) for parts in zip(others, added, strict=True)])
+        with no_noise(), record_releases() as recorded:
+            fit_points(name, sides[0])
+        other = again(lambda points: fit_points(name, points), recorded, sides[1])
+        worst = max([worst, *(distance(*pair) for pair in zip(recorded, other, strict=True))])
+    assert 0.3 < worst <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("name", [*OF_POINTS, "table", "table of rows"])
+def test_nothing_shows_how_many_rows_there_are(name):
+    rng = np.random.default_rng(8)
+    if name in OF_POINTS:
+        some, more = (points_of(rng.integers(1, most, 400), rng) for most in (3, 30))
+        fit = partial(fit_points, name)
+    else:
+        options = OPTIONS["person" if name == "table" else "row"]
+        some, more = (rows_of(rng.integers(1, most, 400), rng) for most in (3, 30))
+        fit = synthesizer(**options).fit
+    with record_releases() as recorded:
+        first = fit(some)
+    try:
+        with replay_releases(recorded):
+            second = fit(more)
+    except ReplayError as error:
+        pytest.fail(f"what is released shows it: {error}")
+    assert first_difference(vars(first), vars(second)) is None
+    assert first.n_samples_ == 400
+
+
+def test_rows_of_a_person_are_averaged_in_a_sketch():
+    rng = np.random.default_rng(9)
+    X, y = rng.uniform(-1, 1, (2, 50, 3))[0], np.zeros(50)
+    other = rng.uniform(-1, 1, (50, 3))
+    exact = SlicedSketch(epsilon=math.inf, n_bins=8, **BOX, **SEED)
+
+    def table(rows, groups=None):
+        return clone(exact).fit(rows, y, groups=groups).statistic_
+
+    who = np.arange(50)
+    np.testing.assert_array_equal(table(X), table(X, who))
+    np.testing.assert_array_equal(table(X), table(np.tile(X, (3, 1)), np.tile(who, 3)))
+    both = table(np.concatenate([X, other]), np.tile(who, 2))
+    np.testing.assert_allclose(both, (table(X) + table(other)) / 2, rtol=1e-12)
+
+
+REFUSED_GROUPS = {
+    "a row of nobody": (SlicedSketch(), {"groups": [None, *[SECRET] * 9]}, "groups must say"),
+    "too few": (SlicedSketch(), {"groups": [1, 2]}, "groups must say"),
+    "one person": (SlicedSketch(), {"groups": [1] * 10}, "groups names a single person"),
+    "public labels": (
+        SlicedSketch(conditional=True, public_labels=True), {}, "groups is for private labels",
+    ),
+    "noise on rows": (DPSlicedFlowSampler("resample"), {}, 'groups needs mechanism="sketch"'),
+    "no privacy": (PrivateWassersteinDistance("fedwad"), {}, 'groups needs protocol="sliced"'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED_GROUPS)
+def test_refused_groups_charge_nothing(case):
+    estimator, given, message = REFUSED_GROUPS[case]
+    budget = PrivacyBudget(math.inf)
+    given = {"groups": np.arange(10)} | given
+    with pytest.raises(ValueError, match=message) as caught:
+        clone(estimator).set_params(budget=budget).fit(np.eye(10), np.arange(10) % 2, **given)
+    assert budget.history().empty
+    assert SECRET not in str(caught.value)
+
+
 @pytest.mark.parametrize("max_rows", [None, 1, 5])
 def test_the_noise_is_that_of_one_row_per_person(max_rows):
     sizes = np.random.default_rng(0).integers(1, 20, 50)
@@ -139,6 +251,10 @@ def test_rows_are_drawn_evenly_and_share_what_a_person_weighs(max_rows, weightin
         assert (drawn.weights * 16 == np.rint(drawn.weights * 16)).all()
         np.testing.assert_array_equal(persons[drawn.one_each], np.arange(200))
         assert set(drawn.one_each) <= set(drawn.rows)
+        if weighting == "person":
+            np.testing.assert_array_equal(persons[drawn.slots], np.arange(200)[None].repeat(16, 0))
+            shares = np.bincount(drawn.slots.ravel(), minlength=len(persons)) / 16
+            np.testing.assert_array_equal(shares[drawn.rows], drawn.weights)
         mean[drawn.rows] += drawn.weights / 400
     due = np.minimum(sizes, max_rows) if weighting == "row" else np.ones(200)
     # Six standard errors of a row with weight 0 or at most 1: left once in 1e5 runs.
@@ -146,7 +262,6 @@ def test_rows_are_drawn_evenly_and_share_what_a_person_weighs(max_rows, weightin
 
 
 TABLE = rows_of([2, 3, 1, 4] * 10, np.random.default_rng(6))
-SECRET = "Xanthippe"
 REFUSED = {
     "a row of nobody": (TABLE.assign(who=[None, SECRET] * 50), {}, "Column 'who' must say"),
     "what is no name": (TABLE.assign(who=[[SECRET]] * 100), {}, "Column 'who' must say"),
