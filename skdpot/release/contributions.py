@@ -113,11 +113,7 @@ class Contributions:
 
     @property
     def slots(self) -> IntArray:
-        """The row in each of a person's 16 units of weight, as 16 tables of one row per person.
-
-        Their shape and the place of a person follow from the number of persons, so that what
-        rounds differently in another place knows nothing of the numbers of rows.
-        """
+        """The row in each of a person's 16 units of weight: 16 tables of one row per person."""
         units = np.rint(self.weights * UNITS).astype(np.int64)
         return np.ascontiguousarray(np.repeat(self.rows, units).reshape(-1, UNITS).T)
 
