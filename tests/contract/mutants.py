@@ -482,6 +482,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("BoundsPlan.event", the_first_phase), {"the second histogram of a feature": "release/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of features]"}),
     ],
     18: [
+        (rewritten("TableFit._chosen", ("self.weights", "None")), {"rows of a person that weigh one each in a choice": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[person-known]"}),
+        (returning("TablePlan.choice_sigma", half), {"a choice with less noise than the rows of a person need": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
         (rewritten("NoisyAccumulator.add", ("self._factor // plan.n_slots", "self._factor")), {"rows of a person that weigh one each in a sketch": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_sketch_further_than_one_row[sketch]"}),
         (rewritten("Contributions.slots", ("reshape(-1, UNITS).T", "reshape(UNITS, -1)")), {"rows in the place of other persons": "estimators/test_unit_of_privacy.py::test_rows_are_drawn_evenly_and_share_what_a_person_weighs[5-person]"}),
         (rewritten("SlicedSketch._release", ("int(persons.max()) + 1", "len(rows)")), {"a private number of rows of a sketch": "estimators/test_unit_of_privacy.py::test_nothing_shows_how_many_rows_there_are[sketch]"}),

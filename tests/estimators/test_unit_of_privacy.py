@@ -19,6 +19,7 @@ from skdpot import (
 from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import ReplayError
 from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableSchema
+from skdpot.release import choices
 from skdpot.release.contributions import Unit
 from skdpot.release.release import first_difference, record_releases, replay_releases
 from tests.release.exact import again, gaps, no_noise
@@ -56,8 +57,15 @@ def synthesizer(schema=SCHEMA, **options):
     return DPTableSynthesizer(schema, **(terms | options))
 
 
-def distance(release, other):
-    """How far a neighbour moves a release, in shares of what is charged for."""
+def distance(release, other, scores=()):
+    """How far a neighbour moves a release, or one score of a choice against another.
+
+    In shares of what is charged for.
+    """
+    if release.kind == "choices":
+        event = release.event.phases[-1]
+        assert release.sensitivity / release.sigma == pytest.approx(event.sensitivity / event.sigma)
+        return np.ptp(np.subtract(*scores)) / 16 / release.sensitivity
     if release.kind != "marginals":
         stated = release.sensitivity or release.event.phases[-1].sensitivity
         return np.linalg.norm(gaps(release, other)) / stated
@@ -69,9 +77,16 @@ def distance(release, other):
 
 @pytest.mark.parametrize("schema", [SCHEMA, None], ids=["known", "nothing known"])
 @every_weighting
-def test_all_rows_of_a_person_move_no_release_further_than_charged(options, schema):
+def test_all_rows_of_a_person_move_no_release_further_than_charged(options, schema, monkeypatch):
     """Replaced by more rows, by fewer, or by as many that share nothing with them."""
-    worst = {}
+    worst, scores = {}, []
+
+    class Spy(choices._Draw):
+        def __init__(self, exact, *args):
+            scores.append(exact)
+            super().__init__(exact, *args)
+
+    monkeypatch.setattr(choices, "_Draw", Spy)
     for seed in range(12):
         rng = np.random.default_rng(seed)
         others = rows_of(rng.integers(1, 9, 30), rng)
@@ -87,8 +102,13 @@ def test_all_rows_of_a_person_move_no_release_further_than_charged(options, sche
         run = synthesizer(schema, target="word", **options).fit
         with no_noise(), record_releases() as recorded:
             run(first)
-        for one, two in zip(recorded, again(run, recorded, second), strict=True):
-            worst[one.kind] = max(worst.get(one.kind, 0.0), distance(one, two))
+        pairs = list(zip(recorded, again(run, recorded, second), strict=True))
+        half = len(scores) // 2
+        of_choices = zip(scores[:half], scores[half:], strict=True)
+        for one, two in pairs:
+            of_pair = next(of_choices) if one.kind == "choices" else ()
+            worst[one.kind] = max(worst.get(one.kind, 0.0), distance(one, two, of_pair))
+        scores.clear()
     assert max(worst.values()) <= 1 + 1e-12
     assert worst["marginals"] == pytest.approx(1.0)  # attained
 
