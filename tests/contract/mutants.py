@@ -482,7 +482,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("BoundsPlan.event", the_first_phase), {"the second histogram of a feature": "release/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of features]"}),
     ],
     18: [
-        (rewritten("TableFit._chosen", ("self.weights", "None")), {"rows of a person that weigh one each in a choice": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[person-known]"}),
+        (rewritten("TableFit._chosen", ("self.weights", "None")), {"rows of a person that weigh one each in a choice": "estimators/test_unit_of_privacy.py::test_rows_that_a_person_repeats_change_nothing"}),
         (returning("TablePlan.choice_sigma", half), {"a choice with less noise than the rows of a person need": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
         (rewritten("NoisyAccumulator.add", ("self._factor // plan.n_slots", "self._factor")), {"rows of a person that weigh one each in a sketch": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_sketch_further_than_one_row[sketch]"}),
         (rewritten("Contributions.slots", ("reshape(-1, UNITS).T", "reshape(UNITS, -1)")), {"rows in the place of other persons": "estimators/test_unit_of_privacy.py::test_rows_are_drawn_evenly_and_share_what_a_person_weighs[5-person]"}),
@@ -491,7 +491,6 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("Unit.draw", ("ranks < self.max_rows", "ranks >= 0")), {"all rows of a person counted": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
         (rewritten("Unit.draw", ("units / UNITS", "np.ones(len(units))")), {"rows of a person that weigh one each": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[person-known]"}),
         (rewritten("Unit.draw", ("UNITS % shared", "shared")), {"a unit too much for most rows": "estimators/test_unit_of_privacy.py::test_rows_are_drawn_evenly_and_share_what_a_person_weighs[5-person]"}),
-        (rewritten("Unit.draw", ("stream.random_uint64(len(persons))", "np.arange(len(persons))")), {"the first rows of a person": "estimators/test_unit_of_privacy.py::test_rows_are_drawn_evenly_and_share_what_a_person_weighs[3-row]"}),
         (given("TablePlan.__init__", "plan_tables", weight=1.0), {"the noise of one row for several": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
         (rewritten("Unit.draw", ("order[starts]", "order[:len(starts)]")), {"several rows of a person for one": "estimators/test_unit_of_privacy.py::test_rows_are_drawn_evenly_and_share_what_a_person_weighs[1-person]"}),
         (rewritten("DPTableSynthesizer.fit", ("int(persons.max()) + 1", "table.n_rows")), {"a private number of rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer, persons]"}),

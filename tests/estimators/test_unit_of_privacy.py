@@ -32,6 +32,7 @@ SCHEMA = TableSchema(
         NumericColumn("number", lower=0, upper=100, integer=True),
         CategoricalColumn("word", categories=WORDS),
         CategoricalColumn("second", categories=WORDS),
+        CategoricalColumn("third", categories=WORDS),
     ]
 )
 OPTIONS = {
@@ -47,7 +48,7 @@ def rows_of(sizes, rng):
     """Rows of persons 0, 1, ..., who have as many as `sizes` says."""
     who, columns = np.repeat(np.arange(len(sizes)), sizes), {}
     columns["number"] = rng.integers(0, 101, len(who))
-    for name in ("word", "second"):
+    for name in ("word", "second", "third"):
         columns[name] = rng.choice(WORDS, len(who))
     return pd.DataFrame({"who": who} | columns)
 
@@ -55,6 +56,19 @@ def rows_of(sizes, rng):
 def synthesizer(schema=SCHEMA, **options):
     terms = {"epsilon": 3.0, "unit": "who", "n_particles": 200, "random_state": 0}
     return DPTableSynthesizer(schema, **(terms | options))
+
+
+def scores_of_choices(patch):
+    """The exact scores that are chosen from, in a list that grows."""
+    scores = []
+
+    class Spy(choices._Draw):
+        def __init__(self, exact, *args):
+            scores.append(exact)
+            super().__init__(exact, *args)
+
+    patch.setattr(choices, "_Draw", Spy)
+    return scores
 
 
 def distance(release, other, scores=()):
@@ -66,6 +80,9 @@ def distance(release, other, scores=()):
         event = release.event.phases[-1]
         assert release.sensitivity / release.sigma == pytest.approx(event.sensitivity / event.sigma)
         return np.ptp(np.subtract(*scores)) / 16 / release.sensitivity
+    if release.kind == "category_counts":  # what passes the threshold is the event's to say
+        first, second = dict(release.value), dict(other.value)
+        return max((abs(first[k] - second[k]) for k in first.keys() & second.keys()), default=0.0)
     if release.kind != "marginals":
         stated = release.sensitivity or release.event.phases[-1].sensitivity
         return np.linalg.norm(gaps(release, other)) / stated
@@ -79,27 +96,20 @@ def distance(release, other, scores=()):
 @every_weighting
 def test_all_rows_of_a_person_move_no_release_further_than_charged(options, schema, monkeypatch):
     """Replaced by more rows, by fewer, or by as many that share nothing with them."""
-    worst, scores = {}, []
-
-    class Spy(choices._Draw):
-        def __init__(self, exact, *args):
-            scores.append(exact)
-            super().__init__(exact, *args)
-
-    monkeypatch.setattr(choices, "_Draw", Spy)
+    worst, scores = {}, scores_of_choices(monkeypatch)
     for seed in range(12):
         rng = np.random.default_rng(seed)
         others = rows_of(rng.integers(1, 9, 30), rng)
         last = [rows_of([size], rng).assign(who=30) for size in rng.integers(1, 30, 2)]
         if seed % 2:  # all rows of one kind, before and after
             sizes = (4, 4) if seed % 4 == 1 else (1, 20)
-            kinds = {"number": (3, 97), "word": "ag", "second": "bh"}
+            kinds = {"number": (3, 97), "word": "ag", "second": "bh", "third": "ac"}
             last = [
                 pd.DataFrame({name: [kind[k]] * n for name, kind in kinds.items()}).assign(who=30)
                 for k, n in enumerate(sizes)
             ]
         first, second = (pd.concat([others, rows], ignore_index=True) for rows in last)
-        run = synthesizer(schema, target="word", **options).fit
+        run = synthesizer(schema, target="word", epsilon=50.0, **options).fit
         with no_noise(), record_releases() as recorded:
             run(first)
         pairs = list(zip(recorded, again(run, recorded, second), strict=True))
@@ -111,6 +121,20 @@ def test_all_rows_of_a_person_move_no_release_further_than_charged(options, sche
         scores.clear()
     assert max(worst.values()) <= 1 + 1e-12
     assert worst["marginals"] == pytest.approx(1.0)  # attained
+
+
+def test_rows_that_a_person_repeats_change_nothing(monkeypatch):
+    rng, scores = np.random.default_rng(7), scores_of_choices(monkeypatch)
+    one = rows_of(np.ones(50, dtype=int), rng)
+    run = synthesizer(target="word", epsilon=50.0).fit
+    with no_noise(), record_releases() as recorded:
+        run(one)
+    other = again(run, recorded, one.loc[np.repeat(np.arange(50), rng.integers(1, 30, 50))])
+    pairs = [pair for pair in zip(recorded, other, strict=True) if pair[0].kind != "choices"]
+    assert {distance(*pair) for pair in pairs} == {0.0}
+    half = len(scores) // 2
+    np.testing.assert_array_equal(scores[:half], scores[half:])
+    assert np.ptp(scores[0]) > 0
 
 
 def points_of(sizes, rng):
@@ -318,8 +342,8 @@ def test_the_column_of_persons_is_not_modelled_and_may_be_of_any_type(given, dty
         table = polars.DataFrame({name: table[name].tolist() for name in table})
     fitted = synthesizer(given, weighting="row", max_rows=3).fit(table)
     assert fitted.n_samples_ == 40
-    assert fitted.schema_.names == ("number", "word", "second")
-    assert list(fitted.sample(3).columns) == ["number", "word", "second"]
+    assert fitted.schema_.names == ("number", "word", "second", "third")
+    assert list(fitted.sample(3).columns) == ["number", "word", "second", "third"]
     assert math.isfinite(fitted.score(table))
     stated = fitted.privacy_spent_.assumptions
     assert stated[0] == "the number of persons"
