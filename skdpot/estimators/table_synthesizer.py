@@ -1,6 +1,6 @@
 """Synthetic tables from noisy marginals."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from numbers import Integral
@@ -28,14 +28,16 @@ from skdpot.exceptions import warn_of_privacy
 from skdpot.metrics.marginals import as_columns, marginal_total_variation
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import SEEDED, PrivacySpent, charge, warn_of_composition
-from skdpot.release.contingency import IntArray, NoisyMarginal
+from skdpot.release.contingency import IntArray
 from skdpot.release.contributions import WEIGHTINGS, Unit
 from skdpot.release.release import Records, Release
 from skdpot.tables.conditions import Condition, parse_conditions
 from skdpot.tables.fitting import TableFit, TablePlan, plan_tables
 from skdpot.tables.frames import PlainColumn, Table, build_table, read_table
+from skdpot.tables.marginal_tables import GIVEN, fit_given, frames_of
 from skdpot.tables.model import draw_cells
 from skdpot.tables.record import TableRecord
 from skdpot.tables.report import TableQualityReport, make_report
@@ -107,8 +109,13 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     releases_ : tuple of Release
         The noisy contingency tables as released, with their noise and event: of single columns,
         of the pairs of the tree, and of the pairs that the tree describes worst.
-    marginals_ : tuple of NoisyMarginal
-        The noisy counts of each column, then of each pair; two releases of one pair are averaged.
+    marginals_ : tuple of DataFrame
+        The noisy counts of each column, then of pairs and triples, one row per cell. The first
+        columns of a table are named like those of X and say what the cell holds: a value, an
+        interval of numbers or dates, a tuple of rare categories that are counted together, or a
+        missing value. "count" is the noisy count, "standard_error" the standard deviation of its
+        noise, and "n_releases" the number of releases that were averaged. An interval includes its
+        ends, except for values that have a cell of their own.
     model_ : TableModel
         The fitted distribution.
     n_samples_ : int
@@ -281,20 +288,29 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
     def _read(self, X: Any) -> tuple[Table, TableSchema, IntArray | None]:
         """Validate the table, its schema, the unit and the target; number the persons."""
-        given = self.schema
-        if not (given is None or isinstance(given, TableSchema)):
-            given = TableSchema.from_json(given)
+        given = self._given_schema()
         names = None if given is None else given.names
         fewest = 2 if self.unit is None else 1  # of rows; a refusal counts them
         table = read_table(self, X, reset=True, names=names, min_samples=fewest)
         persons = None if self.unit is None else table.persons(self.unit)
         schema = bound_schema(given, table, type(self).__name__, self.unit)
+        self._check_target(schema)
+        return table, schema, persons
+
+    def _given_schema(self) -> TableSchema | None:
+        given = self.schema
+        return (
+            given
+            if given is None or isinstance(given, TableSchema)
+            else TableSchema.from_json(given)
+        )
+
+    def _check_target(self, schema: TableSchema) -> None:
         if self.target is not None and self.target not in schema.names:
             raise ValueError(
                 f"target={self.target!r} is not a column of the table; its columns are "
                 f"{', '.join(map(repr, schema.names))}."
             )
-        return table, schema, persons
 
     def _n_particles(self, n_rows: int) -> int:
         if self.n_particles is not None:
@@ -315,13 +331,79 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
     @property
     def releases_(self) -> tuple[Release, ...]:
-        """The contingency tables as they were released."""
-        return self.model_.releases
+        """The contingency tables as they were released; none that were given."""
+        return tuple(release for release in self.model_.releases if release.kind != GIVEN)
 
     @property
-    def marginals_(self) -> tuple[NoisyMarginal, ...]:
-        """Noisy counts of each column, then of pairs."""
-        return (*self.model_.columns, *self.model_.marginals)
+    def marginals_(self) -> tuple[pd.DataFrame, ...]:
+        """Noisy counts of each column, then of pairs and triples, with their standard errors."""
+        return frames_of(self.model_)
+
+    def fit_marginals(
+        self,
+        marginals: Iterable[pd.DataFrame],
+        n_samples: int,
+        *,
+        statement: PrivacySpent | None = None,
+    ) -> Self:
+        """Fit the distribution to noisy counts that somebody else has released.
+
+        Parameters
+        ----------
+        marginals : iterable of DataFrame
+            Tables such as `marginals_`, of one column or more each. Their columns are named like
+            those of the schema, which must be complete, and list values, lists of categories,
+            intervals (`pandas.Interval`) and missing values, so that every value is in one cell.
+            "count" is the noisy count and "standard_error" the standard deviation of its noise;
+            other columns are ignored. Cells of one table are fitted with their mean noise. Every
+            column must be in a table.
+        n_samples : int
+            Number of rows that were counted.
+        statement : PrivacySpent, optional
+            What whoever released the tables says about the privacy of the rows; becomes
+            `privacy_spent_`.
+
+        Returns
+        -------
+        self : DPTableSynthesizer
+            Fitted synthesizer, whose samples are DataFrames of pandas.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the schema leaves something open, or a table does not fit it, lacks cells, or does
+            not add up to `n_samples`.
+
+        Privacy
+        -------
+        No private row is touched. Nothing is charged: what the result says about a person follows
+        from the tables, and is covered by the statement of whoever released them.
+        ``privacy_spent_`` is that statement, or None if none is passed.
+        """
+        self._validate_params()
+        n_rows = check_count(n_samples, "n_samples")
+        schema = self._given_schema()
+        if schema is None or not schema.is_resolved:
+            raise ValueError("fit_marginals needs a schema that states all bounds and categories.")
+        with all_or_nothing(self):
+            schema = TableSchema(tuple(column.stated() for column in schema), schema.excluded)
+            self._check_target(schema)
+            of_tree = self.target is not None and len(schema) > 1
+            self.model_ = fit_given(
+                marginals,
+                schema,
+                n_rows,
+                schema.names.index(str(self.target)) if of_tree else None,
+                self._n_particles(n_rows),
+                solver_generator(self.random_state),
+                NonPrivateEvent() if statement is None else statement.event,
+            )
+            self.schema_, self._grids = schema, self.model_.grids
+            self.n_samples_, self._kind = n_rows, "pandas"
+            self.privacy_spent_ = statement
+            self.n_features_in_ = len(schema)
+            self.feature_names_in_ = np.array(schema.names, dtype=object)
+        return self
 
     def sample(
         self,
@@ -425,7 +507,8 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If the schema does not fit into the header of the file, which has at most 4 MB.
+            If the schema does not fit into the header of the file, which has at most 4 MB, or the
+            synthesizer was fitted by `fit_marginals`, whose tables hold all that it knows.
 
         Privacy
         -------
@@ -433,6 +516,10 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         and `random_state`. It can be shared like synthetic rows.
         """
         check_is_fitted(self)
+        if not self.releases_:
+            raise ValueError(
+                "Save the tables that were passed to fit_marginals, and fit them again."
+            )
         TableRecord.of(self).save(path)
 
     @classmethod

@@ -99,6 +99,7 @@ class NoisyMarginal:
     marginal: Marginal
     counts: FloatArray
     sigma: float
+    n_releases: int = 1
 
     def merge(self, other: "NoisyMarginal") -> "NoisyMarginal":
         """Return the best combination of two releases of one marginal."""
@@ -106,7 +107,8 @@ class NoisyMarginal:
             return self if self.sigma == 0.0 else other
         own, others = self.sigma**-2, other.sigma**-2
         counts = (own * self.counts + others * other.counts) / (own + others)
-        return NoisyMarginal(self.marginal, counts, (own + others) ** -0.5)
+        n_releases = self.n_releases + other.n_releases
+        return NoisyMarginal(self.marginal, counts, (own + others) ** -0.5, n_releases)
 
 
 MARGINAL_SENSITIVITY = math.sqrt(2.0)

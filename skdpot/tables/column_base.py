@@ -498,6 +498,20 @@ class ColumnGrid:
         whole = first[cells, levels] + steps * np.floor(shares * numbers[cells, levels])
         return column.from_lattice(np.where(missing, np.nan, unit), whole, steps > 0.0)
 
+    def ends(self) -> tuple[Any, Any]:
+        """Return arrays of the smallest and the largest value of each cell of a scale."""
+        column, edges = self.column, np.asarray(self.edges)
+        low, high = edges[:-1], edges[1:]
+        if column.n_values is None:
+            high = np.where(self.alone, low, high)
+        else:  # edges lie half a step beside values
+            steps = np.rint(column.steps_at(edges) + 0.5)
+            low, high = column._places(steps[:-1]), column._places(steps[1:] - 1.0)
+        found = (column.from_unit(places) for places in (low, high))
+        if column.is_numbered:
+            found = (values.astype("int64" if column.integer else "float64") for values in found)
+        return tuple(values.array for values in found)
+
     def kept(self, start: float, stop: float) -> FloatArray:
         """Return which part of the values of each cell lies between two places."""
         edges = np.asarray(self.edges)

@@ -61,6 +61,11 @@ _MOST_PAIRS = 20  # and pairs
 _ACROSS = 3  # panels in a row of a page
 _PANEL = (2.8, 2.1)  # inches
 _DPI = 140
+_NOTHING = "nothing spent"
+_GIVEN = (
+    "<p>The counts were given. Nothing was spent here, and no statement of whoever released them "
+    "was passed.</p>"
+)
 # Rows that pile up at a bound
 _FEWEST_VALUES = 16  # of a scale, for its ends to be compared with their neighbours
 _NEAR = 8  # cells beside a bound
@@ -96,7 +101,7 @@ class TableQualityReport(HtmlReport):
     rules: pd.DataFrame
     cautions: tuple[str, ...]
     schema: TableSchema
-    spent: PrivacySpent
+    spent: PrivacySpent | None
     target: str | None
     created: datetime
     version: str
@@ -113,16 +118,17 @@ class TableQualityReport(HtmlReport):
     @property
     def summary(self) -> dict[str, Any]:
         """The main figures, for JSON: plain numbers and text, None where there is none."""
-        epsilon = self.spent.epsilon
+        spent = self.spent
+        epsilon = math.nan if spent is None else spent.epsilon
 
         def mean(values: pd.Series) -> float | None:
             return float(values.mean()) if len(values) else None
 
         found: dict[str, Any] = {
             "compared_with": self.compared_with,
-            "private": not self.of_rows and math.isfinite(epsilon),
+            "private": not self.of_rows and not math.isinf(epsilon),
             "epsilon": epsilon if math.isfinite(epsilon) else None,
-            "delta": self.spent.delta,
+            "delta": None if spent is None else spent.delta,
             "rows": self.n_rows,
             "synthetic_rows": self.n_samples,
         }
@@ -182,7 +188,7 @@ class TableQualityReport(HtmlReport):
             report=self,
             summary=found,
             of_rows=_OF_ROWS,
-            epsilon=epsilon_text(self.spent.epsilon),
+            epsilon=_NOTHING if self.spent is None else epsilon_text(self.spent.epsilon),
             warnings=[text for text in self.cautions if text != _OF_ROWS],
             hidden=len(self.columns) - MOST_DRAWN,
             columns_picture=_columns_picture(self),
@@ -195,7 +201,7 @@ class TableQualityReport(HtmlReport):
                 [" × ".join(map(str, pair)), f"{row['cells']:,}", *_cells(row)]
                 for pair, (_, row) in zip(pairs.index.tolist(), pairs.iterrows(), strict=True)
             ],
-            spent_card=self.spent._repr_html_(),
+            spent_card=_GIVEN if self.spent is None else self.spent._repr_html_(),
             schema_card=self.schema._repr_html_(),
         )
 
@@ -522,14 +528,14 @@ def _pairs_picture(report: TableQualityReport) -> str:
 # ------------------------------------------------------------------- warnings
 
 
-def _of_the_fit(schema: TableSchema, spent: PrivacySpent, of_rows: bool) -> list[str]:
+def _of_the_fit(schema: TableSchema, spent: PrivacySpent | None, of_rows: bool) -> list[str]:
     """Return what a reader must be warned of in any case, the gravest first."""
     known = {
         _OF_ROWS: of_rows,
         "The synthesizer was fitted without noise: ε is infinite, and neither its rows nor this "
-        "report are private.": math.isinf(spent.epsilon),
+        "report are private.": spent is not None and math.isinf(spent.epsilon),
         "The synthesizer was fitted with a random_state. Anyone who knows it can remove the noise; "
-        "for a release leave it None.": SEEDED in spent.assumptions,
+        "for a release leave it None.": spent is not None and SEEDED in spent.assumptions,
         "The schema was guessed from the values and never confirmed: what stands in it is not "
         "protected. Check it, and call confirm().": schema.guessed,
     }

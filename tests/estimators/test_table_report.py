@@ -68,12 +68,12 @@ def test_distances_are_those_to_the_released_counts(grown):
     cells = np.stack(
         [g.codes(SCHEMA[g.column.name].read(rows[g.column.name])) for g in grown._grids], axis=1
     )
-    city = grown.marginals_[2]
+    city = grown.model_.columns[2]
     noisy = project_to_total(city.counts, 20_000) / 20_000
     due = np.abs(noisy - np.bincount(cells[:, 2], minlength=5) / 5000).sum() / 2
     assert found.columns.loc["city", "total_variation"] == pytest.approx(due, abs=1e-12)
     bins = grown.model_.bins
-    released = [noisy for noisy in grown.marginals_ if len(noisy.marginal.columns) == 2]
+    released = [noisy for noisy in grown.model_.marginals if len(noisy.marginal.columns) == 2]
     assert len(found.pairs) == len(released) >= 5
     for noisy, (name, row) in zip(released, found.pairs.iterrows(), strict=True):
         first, second = noisy.marginal.columns

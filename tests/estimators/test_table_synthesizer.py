@@ -101,12 +101,13 @@ def test_attributes(synthesizer):
     assert synthesizer.schema_.is_resolved
     assert synthesizer.privacy_spent_.epsilon == 5.0
     alone = synthesizer.marginals_[: TABLE.shape[1]]
-    assert [noisy.marginal.columns for noisy in alone] == [(j,) for j in range(TABLE.shape[1])]
+    assert [table.columns[0] for table in alone] == list(TABLE.columns)
     assert len(synthesizer.marginals_) > TABLE.shape[1]
-    for noisy in synthesizer.marginals_:
-        assert noisy.counts.shape == (noisy.marginal.n_cells,)
-        assert noisy.sigma > 0
-        assert np.isfinite(noisy.counts).all()
+    for table in synthesizer.marginals_:
+        assert list(table.columns[-3:]) == ["count", "standard_error", "n_releases"]
+        assert not table.duplicated(table.columns[:-3]).any()
+        assert (table["standard_error"] > 0).all()
+        assert np.isfinite(table["count"]).all()
 
 
 # --- sampling -----------------------------------------------------------------------------------

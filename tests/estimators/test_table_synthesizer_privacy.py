@@ -67,9 +67,10 @@ def test_the_marginals_that_are_kept_are_those_that_were_released():
         for noisy in map(NoisyMarginal, r.facts["marginals"], r.value, r.sigma)
     ]
     rounds = [tables_of(release) for release in fitted.releases_[: fitted.model_.n_rounds - 1]]
-    known = sum(noisy.sigma**-2 for part in (*rounds, fitted.marginals_) for noisy in part)
+    joined = (*fitted.model_.columns, *fitted.model_.marginals)
+    known = sum(noisy.sigma**-2 for part in (*rounds, joined) for noisy in part)
     assert known == pytest.approx(sum(noisy.sigma**-2 for noisy in released))
-    for noisy in fitted.marginals_:
+    for noisy in joined:
         parts = [m for m in released if m.marginal == noisy.marginal]
         weights = [part.sigma**-2 for part in parts]
         np.testing.assert_allclose(

@@ -321,7 +321,7 @@ def described_encoder(fitted: TableEncoder) -> Found:
 
 
 def described_table(fitted: DPTableSynthesizer) -> Found:
-    marginals = fitted.marginals_
+    marginals = (*fitted.model_.columns, *fitted.model_.marginals)
     rows = fitted.sample(60, random_state=1)
     report = fitted.quality_report(n_samples=200, random_state=2)
     found = {
