@@ -280,10 +280,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
                     advance=advance,
                 )
                 self.model_ = fit.model()
-            self._rules, self._grids = rules.resolved(model), self.model_.grids
-            self._rules = self._rules.learned(partial(self._draw, rng=solver_generator(0)))
-            self.schema_ = self._rules.schema
-            self.n_samples_, self._kind = n_samples, table.kind
+            self._keep(rules.resolved(model), n_samples, table.kind)
         return self
 
     def _read(self, X: Any) -> tuple[Table, TableSchema, IntArray | None]:
@@ -297,13 +294,18 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         self._check_target(schema)
         return table, schema, persons
 
+    def _keep(self, rules: RowMap, n_samples: int, kind: str) -> None:
+        """Store what samples are made of, besides the model."""
+        self._rules, self._grids = rules, self.model_.grids
+        self._rules = rules.learned(partial(self._draw, rng=solver_generator(0)))
+        self.schema_ = self._rules.schema
+        self.n_samples_, self._kind = n_samples, kind
+
     def _given_schema(self) -> TableSchema | None:
         given = self.schema
-        return (
-            given
-            if given is None or isinstance(given, TableSchema)
-            else TableSchema.from_json(given)
-        )
+        if given is None or isinstance(given, TableSchema):
+            return given
+        return TableSchema.from_json(given)
 
     def _check_target(self, schema: TableSchema) -> None:
         if self.target is not None and self.target not in schema.names:
@@ -386,22 +388,21 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if schema is None or not schema.is_resolved:
             raise ValueError("fit_marginals needs a schema that states all bounds and categories.")
         with all_or_nothing(self):
-            schema = TableSchema(tuple(column.stated() for column in schema), schema.excluded)
+            schema = replace(schema, columns=tuple(column.stated() for column in schema))
             self._check_target(schema)
-            of_tree = self.target is not None and len(schema) > 1
+            rules = RowMap(schema)
+            column = rules.place(self.target)
             self.model_ = fit_given(
                 marginals,
-                schema,
+                rules.model,
                 n_rows,
-                schema.names.index(str(self.target)) if of_tree else None,
+                column if len(rules.model) > 1 else None,
                 self._n_particles(n_rows),
                 solver_generator(self.random_state),
                 NonPrivateEvent() if statement is None else statement.event,
             )
-            self.schema_, self._grids = schema, self.model_.grids
-            self.n_samples_, self._kind = n_rows, "pandas"
-            self.privacy_spent_ = statement
-            self.n_features_in_ = len(schema)
+            self._keep(rules.resolved(rules.model), n_rows, "pandas")
+            self.privacy_spent_, self.n_features_in_ = statement, len(schema)
             self.feature_names_in_ = np.array(schema.names, dtype=object)
         return self
 
