@@ -21,6 +21,9 @@ from skdpot import (
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,
+    Forbidden,
+    Implies,
+    LessEqual,
     NumericColumn,
     PrivateScaler,
     TableEncoder,
@@ -210,6 +213,14 @@ KNOWN = TableSchema(
         BooleanColumn("flag"),
     ]
 )
+RULED = TableSchema(
+    [NumericColumn("count", lower=0), *(column for column in KNOWN if column.name != "count")],
+    rules=[
+        LessEqual("number", "count"),
+        Implies("kind", "code"),
+        Forbidden({"kind": "a", "flag": True}),
+    ],
+)
 
 
 # The rows of as many persons, 200 of whom have two.
@@ -230,6 +241,9 @@ TABLES = {
     "synthesizer, nothing known, target": synthesizer(target="kind"),
     "synthesizer, two columns": synthesizer("kind", "flag"),
     "synthesizer, one column": synthesizer("code"),
+    "synthesizer, rules": synthesizer(
+        rows=TABLE.astype({"count": float}), schema=RULED, target="count"
+    ),
     "synthesizer, persons": synthesizer(rows=VISITS, schema=KNOWN, unit="who"),
     "synthesizer, nothing known, rows": synthesizer(
         rows=VISITS, unit="who", weighting="row", max_rows=2

@@ -41,6 +41,7 @@ from tests.contract.fits import (
     KNOWN,
     LABELS,
     PUBLIC,
+    RULED,
     SKETCH,
     TABLE,
     D,
@@ -65,12 +66,13 @@ def neighbours(fit):
     for place in ("far", "copy", "all"):
         other, given = fit.rows.copy(), dict(fit.given)
         if isinstance(other, pd.DataFrame):
-            kind = "c" if getattr(fit.estimator, "schema", None) is KNOWN else "never seen"
+            kind = "c" if getattr(fit.estimator, "schema", None) in (KNOWN, RULED) else "never seen"
             far = dict(zip(TABLE, (1e9, 8, kind, "v", True), strict=True))
             for column in other.columns.drop("who", errors="ignore"):
                 other.loc[0, column] = (far if place == "far" else TABLE.iloc[7])[column]
             if place == "all":  # of as many persons, with fewer rows
-                other = (OTHER_VISITS if "who" in other else OTHER_TABLE)[other.columns]
+                others = OTHER_VISITS if "who" in other else OTHER_TABLE
+                other = others[other.columns].astype(other.dtypes)
         else:
             other[0] = -1e6 if place == "far" else other[7]
             other = 0.5 - 3.0 * other[::-1] ** 2 if place == "all" else other
