@@ -6,6 +6,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -152,7 +153,7 @@ def run_schema(args: Namespace, console: Console) -> None:
         console.say(f"\nMay all of this become public? Write {place}? [y/N] ")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CommandError("not confirmed; nothing was written.")
-    schema = schema.confirm()
+    schema = _with_rules(schema.confirm(), args.output)
     if not outputs:
         console.text(schema.to_json())
         return
@@ -161,6 +162,18 @@ def run_schema(args: Namespace, console: Console) -> None:
     facts = {"command": "schema", "output": args.output, "columns": columns}
     line = f"wrote {args.output}: {_columns(len(schema))}, confirmed as public"
     console.result([line], facts, wanted=False)
+
+
+def _with_rules(schema: TableSchema, path: str | None) -> TableSchema:
+    """Return the schema with the rules in the file that it replaces, if that is a schema."""
+    try:
+        rules = () if path is None else TableSchema.from_json(Path(path).expanduser()).rules
+    except (ValueError, OSError):
+        return schema
+    try:
+        return replace(schema, rules=rules)
+    except ValueError as error:
+        raise CommandError(f"The rules in {path} do not fit the table. {error}") from None
 
 
 def _with_options(schema: TableSchema, args: Namespace) -> TableSchema:

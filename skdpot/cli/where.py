@@ -8,6 +8,7 @@ from typing import Any
 from skdpot.cli.console import USAGE, CommandError
 from skdpot.tables.column_base import TableColumn
 from skdpot.tables.conditions import parse_conditions
+from skdpot.tables.row_map import RowMap
 from skdpot.tables.schema import TableSchema
 
 _SYNTAX = (
@@ -40,6 +41,8 @@ def check_conditions(conditions: dict[str, Any], schema: TableSchema, *, kept: b
     known = {name: wanted for name, wanted in conditions.items() if name not in open_columns}
     resolved = tuple(column.grid() for column in schema if column.is_resolved)
     parse_conditions(known, resolved)
+    if schema.is_resolved:
+        RowMap(schema).split(conditions)
 
 
 def _parsed(text: str, schema: TableSchema) -> list[tuple[str, str, Any]]:

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from skdpot.preprocessing import TableSchema
@@ -38,6 +39,26 @@ def test_a_guess_is_shown_and_written_when_confirmed(run, folder, answer):
     assert written.names == ("age", "weight", "sex", "smokes", "visit")
     kinds = [column.kind for column in written]
     assert kinds == ["numeric", "numeric", "categorical", "boolean", "datetime"]
+
+
+def test_rules_that_somebody_wrote_stay_and_are_obeyed(run, folder, refused):
+    assert run(GUESS)[0] == 0
+    written = json.loads((folder / "new.json").read_text())
+    written["rules"] = [
+        {"kind": "forbidden", "values": {"smokes": True, "age": [0, 50]}},
+        {"kind": "pattern", "column": "code", "pattern": "[A-F]{2}", "unique": True},
+    ]
+    (folder / "new.json").write_text(json.dumps(written))
+    assert run(f"{GUESS} --force")[0] == 0
+    schema = TableSchema.from_json(folder / "new.json")
+    assert [rule.kind for rule in schema.rules] == ["forbidden", "pattern"]
+    fit = "synth data.csv --schema new.json --epsilon 3 -o new.csv --rows 30"
+    refused(f"{fit} --where code=AA", 2, "--where names the column 'code'")
+    assert run(fit)[0] == 0
+    rows = pd.read_csv("new.csv")
+    assert not (rows["smokes"] & (rows["age"] <= 50)).any()
+    assert rows["code"].nunique() == 30
+    refused(f"{GUESS} --force --exclude smokes", 1, "rules in new.json do not fit.*'smokes'")
 
 
 @pytest.mark.parametrize("text", ["n\n", "", "\n", "yellow\n"])
