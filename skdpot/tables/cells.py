@@ -26,6 +26,7 @@ ROUNDS = {"roundness": 0.1, "magnitudes": 0.2, "cells": 0.25}
 MAX_CELLS = 512  # as many as values that have one each
 _NEW_CELLS = 128  # of a column in one round
 _SEEN = 4.0  # standard deviations of noise
+_WORTH = 3.5  # standard deviations that a new cell is expected to hold
 _FEWEST = 2  # cells that one is worth splitting into
 
 
@@ -91,7 +92,8 @@ def refined(grid: ColumnGrid, counts: FloatArray, noise: FloatArray) -> ColumnGr
     numbers[grid.alone] = 0.0
     edges = np.asarray(grid.edges)
     budget = min(_NEW_CELLS, MAX_CELLS - grid.n_cells)
-    shares = budget * numbers / max(numbers.sum(), 1.0)
+    worth = numbers / np.maximum(_WORTH * noise, 1e-9)[: grid.n_cells]
+    shares = np.minimum(budget * numbers / max(numbers.sum(), 1.0), worth)
     cuts = [
         column.cuts(*edges[cell : cell + 2], int(shares[cell]), grid.finest[cell])
         for cell in np.flatnonzero(shares >= _FEWEST)

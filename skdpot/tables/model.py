@@ -91,6 +91,7 @@ def coarsen(noisy: NoisyMarginal, grid: ColumnGrid, n_rows: int, n_groups: int) 
     share of the rows; rare categories are joined to one bin. Missing values keep their own.
     """
     counts, sigma = noisy.counts, noisy.sigma
+    counts = counts + (n_rows - counts.sum()) / len(counts)  # the total is known
     ordered, missing = grid.ordered, grid.column.missing
     empty = grid.is_doubtful & (counts <= _SEEN_CATEGORY * sigma)
     if ordered:
