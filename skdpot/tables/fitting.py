@@ -70,6 +70,7 @@ _MANY = {
     "misfit": 0.02,
     "pairs": 0.29,
 }
+_WIDE_SHARE, _USUAL_WIDE = 0.6, 0.2  # more for columns if many have too many values for cells
 _MOST_FEW = 20  # columns of which all pairs and triples are candidates
 _LABELS = {
     "roundness": "Counts of round numbers in columns on a scale",
@@ -166,8 +167,11 @@ def shares_of(schema: TableSchema) -> dict[str, float]:
     usual = _FEW if len(schema) <= _MOST_FEW else _MANY
     shares = {1: {"columns": 1.0}, 2: _TWO}.get(len(schema), usual)
     wide = [c.on_scale and not (c.is_resolved and c.grid().is_final) for c in schema]
-    share = shares["columns"] * sum(wide) / len(wide)
-    rounds = {name: share * part for name, part in ROUNDS.items() if any(wide)}
+    part = sum(wide) / len(wide)
+    left = 1 - _WIDE_SHARE * max(part - _USUAL_WIDE, 0.0)  # of what pairs and choices had
+    shares = {name: share * left for name, share in shares.items()}
+    shares["columns"] += 1 - left
+    rounds = {name: share * shares["columns"] * part for name, share in ROUNDS.items() if part}
     return rounds | shares | {"columns": shares["columns"] - sum(rounds.values())}
 
 
