@@ -370,7 +370,11 @@ class ScaledColumn(TableColumn):
         if (origin := self.rounding.origin) is None:
             return self.cuts(0.0, 1.0, _FIRST_CUTS)
         digits = np.outer(10.0 ** np.arange(0, 19), np.arange(1, 10)).ravel()
-        places = self._off_lattice(np.concatenate((-digits, digits)) - origin)
+        ends = self.lattice(np.array([0.0, 1.0]))
+        # Where zero is far away values may still be close to a bound.
+        signed = [(-origin, 1), (-origin, -1), (ends[0], 1), (ends[1], -1)]
+        near = signed[:2] if ends[0] <= -origin <= ends[1] else signed[2:]
+        places = self._off_lattice(np.concatenate([start + sign * digits for start, sign in near]))
         even = self.cuts(0.0, 1.0, _FIRST_EVEN_CUTS)
         return np.concatenate((places[(places > 0.0) & (places < 1.0)], even))
 

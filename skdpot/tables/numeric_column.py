@@ -28,7 +28,7 @@ LARGEST_INTEGER = 2**62
 _LARGEST_RANGE = 2**48
 _LARGEST_LOG_RANGE = 2**40
 # Digits in which round numbers are looked for, far fewer than a double has.
-_DIGITS, _SHORT_DIGITS = 11, {"float16": 2, "float32": 5, "Float32": 5}
+_DIGITS, _SHORT_DIGITS = 13, {"float16": 2, "float32": 5, "Float32": 5}
 # What a guess takes for a scale.
 _FEW_VALUES = 20
 _HEAVY = 3.0
@@ -88,7 +88,8 @@ class NumericColumn(ScaledColumn):
     integer : bool, default=False
         Whether the values are integers; other values are rounded. An integer `dtype` implies it.
     log_scale : bool, default=False
-        Whether to encode log(1 + x - lower) instead of x - lower, for heavy-tailed amounts.
+        Whether a `TableEncoder` encodes log(1 + x - lower) instead of x - lower, for heavy-tailed
+        amounts. Synthetic tables do not need it: their cells are found where the rows are.
     written : str, optional
         How numbers are written where they are text: "1,234.50" or "1.234,50", with a unit or
         currency if they have one, such as "$1,234.50" or "1.234,50 EUR". Each text may have
