@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from skdpot.tables.column_base import (
+    ONE_VALUE,
     UNSHOWN,
     ColumnGrid,
     TableColumn,
@@ -422,7 +423,9 @@ class CategoricalColumn(CodedColumn):
                 "them if they are public."
             )
             return column, " ".join(notes)
-        if len(keys) == n > 1:
+        if len(keys) == 1:
+            notes.append(ONE_VALUE)
+        elif len(keys) == n:
             notes.append("every text occurs once. Is it an identifier?")
         ordered = sorted(key for key in keys if key)
         return column.replace(categories=[key[1] for key in ordered]), " ".join(notes)

@@ -22,6 +22,7 @@ IntArray = npt.NDArray[np.integer]
 FloatArray = npt.NDArray[np.float64]
 
 _FIRST_CUTS, _FIRST_EVEN_CUTS = 256, 20  # of a scale, without and with orders of magnitude
+ONE_VALUE = "has one value, on which a fit spends nothing."
 UNSHOWN = "(not shown: it may be private)"
 OTHER_KIND = f"Convert it, or declare a column of another kind {UNSHOWN}."
 _MAX_VALUES = 512  # numbers and times with at most so many possible values have a cell for each

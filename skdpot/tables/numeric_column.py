@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from skdpot.tables.column_base import (
+    ONE_VALUE,
     UNSHOWN,
     ScaledColumn,
     TableColumn,
@@ -475,6 +476,8 @@ class NumericColumn(ScaledColumn):
         distinct = len(np.unique(finite)) == len(finite) >= _FEW_VALUES
         if whole and distinct and high - low >= len(finite) - 1:
             notes.append("every number occurs once. Exclude it if it identifies rows or people.")
+        if low == high:
+            notes.append(ONE_VALUE)
         if heavy:
             notes.append("hardly any number is near the bounds: they tell of a few people.")
         lower, upper = max(lower, self._holds[0]), min(upper, self._holds[1])

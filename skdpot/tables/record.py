@@ -27,7 +27,7 @@ from skdpot.tables.cells import MAX_CELLS, ROUNDS
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.fitting import events_of
 from skdpot.tables.model import ColumnBins, ColumnTree, TableModel
-from skdpot.tables.row_map import RowMap
+from skdpot.tables.row_map import RowMap, constants_of
 from skdpot.tables.schema import TableSchema
 
 _PARAMETERS = ("epsilon", "delta", "target", "unit", "max_rows", "weighting", "n_particles")
@@ -101,7 +101,7 @@ class TableRecord(Record):
         schema = _read_schema(self.schema)
         _require(schema.is_resolved, "its schema leaves bounds or categories open")
         given = None if self.given_schema is None else _read_schema(self.given_schema)
-        rules = RowMap(schema)
+        rules = RowMap(schema, () if given is None else constants_of(given))
         self._check_parameters(rules)
         _require(len(self.edges) == len(self.rounded) == len(rules.model), _NO_CELLS)
         grids = tuple(map(_grid, rules.model, self.edges, self.rounded))

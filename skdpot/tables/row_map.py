@@ -20,6 +20,16 @@ _FEWEST, _MOST = 1000, 100_000  # so many rows
 _HOPELESS = 100_000  # rows of which none obeys the rules
 
 
+def constants_of(schema: Any) -> tuple[str, ...]:
+    """Return the columns that have one possible value by what is public."""
+    known = (column for column in schema if column.is_resolved and not column.missing)
+    return tuple(
+        column.name
+        for column in known
+        if (column.lower == column.upper if column.on_scale else column.n_categories == 1)
+    )
+
+
 class RowMap:
     """The rules of a schema in the order in which they determine columns.
 
@@ -29,6 +39,9 @@ class RowMap:
     ----------
     schema : TableSchema
         Rules that contradict each other or the columns are refused.
+    constants : sequence of str, optional
+        Columns with one possible value, which are not modelled. By default those of the schema;
+        one that has a single value only since a fit estimated its bounds is modelled.
 
     Attributes
     ----------
@@ -38,7 +51,7 @@ class RowMap:
         The columns that are modelled.
     """
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, constants: Sequence[str] | None = None) -> None:
         self.schema = schema
         self.patterns = [rule for rule in schema.rules if isinstance(rule, Pattern)]
         self._rules: list[Any] = [rule for rule in schema.rules if not isinstance(rule, Pattern)]
@@ -49,9 +62,13 @@ class RowMap:
         for rule in sorted(rules, key=lambda rule: RULES.index(type(rule))):
             self.columns |= rule.check(self.columns)
         self._stand_ins = {n: rule.stand_in(self.columns) for n, rule in self._makers.items()}
-        kept = (self._stand_ins.get(name, column) for name, column in self.columns.items())
-        model = tuple(column for column in kept if column is not None)
-        self.model = replace(schema, columns=model, rules=()) if schema.rules else schema
+        known = constants_of(schema) if constants is None else constants
+        self.constants = tuple(name for name in known if name not in self._makers)
+        kept = {n: self._stand_ins.get(n, c) for n, c in self.columns.items()}
+        model = tuple(c for n, c in kept.items() if c is not None and n not in self.constants)
+        if not model:  # something has to be counted
+            self.constants, model = self.constants[1:], (self.columns[self.constants[0]],)
+        self.model = replace(schema, columns=model, rules=())
 
     def _in_order(self) -> dict[str, Any]:
         """Return the rules by the columns that they determine, those first that others need."""
@@ -80,6 +97,8 @@ class RowMap:
         """Return the place in the model of what stands for a column."""
         if target is None:
             return None
+        if target in self.constants:
+            raise ValueError(f"target={target!r} has one possible value; choose another target.")
         if (column := self._stand_ins.get(target, self.columns[target])) is None:
             raise self._makers[target].error(f"determines target={target!r}; choose another target")
         return int(self.model.names.index(column.name))
@@ -95,7 +114,8 @@ class RowMap:
 
     def from_model(self, values: Values) -> dict[str, Any]:
         """Return the values of the columns of the table."""
-        known = dict(values)
+        known, n_rows = dict(values), len(next(iter(values.values())))
+        known |= {name: self.columns[name].from_unit(np.zeros(n_rows)) for name in self.constants}
         for name, rule in self._makers.items():
             if (stand_in := self._stand_ins[name]) is not None:
                 known[name] = values[stand_in.name]
@@ -112,9 +132,9 @@ class RowMap:
             found = None if stand_in is None else known[stand_in.name]
             rules[rules.index(rule)], columns[name] = rule.resolved(columns, found)
         rules = [r.possible(columns) if isinstance(r, Forbidden) else r for r in rules]
-        return RowMap(
-            replace(self.schema, columns=tuple(columns.values()), rules=tuple(filter(None, rules)))
-        )
+        rules = list(filter(None, rules))
+        schema = replace(self.schema, columns=tuple(columns.values()), rules=tuple(rules))
+        return RowMap(schema, self.constants)
 
     def learned(self, draw: Callable[[int], Values]) -> "RowMap":
         """Return the map with tables of what columns most often imply in rows of the model."""
@@ -123,13 +143,15 @@ class RowMap:
             return self
         rows = self.from_model(draw(_LEARNED_FROM))
         learned = (r.learn(self.columns, rows) if isinstance(r, Implies) else r for r in rules)
-        return RowMap(replace(self.schema, rules=tuple(learned)))
+        return RowMap(replace(self.schema, rules=tuple(learned)), self.constants)
 
     def split(self, conditions: Any) -> tuple[Any, dict[str, Condition]]:
         """Return the conditions on columns of the model, and those that rows are tested for."""
         if not isinstance(conditions, Mapping):
             return conditions, {}
         wanted, tested = dict(conditions), {}
+        for name in wanted.keys() & set(self.constants):  # satisfied, or refused
+            parse_conditions({name: wanted.pop(name)}, (self.columns[name].grid(),))
         for name, rule in reversed(self._makers.items()):
             if name in wanted:
                 grids = (self.columns[name].grid(),)
@@ -146,7 +168,8 @@ class RowMap:
         """Return for each forbidden combination of columns of the model the bins that are in it."""
         found = []
         for rule in self._rules:
-            if not isinstance(rule, Forbidden) or self._makers.keys() & set(rule.names):
+            elsewhere = {*self._makers, *self.constants}
+            if not isinstance(rule, Forbidden) or elsewhere & set(rule.names):
                 continue
             forbidden = rule.conditions(grids)
             if all(
@@ -185,7 +208,8 @@ class RowMap:
         rng: np.random.Generator,
     ) -> dict[str, Any]:
         """Return rows that obey all rules and conditions, from a function that draws the model."""
-        found = self._drawn(n_rows, draw, tested, rng) if self._rules else dict(draw(n_rows))
+        plain = not self._rules
+        found = self.from_model(draw(n_rows)) if plain else self._drawn(n_rows, draw, tested, rng)
         return found | {rule.column: rule.draw(n_rows, rng) for rule in self.patterns}
 
     def _drawn(

@@ -56,6 +56,43 @@ def test_a_guess_that_nobody_confirmed_warns_and_is_assumed(form, tmp_path):
     assert "private schema" not in confirmed.mechanism
 
 
+CONSTANTS = {
+    "country": CategoricalColumn("country", categories=["DE"]),
+    "year": NumericColumn("year", lower=2024, upper=2024, integer=True),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*random_state:skdpot.exceptions.PrivacyWarning")
+def test_nothing_is_spent_on_columns_with_one_value(tmp_path):
+    schema = TableSchema([CONSTANTS["country"], *SMALL_SCHEMA, CONSTANTS["year"]])
+    table = SMALL.assign(country="DE", year=2024)[list(schema.names)]
+    more, less = (
+        synthesizer(schema=s, random_state=0).fit(t)
+        for s, t in ((schema, table), (SMALL_SCHEMA, SMALL))
+    )
+    assert more.privacy_spent_.event == less.privacy_spent_.event
+    for one, other in zip(more.marginals_, less.marginals_, strict=True):
+        pd.testing.assert_frame_equal(one, other)
+    more.save(tmp_path / "fit.safetensors")
+    for fitted in (more, DPTableSynthesizer.load(tmp_path / "fit.safetensors")):
+        rows = fitted.sample(50, random_state=0)
+        assert list(rows) == list(table)
+        assert (rows["country"] == "DE").all()
+        assert (rows["year"] == 2024).all()
+        pd.testing.assert_frame_equal(rows[list(SMALL)], less.sample(50, random_state=0))
+        assert len(fitted.sample(5, conditions={"country": "DE", "year": (2000, 2030)})) == 5
+        for wanted in ({"country": "FR"}, {"year": 2023}, {"year": None}):
+            with pytest.raises(ValueError, match="country|year"):
+                fitted.sample(5, conditions=wanted)
+        assert fitted.score(table) == pytest.approx(less.score(SMALL), abs=0.3)
+        assert fitted.quality_report(n_samples=200).summary["columns"] == 3
+    alone = TableSchema(list(CONSTANTS.values()))  # something has to be counted
+    rows = synthesizer(schema=alone).fit(table[["country", "year"]]).sample(4)
+    assert rows.to_numpy().tolist() == [["DE", 2024]] * 4
+    with pytest.raises(ValueError, match="'year' has one possible value"):
+        synthesizer(schema=schema, target="year").fit(table)
+
+
 def test_the_marginals_that_are_kept_are_those_that_were_released():
     """What is joined of two releases knows as much as both, and no more."""
     with record_releases() as releases:
