@@ -27,7 +27,7 @@ of two mixtures with the same shares is at most the largest of its parts (joint 
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,7 @@ import pandas as pd
 from skdpot._utils.validation import SecretStream
 
 IntArray = npt.NDArray[np.integer]
+Parts: TypeAlias = list[tuple[IntArray, int]]
 
 WEIGHTINGS = ("person", "row")
 UNITS = 16  # of the weight of a person, so that weights are multiples of 1 / 16
@@ -112,10 +113,10 @@ class Contributions:
     one_each: IntArray
 
     @property
-    def slots(self) -> IntArray:
-        """The row in each of a person's 16 units of weight: 16 tables of one row per person."""
+    def parts(self) -> Parts:
+        """The rows that weigh one unit, two, and so on, each with their number of units."""
         units = np.rint(self.weights * UNITS).astype(np.int64)
-        return np.ascontiguousarray(np.repeat(self.rows, units).reshape(-1, UNITS).T)
+        return [(self.rows[units == number], int(number)) for number in np.unique(units)]
 
 
 def read_persons(values: Any, name: str, n_rows: int, fewest: int = 2) -> IntArray:

@@ -22,6 +22,7 @@ from skdpot.privacy.accounting import PrivacyTarget, calibrate
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import lattice_noise, noise_lattice, required_bits
 from skdpot.release.bounds import BoundsPlan, DataBounds, bounds_share, planned_bounds
+from skdpot.release.contributions import Parts
 from skdpot.release.release import Part, Records, Release, Vectors, released
 from skdpot.release.strategy import Energy, Strategy, best_strategy
 
@@ -48,7 +49,7 @@ class SketchPlan:
     bounds: DataBounds | BoundsPlan  # public, or how they are estimated first
     event: Event  # everything together
     public_labels: bool
-    n_slots: int = 1  # in which rows share the weight of a person
+    n_units: int = 1  # of weight of a person
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -283,12 +284,10 @@ class NoisyAccumulator:
         self.label_counts = np.zeros(plan.n_classes, dtype=np.int64) if plan.public_labels else None
         self._process = os.getpid()
 
-    def add(
-        self, rows: np.ndarray, codes: np.ndarray | None, slots: np.ndarray | None = None
-    ) -> None:
+    def add(self, rows: np.ndarray, codes: np.ndarray | None, parts: Parts | None = None) -> None:
         """Add rows; `codes` (n_rows,) holds the position of each row's class.
 
-        With `slots` (`skdpot.release.contributions`) rows of the same person share a weight of one.
+        With `parts` (`skdpot.release.contributions`), rows of one person share a weight of one.
 
         An interrupt drops the table: adding the chunk again would count some rows twice, which the
         sensitivity does not cover.
@@ -299,20 +298,24 @@ class NoisyAccumulator:
         # and much faster than integers.
         matrix = strategy.integer_matrix.T.astype(np.float64)
         try:
-            for slot in [slice(None)] if slots is None else slots:
+            weighed = 0
+            for part, units in [(slice(None), 1)] if parts is None else parts:
+                chosen = rows[part]
+                weighed += units * len(chosen)
                 counts = count_projections(
-                    rows[slot],
+                    chosen,
                     plan.directions,
                     self._half_widths,
                     strategy.n_bins,
-                    codes=None if codes is None else codes[slot],
+                    codes=None if codes is None else codes[part],
                     n_classes=plan.n_classes,
                     bounds=self._bounds,
                     device=self._device,
                 )
-                for table, part in zip(self._table, counts.reshape(self._table.shape), strict=True):
-                    table += (part @ matrix).astype(np.int64) * (self._factor // plan.n_slots)
-            self.n_rows += len(rows) if slots is None else slots.shape[1]
+                factor = self._factor * units // plan.n_units
+                for table, own in zip(self._table, counts.reshape(self._table.shape), strict=True):
+                    table += (own @ matrix).astype(np.int64) * factor
+            self.n_rows += weighed // plan.n_units
             if self.label_counts is not None and codes is not None:
                 self.label_counts += np.bincount(codes, minlength=plan.n_classes)
         except BaseException:
@@ -434,7 +437,7 @@ def plan_sketch(
     bounds: DataBounds | int,
     public_labels: bool = False,
     group_size: int = 1,
-    n_slots: int = 1,
+    n_units: int = 1,
 ) -> SketchPlan:
     """Choose the shape of a sketch, its directions, and the least noise that meets a target."""
     check_public_labels(n_classes, public_labels, group_size)
@@ -468,11 +471,11 @@ def plan_sketch(
     sensitivity = strategy.sensitivity(energy, conditional=conditional, group_size=group_size)
     shape = (directions, energy, tables, strategy, sensitivity)
     if math.isinf(target.epsilon):
-        noiseless = 0.0, strategy.lattice / n_slots, limits, NonPrivateEvent()
-        return SketchPlan(*shape, *noiseless, public_labels, n_slots)
+        noiseless = 0.0, strategy.lattice / n_units, limits, NonPrivateEvent()
+        return SketchPlan(*shape, *noiseless, public_labels, n_units)
 
     def fit_event(sigma: float) -> Event:
-        lattice = noise_lattice(sigma, strategy.lattice / n_slots)
+        lattice = noise_lattice(sigma, strategy.lattice / n_units)
         table = GaussianEvent(
             sigma=sigma, sensitivity=sensitivity, lattice=lattice, label="Distribution functions"
         )
@@ -481,7 +484,7 @@ def plan_sketch(
     event = calibrate(target, fit_event)
     table = event.phases[-1]
     required_bits(table.sigma / table.lattice, table.mu)  # refuses here, before any charge
-    return SketchPlan(*shape, table.sigma, table.lattice, limits, event, public_labels, n_slots)
+    return SketchPlan(*shape, table.sigma, table.lattice, limits, event, public_labels, n_units)
 
 
 def check_public_labels(n_classes: int | None, public_labels: bool, group_size: int) -> None:

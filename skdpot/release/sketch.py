@@ -31,7 +31,7 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import charge, row_assumptions, warn_of_composition
 from skdpot.release.bounds import DataBounds, public_bounds
-from skdpot.release.contributions import UNITS, Unit, read_persons
+from skdpot.release.contributions import UNITS, Parts, Unit, read_persons
 from skdpot.release.decoding import decode
 from skdpot.release.histogram import (
     NoisyAccumulator,
@@ -335,10 +335,10 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
             persons = None if groups is None else read_persons(groups, "groups", len(rows))
             n_samples = len(rows) if persons is None else int(persons.max()) + 1
             self.__dict__.pop("_accumulator", None)
-            slots = self._open(label, streams, rows, classes, n_samples, persons)
+            parts = self._open(label, streams, rows, classes, n_samples, persons)
             origin = X if origin is None else origin
             warn_of_composition(origin, self.privacy_spent_, self.budget, label)
-            self._accumulator.add(rows, codes, slots)
+            self._accumulator.add(rows, codes, parts)
             return self.close()
 
     def _validate(
@@ -359,10 +359,10 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         classes: Any,
         n_samples: int | None,
         persons: np.ndarray | None = None,
-    ) -> np.ndarray | None:
+    ) -> Parts | None:
         """Plan, charge, draw rows of persons, settle the bounds and draw the noise, in this order.
 
-        Returns the slots of persons, if there are any.
+        Returns the rows that were drawn, by their weight.
         """
         unit = Unit() if persons is None else Unit("groups", UNITS)
         if persons is not None and self.public_labels:
@@ -391,7 +391,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
             bounds=bounds or n_bounded,
             public_labels=self.public_labels,
             group_size=self.group_size,
-            n_slots=1 if persons is None else UNITS,
+            n_units=1 if persons is None else UNITS,
         )
         device = resolve_device(self.device)
         self.privacy_spent_ = charge(
@@ -424,7 +424,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         self._accumulator = NoisyAccumulator(
             plan, self.bounds_, self.half_widths_, streams.secret, device
         )
-        return None if drawn is None else drawn.slots
+        return None if drawn is None else drawn.parts
 
     def __getstate__(self) -> Any:
         """Refuse to be pickled or copied while open."""

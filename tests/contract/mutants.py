@@ -488,8 +488,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     18: [
         (rewritten("TableFit._chosen", ("self.weights", "None")), {"rows of a person that weigh one each in a choice": "estimators/test_unit_of_privacy.py::test_rows_that_a_person_repeats_change_nothing"}),
         (returning("TablePlan.choice_sigma", half), {"a choice with less noise than the rows of a person need": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
-        (rewritten("NoisyAccumulator.add", ("self._factor // plan.n_slots", "self._factor")), {"rows of a person that weigh one each in a sketch": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_sketch_further_than_one_row[sketch]"}),
-        (rewritten("Contributions.slots", ("reshape(-1, UNITS).T", "reshape(UNITS, -1)")), {"rows in the place of other persons": "estimators/test_unit_of_privacy.py::test_rows_are_drawn_evenly_and_share_what_a_person_weighs[5-person]"}),
+        (rewritten("NoisyAccumulator.add", ("* units // plan.n_units", "")), {"rows of a person that weigh one each in a sketch": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_sketch_further_than_one_row[sketch]"}),
         (rewritten("SlicedSketch._release", ("int(persons.max()) + 1", "len(rows)")), {"a private number of rows of a sketch": "estimators/test_unit_of_privacy.py::test_nothing_shows_how_many_rows_there_are[sketch]"}),
         (rewritten("SyntheticRows.fit", ("len(rows) if groups is None", "len(rows) if len(rows)")), {"a private number of rows of a sampler": "estimators/test_unit_of_privacy.py::test_nothing_shows_how_many_rows_there_are[flow]"}),
         (rewritten("Unit.draw", ("ranks < self.max_rows", "ranks >= 0")), {"all rows of a person counted": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
