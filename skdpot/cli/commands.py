@@ -523,8 +523,9 @@ def run_report(args: Namespace, console: Console) -> None:
         verbose=int(console.shows_progress),
     )
     lines = [
-        f"{report.estimator} on {report.n_samples:,} rows: {epsilon_text(report.spent.epsilon)}, "
-        f"δ = {report.spent.delta:g}. {protected_in_words(report.spent)}",
+        f"{report.estimator} on {report.n_samples:,} records: "
+        f"{epsilon_text(report.spent.epsilon)}, δ = {report.spent.delta:g}. "
+        f"{protected_in_words(report.spent)}",
         "A guess which of two equally likely records was used is right with a probability of at "
         f"most {percent_at_most(report.meaning.right_by_noise)}.",
         *(f"{caution.level}: {caution.text}" for caution in report.cautions),

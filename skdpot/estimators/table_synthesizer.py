@@ -608,7 +608,7 @@ def _warn_of_small_table(plan: TablePlan) -> None:
     sigma = float(plan.marginal_sigmas("columns", np.ones(len(plan.schema.schema)))[0])
     if sigma > _MOST_NOISE * plan.n_samples:
         warn_of_privacy(
-            f"The table is too small for this epsilon: it has {plan.n_samples:,} rows, and the "
+            f"The table is too small for this epsilon: it has {plan.n_samples:,} records, and the "
             f"noise on the counts of a column has a standard deviation of {sigma:,.3g} rows. Use "
             "more rows, fewer columns or a larger epsilon."
         )

@@ -376,8 +376,8 @@ def _warn_of_delta(
     if largest * n_samples >= 1.0:
         owner = "delta" if largest == delta else "the budget's delta"
         warn_of_privacy(
-            f"{label}: {owner} = {largest:g} is not below one over the number of rows "
-            f"({n_samples:,}): publishing one row would pass for private. Choose a delta well "
+            f"{label}: {owner} = {largest:g} is not below one over the number of records "
+            f"({n_samples:,}): publishing one would pass for private. Choose a delta well "
             f"below {1 / n_samples:.1g}."
         )
 

@@ -56,7 +56,7 @@ def test_a_saved_fit_draws_and_reports_for_free(run, folder, refused):
     about = "report fit.safetensors"
     code, out, err = run(f"{about} -o page.html --holdout public.csv --ledger study.db")
     assert code == 0, err
-    assert "DPTableSynthesizer on 500 rows: ε = 1, δ = 1e-05" in out
+    assert "DPTableSynthesizer on 500 records: ε = 1, δ = 1e-05" in out
     assert "at most 55.3 %" in out
     assert "Score on the hold-out: -" in out
     assert "Counts of each column" in (folder / "page.html").read_text("utf-8")
