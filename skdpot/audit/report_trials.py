@@ -267,14 +267,16 @@ def try_membership(
     options: dict[str, Any] = {}
     if hasattr(estimator, "schema_"):  # a table of any columns, as the schema encodes it in numbers
         schema = estimator.schema_
-        given, members = (
-            X[list(schema.names)] if Table.is_frame(X) else X for X in (given, members)
-        )
+
+        def kept(X: Any) -> Any:
+            return X[list(schema.names)] if Table.is_frame(X) else X
+
+        given, members = kept(given), kept(members)
         encoder = TableEncoder(schema).fit(given)
         rows = encoder.transform(given)
         members = None if members is None else encoder.transform(members)
         options, labels = {"schema": schema}, None
-        sampler = partial(_in_numbers, to_rows=encoder.transform)
+        sampler = partial(_in_numbers, to_rows=lambda rows: encoder.transform(kept(rows)))
     else:
         given = rows = as_points(X_holdout, "X_holdout")
     seed = int(rng.integers(2**31))

@@ -286,10 +286,12 @@ class NumericColumn(ScaledColumn):
 
     def from_numbers(self, numbers: FloatArray) -> pd.Series:
         """Return numbers as values of the column, NaN as missing."""
-        missing = np.isnan(numbers)
-        found = np.where(missing, 0.0, numbers)
+        missing, dtype = np.isnan(numbers), self.dtype or self.default
+        limit = LARGEST_INTEGER if self.integer else float(np.finfo(dtype.lower()).max)
+        least, most = self._holds
+        found = np.where(missing, 0.0, numbers).clip(max(least, -limit), min(most, limit))
         held = np.rint(found).astype(np.int64) if self.integer else found
-        return self.finish(held, missing, self.dtype or self.default)
+        return self.finish(held, missing, dtype)
 
     def bounded(self, lower: float, upper: float, found: bool) -> Self:
         """Return the column with estimates for the bounds that it lacks, found or not."""

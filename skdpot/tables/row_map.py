@@ -61,6 +61,7 @@ class RowMap:
         rules = [*reversed(self._makers.values()), *(rule for rule in self._rules if not rule.made)]
         for rule in sorted(rules, key=lambda rule: RULES.index(type(rule))):
             self.columns |= rule.check(self.columns)
+        self._needed = {name for rule in self._makers.values() for name in rule.needs}
         self._stand_ins = {n: rule.stand_in(self.columns) for n, rule in self._makers.items()}
         known = constants_of(schema) if constants is None else constants
         self.constants = tuple(name for name in known if name not in self._makers)
@@ -109,7 +110,8 @@ class RowMap:
         for name, rule in self._makers.items():
             if (stand_in := self._stand_ins[name]) is not None:
                 known[name] = model[stand_in.name] = rule.encode(self.columns, known)
-            known[name] = rule.decode(self.columns, known)
+            if name in self._needed:
+                known[name] = rule.decode(self.columns, known)
         return {c.name: c.read(model.get(c.name, values.get(c.name))) for c in self.model}
 
     def from_model(self, values: Values) -> dict[str, Any]:

@@ -92,7 +92,7 @@ class Rule:
 
 def numbers_of(column: Any, values: Any) -> FloatArray:
     """Return values as numbers within the bounds, on the steps of the column; NaN if missing."""
-    found = column.numbers(values)
+    found = column.numbers(values).clip(-_LARGEST, _LARGEST)  # so that no sum is infinite
     if column.step > 0.0:
         found = np.floor(found / column.step) * column.step
     return np.clip(found, *column.span)

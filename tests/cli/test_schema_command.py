@@ -52,12 +52,14 @@ def test_rules_that_somebody_wrote_stay_and_are_obeyed(run, folder, refused):
     assert run(f"{GUESS} --force")[0] == 0
     schema = TableSchema.from_json(folder / "new.json")
     assert [rule.kind for rule in schema.rules] == ["forbidden", "pattern"]
-    fit = "synth data.csv --schema new.json --epsilon 3 -o new.csv --rows 30"
+    fit = "synth data.csv --schema new.json --epsilon 3 -o new.csv --rows 30 --save s.safetensors"
     refused(f"{fit} --where code=AA", 2, "--where names the column 'code'")
     assert run(fit)[0] == 0
     rows = pd.read_csv("new.csv")
     assert not (rows["smokes"] & (rows["age"] <= 50)).any()
     assert rows["code"].nunique() == 30
+    report = run("report s.safetensors -o r.html --holdout data.csv --no-audit")
+    assert report[0] == 0, report
     refused(f"{GUESS} --force --exclude smokes", 1, "rules in new.json do not fit.*'smokes'")
 
 

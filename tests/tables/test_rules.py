@@ -287,6 +287,34 @@ def test_rows_that_break_rules_are_not_told_of():
     assert any("rules between columns" in text for text in one.privacy_spent_.assumptions)
 
 
+EXTREMES = {
+    "doubles": ("float64", [-1.7e308, 0.0, 1.7e308]),
+    "short numbers": ("float32", [-3e38, 0.0, 3e38]),
+    "integers": ("int64", [-(2**63), 0, 2**63 - 1]),
+    "short integers": ("Int8", [-128, None, 127]),
+    "times": ("datetime64[ns]", ["1678-01-01", None, "2261-12-31"]),
+    "durations": ("timedelta64[s]", ["-99999 days", None, "99999 days"]),
+}
+
+
+@pytest.mark.parametrize(("dtype", "values"), EXTREMES.values(), ids=EXTREMES)
+def test_no_private_value_is_too_large(dtype, values):
+    """Neither errors nor warnings: they would tell of it."""
+    rows = pd.DataFrame([(a, b, c) for a in values for b in values for c in values])
+    rows.columns = list("abc")
+    frame = rows.astype(dtype)
+    rules = [LessEqual("a", "b"), SumTo(("b", "a"), "c")]
+    rules = rules if frame["a"].dtype.kind not in "mM" else [rules[0], LessEqual("b", "c")]
+    schema = TableSchema.from_dtypes(frame)
+    low = {"Int8": -128, "datetime64[ns]": "1700-01-01", "timedelta64[s]": "-9 days"}.get(dtype)
+    columns = [column.replace(lower=low, missing=low is not None) for column in schema]
+    for schema in (TableSchema(columns, rules=rules), TableSchema(columns, rules=rules[1:])):
+        found = RowMap(schema).to_model(schema.read(Table.of(frame)))
+        for column in RowMap(schema).model:
+            numbers = column.numbers(found[column.name])
+            assert (np.isfinite(numbers) | np.isnan(numbers)).all()
+
+
 # --- random rules ---------------------------------------------------------------------------------
 
 NAMES = ["a", "b", "c", "d"]
