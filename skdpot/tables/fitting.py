@@ -65,8 +65,8 @@ _MANY = {
     "columns": 0.1,
     "edges": 0.1,
     "independence": 0.02,
-    "tree": 0.37,
-    "candidates": 0.1,
+    "tree": 0.42,
+    "candidates": 0.05,
     "misfit": 0.02,
     "pairs": 0.29,
 }

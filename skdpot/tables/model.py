@@ -437,6 +437,9 @@ _FEWEST, _MOST = 20_000, 200_000  # but so many at once
 _ROWS_AT_ONCE = 100_000
 _MOST_CELLS = 2**27  # of particles in marginals
 _DRAW_SWEEPS = 3
+_MOST_BALANCED = 300  # pairs of columns
+_LEAST_BALANCED = 5.0  # rows of a cell
+_EXCHANGES, _BALANCED_AT_ONCE, _EXCHANGED = 200, 2000, 0.03
 
 
 @dataclass(frozen=True, eq=False)
@@ -528,7 +531,10 @@ class TableModel:
             particles = self.particles(n_particles, rng, allowed, impossible)
             if not allowed:  # the marginals are those of all rows
                 particles.run(_DRAW_SWEEPS)
-            drawn.append(particles.codes[_systematic(particles, part, rng)])
+            places = _systematic(particles, part, rng)
+            if not drawn and part == n_rows:  # of more rows chance makes little
+                places = _balanced(particles, places, rng)
+            drawn.append(particles.codes[places])
             n_rows -= part
         return np.concatenate(drawn)
 
@@ -548,6 +554,43 @@ def _systematic(particles: ScaledParticles, n_rows: int, rng: np.random.Generato
     even = (np.arange(n_rows) + rng.random()) / n_rows * edges[-1]
     places = np.minimum(np.searchsorted(edges, even, side="right"), len(order) - 1)
     return rng.permutation(order[places])
+
+
+def _balanced(particles: ScaledParticles, places: IntArray, rng: np.random.Generator) -> IntArray:
+    """Exchange chosen particles for others, so that pairs of columns are as often as they weigh.
+
+    Random sets of chosen particles and of others, drawn by their weights, are compared; those in
+    cells that are chosen too often are exchanged for those in cells that are chosen too rarely.
+    """
+    codes, weights, n_rows = particles.codes, particles.weights, len(places)
+    first, second = np.triu_indices(codes.shape[1], 1)
+    sizes = codes.max(axis=0).astype(np.int64) + 1
+    ends = np.cumsum(sizes[first] * sizes[second])
+    if not 0 < len(first) <= _MOST_BALANCED:
+        return places
+    counted, due = np.zeros((2, ends[-1]))
+    for one, other, end in zip(first, second, ends.tolist(), strict=True):
+        cells, size = codes[:, one] * sizes[other] + codes[:, other], sizes[one] * sizes[other]
+        due[end - size : end] = np.bincount(cells, weights, size) * (n_rows / weights.sum())
+        counted[end - size : end] = np.bincount(cells[places], minlength=size)
+    # Rows in rare cells come and go as others do: rounding would leave them out.
+    matters = due >= _LEAST_BALANCED
+    too_many = (counted - due) * matters
+    starts, edges = ends - sizes[first] * sizes[second], np.cumsum(weights)
+    n_seen = min(_BALANCED_AT_ONCE, n_rows)
+    for exchanged in np.linspace(_EXCHANGED * n_seen, 1, _EXCHANGES).astype(int):
+        inside = rng.choice(n_rows, n_seen, replace=False)
+        outside = np.searchsorted(edges, rng.random(n_seen) * edges[-1], side="right")
+        outside = np.minimum(outside, len(codes) - 1)
+        seen = codes[np.stack([places[inside], outside])]
+        cells = seen[..., first] * sizes[second] + seen[..., second] + starts
+        excess = too_many[cells].sum(axis=-1)
+        goes = np.argsort(-excess[0], kind="stable")[:exchanged]
+        comes = np.argsort(excess[1], kind="stable")[:exchanged]
+        np.subtract.at(too_many, cells[0, goes], matters[cells[0, goes]])
+        np.add.at(too_many, cells[1, comes], matters[cells[1, comes]])
+        places[inside[goes]] = outside[comes]
+    return places
 
 
 def _keys(codes: IntArray) -> IntArray:

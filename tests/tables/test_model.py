@@ -365,3 +365,29 @@ def test_cells_occur_in_their_shares(kept):
         expected = len(mine) * wanted[members] / wanted[members].sum()
         counts = np.bincount(mine, minlength=6)[members]
         assert np.abs(counts - expected).max() <= 1  # stratified
+
+
+def test_rows_have_the_pairs_of_the_weights_and_rare_cells_by_chance():
+    """Chance alone makes pairs of rows twice as wrong; 7 standard errors for the rare."""
+    rng = np.random.default_rng(3)
+    codes = np.column_stack([rng.integers(0, size, 20_000) for size in (6, 5, 7, 4)]).astype(int)
+    codes[rng.random(20_000) < 0.001, 0] = 6
+    particles = ScaledParticles(codes, rng.gamma(1.0, size=20_000))
+
+    def off(places):
+        found = 0.0
+        for pair in PAIRS:
+            cells = codes[:, pair[0]] * 7 + codes[:, pair[1]]
+            due = np.bincount(cells, particles.weights, 49) / particles.weights.sum()
+            found += np.abs(np.bincount(cells[places], minlength=49) / len(places) - due).sum()
+        return found
+
+    places = model._systematic(particles, 4000, rng)
+    before = off(places)
+    assert off(model._balanced(particles, places, rng)) < 0.6 * before
+    share = particles.weights[codes[:, 0] == 6].sum() / particles.weights.sum()
+    few = [
+        model._balanced(particles, model._systematic(particles, 400, rng), rng) for _ in range(20)
+    ]
+    rare = np.count_nonzero(codes[np.concatenate(few), 0] == 6)
+    assert abs(rare - share * 8_000) < 7 * np.sqrt(share * 8_000)
