@@ -523,7 +523,7 @@ class TableModel:
         impossible: Sequence[Mapping[int, npt.NDArray[np.bool_]]] = (),
     ) -> IntArray:
         """Draw rows of bins."""
-        drawn = []
+        drawn: list[IntArray] = []
         while n_rows > 0:
             fits = _MOST_CELLS // max(len(self.marginals), 1)
             part = min(n_rows, _ROWS_AT_ONCE, max(fits // 2, 1))
