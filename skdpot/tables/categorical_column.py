@@ -333,12 +333,13 @@ class CategoricalColumn(CodedColumn):
         """Say in a few words, or in full, which values the column can have."""
         if self.categories is None:
             return "categories to be selected privately"
+        kind = f"{'ordered ' if self.ordered and not in_full else ''}"
+        kind += "category" if len(self.levels) == 1 else "categories"
         if in_full:
-            texts = (text if text.strip() else repr(text) for text in map(str, self.levels))
-            return f"{len(self.levels)} categories: {', '.join(texts)}"
-        shown = ", ".join(map(str, self.levels[:5])) + (", ..." if len(self.levels) > 5 else "")
-        order = "ordered " if self.ordered else ""
-        return f"{len(self.levels)} {order}categories: {shown}"
+            texts = [text if text.strip() else repr(text) for text in map(str, self.levels)]
+        else:
+            texts = [*map(str, self.levels[:5]), *["..."][: len(self.levels) > 5]]
+        return f"{len(self.levels)} {kind}: {', '.join(texts)}"
 
     def read(self, values: Any) -> PlainColumn:
         """Read values and refuse those that are no categories of the column.
