@@ -23,7 +23,7 @@ from skdpot.privacy.events import (
     gdp_mu,
 )
 from skdpot.privacy.sampling import SampledGaussianEvent
-from skdpot.privacy.selection import BudgetedEvent, ThresholdedCountsEvent
+from skdpot.privacy.selection import BudgetedEvent, ChoiceEvent, ThresholdedCountsEvent
 from skdpot.privacy.spent import PrivacySpent
 
 __all__ = ["event_figures", "make_events"]
@@ -61,6 +61,8 @@ def make_events() -> dict[str, Event]:
         "sigma threshold n_columns lattice relation",
         product((1.5, 4.0), (25.0, 40.0), (1, 6), (None, 0.25), ("replace_one", add)),
     )
+    values = product((0.7, 40.0), (1.0, 8.0), (1, 300))
+    found |= grid("choices", ChoiceEvent, "sigma sensitivity n_steps", values)
     found |= grid(
         "selection",
         BudgetedEvent,
