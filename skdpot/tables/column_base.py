@@ -506,16 +506,16 @@ class ColumnGrid:
     def ends(self) -> tuple[Any, Any]:
         """Return arrays of the smallest and the largest value of each cell of a scale."""
         column, edges = self.column, np.asarray(self.edges)
-        low, high = edges[:-1], edges[1:]
         if column.n_values is None:
-            high = np.where(self.alone, low, high)
+            edges = edges - column.ends(np.zeros(1))[0]  # those of short floats lie beside values
+            low, high = edges[:-1].copy(), np.where(self.alone, edges[:-1], edges[1:])
+            low[1:] = np.where(self.alone[:-1], low[:-1], low[1:])  # begins with what is alone
         else:  # edges lie half a step beside values
             steps = np.rint(column.steps_at(edges) + 0.5)
             low, high = column._places(steps[:-1]), column._places(steps[1:] - 1.0)
-        found = (column.from_unit(places) for places in (low, high))
         if column.is_numbered:
-            found = (values.astype("int64" if column.integer else "float64") for values in found)
-        return tuple(values.array for values in found)
+            column = column.replace(dtype=None, missing=False)  # with all digits
+        return column.from_unit(low).array, column.from_unit(high).array
 
     def kept(self, start: float, stop: float) -> FloatArray:
         """Return which part of the values of each cell lies between two places."""

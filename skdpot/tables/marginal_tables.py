@@ -66,13 +66,13 @@ def _frame(
 ) -> pd.DataFrame:
     cells = np.indices(marginal.shape).reshape(len(grids), -1)
     frame = {
-        grid.column.name: _labels(grid, own).take(axis).array
+        grid.column.name: labels_of(grid, own).take(axis).array
         for grid, own, axis in zip(grids, parts, cells, strict=True)
     }
     return pd.DataFrame(frame | {_COUNT: counts, _ERROR: errors})
 
 
-def _labels(grid: ColumnGrid, parts: IntArray) -> pd.Series:
+def labels_of(grid: ColumnGrid, parts: IntArray) -> pd.Series:
     """Return what each part of the cells holds: values, tuples of categories, or intervals.
 
     Missing values have a part of their own, which comes last.
@@ -174,8 +174,8 @@ def _column(column: Any, place: int, given: Sequence[_Given], n_rows: int) -> _C
     own = {one.name: (one, one.columns.index(place)) for one in given if place in one.columns}
     if not own:
         raise ValueError(f"marginals has no table with the column {column.name!r}.")
-    grid = _grid(column, [label for one, axis in own.values() for label in one.labels[axis]])
-    parts = {name: _parts(grid, one.labels[axis], name) for name, (one, axis) in own.items()}
+    grid = grid_within(column, [label for one, axis in own.values() for label in one.labels[axis]])
+    parts = {name: parts_of(grid, one.labels[axis], name) for name, (one, axis) in own.items()}
     best, axis = min(own.values(), key=lambda o: (-o[0].counts.shape[o[1]], o[0].summed([o[1]])[1]))
     counts, sigma = best.summed([axis])
     cells = parts[best.name]
@@ -226,7 +226,7 @@ def _read(name: str, table: Any, schema: Any, n_rows: int) -> _Given:
         raise ValueError(f"{name} must have finite counts and standard errors of at least 0.")
     codes, labels = [], []
     for column in names:
-        values = [_plain(value) for value in table[column].astype(object)]
+        values = [plain_label(value) for value in table[column].astype(object)]
         first = {value: place for place, value in enumerate(dict.fromkeys(values))}
         codes.append([first[value] for value in values])
         labels.append(list(first))
@@ -245,7 +245,7 @@ def _read(name: str, table: Any, schema: Any, n_rows: int) -> _Given:
     return _Given(name, tuple(map(schema.names.index, names)), tuple(labels), ordered, sigma)
 
 
-def _plain(label: Any) -> Any:
+def plain_label(label: Any) -> Any:
     """Return what a cell of a table says, so that it can be looked up; None for missing."""
     if isinstance(label, list | tuple | set | frozenset | np.ndarray):
         return tuple(label)
@@ -268,7 +268,7 @@ def _wanted(label: Any) -> Any:
     )
 
 
-def _grid(column: Any, labels: Sequence[Any]) -> ColumnGrid:
+def grid_within(column: Any, labels: Sequence[Any]) -> ColumnGrid:
     """Return cells that are inside of all parts of a column that tables list."""
     grid: ColumnGrid = column.grid()
     if grid.is_final:
@@ -276,14 +276,16 @@ def _grid(column: Any, labels: Sequence[Any]) -> ColumnGrid:
     wanted = [_wanted(label) for label in labels if label is not None]
     ends = [column.limits(*(one if isinstance(one, tuple) else (one, one)))[2:] for one in wanted]
     first, last = np.array(ends).T
-    stops = column.ends(last)[1]
+    before, stops = column.ends(last)
     if column.n_values is None:
-        stops = np.where(first < last, last, stops)
-    edges = np.unique(np.concatenate((column.ends(first)[0], stops)))
+        stops = np.where(first < last, before, stops)
+    known = np.asarray(grid.edges)
+    alone = known[:-1][grid.alone], known[1:][grid.alone]
+    edges = np.unique(np.concatenate((column.ends(first)[0], stops, *alone)))
     return replace(grid, edges=edges, n_cells=len(edges) - 1)
 
 
-def _parts(grid: ColumnGrid, labels: Sequence[Any], name: str) -> IntArray:
+def parts_of(grid: ColumnGrid, labels: Sequence[Any], name: str) -> IntArray:
     """Return the part of a table that each cell is in; the narrower one where two hold it."""
     column = grid.column.name
     inside = [parse_conditions({column: _wanted(one)}, (grid,))[0].kept > 0.5 for one in labels]

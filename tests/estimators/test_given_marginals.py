@@ -16,6 +16,8 @@ from skdpot.preprocessing import (
     TimedeltaColumn,
 )
 from skdpot.privacy.spent import total_spent
+from skdpot.tables.marginal_tables import grid_within, labels_of, parts_of, plain_label
+from tests.tables.table_cases import COLUMNS
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
 
@@ -112,6 +114,21 @@ def test_a_fit_to_the_marginals_of_a_fit_is_about_as_good(fitted):
     for n_way in (1, 2, 3):
         first, second = (marginal_total_variation(TABLE, rows, n_way=n_way) for rows in drawn)
         assert second < 1.15 * first + 0.002
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("joined", [1, 3, 50])
+def test_labels_are_read_as_the_cells_that_they_name(name, joined):
+    column = COLUMNS[name]
+    grid = column.grid()
+    parts = np.arange(grid.n_cells) // joined
+    parts = np.append(parts, parts.max() + 1) if column.missing else parts
+    labels = [plain_label(label) for label in labels_of(grid, parts).astype(object)]
+    found = grid_within(column, labels)
+    again = parts_of(found, labels, "table")
+    if grid.is_final:
+        np.testing.assert_array_equal(again, parts)
+    assert [str(plain_label(one)) for one in labels_of(found, again)] == [*map(str, labels)]
 
 
 # --------------------------------------------------------------- tables of somebody else
