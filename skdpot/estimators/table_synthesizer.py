@@ -1,6 +1,6 @@
 """Synthetic tables from noisy marginals."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from numbers import Integral
@@ -42,6 +42,7 @@ from skdpot.tables.model import draw_cells
 from skdpot.tables.record import TableRecord
 from skdpot.tables.report import TableQualityReport, make_report
 from skdpot.tables.row_map import RowMap
+from skdpot.tables.rules import Pattern
 from skdpot.tables.schema import GUESSED, TableSchema, bound_schema, release_schema, warn_of_guess
 
 _ASSUMPTIONS = (
@@ -437,12 +438,19 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             If `n_samples` is not a positive integer or a condition cannot be satisfied.
         """
         check_is_fitted(self)
+        return self._sampled(n_samples, conditions, random_state, self._rules.patterns)
+
+    def _sampled(
+        self, n_samples: int, conditions: Any, random_state: Any, patterns: Sequence[Pattern] = ()
+    ) -> Any:
+        """Draw rows, and codes that follow patterns."""
         n_samples = check_count(n_samples, "n_samples")
         conditions, tested = self._rules.split(conditions)
         wanted = parse_conditions(conditions, self._grids)
         rng = solver_generator(random_state)
         draw = partial(self._draw, rng=rng, wanted=wanted)
         columns = self._rules.sample(n_samples, draw, tested, rng)
+        columns |= {rule.column: rule.draw(n_samples, rng) for rule in patterns}
         order = [*getattr(self, "feature_names_in_", ()), *columns]
         columns = {name: columns[name] for name in order if name in columns}
         return build_table(self._kind, columns, self._rules.described)
@@ -483,7 +491,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         table = read_table(self, X, reset=False, names=self.schema_.names)
-        drawn = self.sample(max(_SCORED_ROWS, table.n_rows), random_state=0)
+        drawn = self._sampled(max(_SCORED_ROWS, table.n_rows), None, 0)
         tables = [self._scored(part) for part in (table, Table.of(drawn, self.schema_.names))]
         return -marginal_total_variation(*tables, n_way=min(2, len(self.schema_)))
 

@@ -225,7 +225,7 @@ def make_report(
     n_rows = model.n_rows if table is None else table.n_rows
     size = int(np.clip(n_rows, _FEWEST, _MOST)) if n_samples is None else n_samples
     rng = solver_generator(random_state)
-    drawn = Table.of(synthesizer.sample(size, random_state=int(rng.integers(2**31))), schema.names)
+    drawn = Table.of(synthesizer._sampled(size, None, int(rng.integers(2**31))), schema.names)
     if table is None:
         values = synthesizer._rules.to_model(schema.read(drawn))
         compared = _beside_releases(model, grids, values, rng)

@@ -196,9 +196,6 @@ class RowMap:
     def broken(self, table: Table) -> pd.DataFrame:
         """Return how many rows of a synthetic table break each rule."""
         found = self.faults({name: table.read(column) for name, column in self.columns.items()})
-        for rule in self.patterns:
-            codes = {rule.column: table.series(rule.column)}
-            found[str(rule)] = rule.broken(self.columns, codes)
         counts = [int(wrong.sum()) for wrong in found.values()]
         return pd.DataFrame({"broken": counts}, pd.Index(found, name="rule", dtype=object))
 
@@ -209,22 +206,12 @@ class RowMap:
         tested: Mapping[str, Condition],
         rng: np.random.Generator,
     ) -> dict[str, Any]:
-        """Return rows that obey all rules and conditions, from a function that draws the model."""
-        plain = not self._rules
-        found = self.from_model(draw(n_rows)) if plain else self._drawn(n_rows, draw, tested, rng)
-        return found | {rule.column: rule.draw(n_rows, rng) for rule in self.patterns}
-
-    def _drawn(
-        self,
-        n_rows: int,
-        draw: Callable[[int], Values],
-        tested: Mapping[str, Condition],
-        rng: np.random.Generator,
-    ) -> dict[str, Any]:
-        """Draw until enough rows obey everything.
+        """Draw until enough rows of the model obey all rules and conditions.
 
         Where few do, those that were found are drawn from again; where none does, it is refused.
         """
+        if not self._rules:
+            return self.from_model(draw(n_rows))
         kept: list[pd.DataFrame] = []
         why: set[str] = set()
         n_drawn, size = 0, n_rows

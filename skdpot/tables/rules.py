@@ -20,7 +20,7 @@ import pandas as pd
 
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.conditions import Condition, parse_conditions
-from skdpot.tables.frames import datetime_zone, dtype_family, pandas_dtype, read_column
+from skdpot.tables.frames import datetime_zone, dtype_family, pandas_dtype
 from skdpot.tables.numeric_column import NumericColumn
 
 FloatArray = npt.NDArray[np.float64]
@@ -754,11 +754,6 @@ class Pattern(Rule):
             found = codes if found is None else np.where(kinds == kind, codes, found)
         target = pandas_dtype(self.dtype, False)
         return pd.Series(np.asarray(found).astype(object)).astype(target)
-
-    def broken(self, columns: Columns, values: Values) -> BoolArray:
-        """Return which rows have the code of an earlier one, if they should not."""
-        codes = pd.Series(read_column(values[self.column]).values)
-        return np.asarray(codes.duplicated()) & self.unique
 
 
 def _characters(part: re.Match[str]) -> str:

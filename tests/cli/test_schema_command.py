@@ -46,7 +46,7 @@ def test_rules_that_somebody_wrote_stay_and_are_obeyed(run, folder, refused):
     written = json.loads((folder / "new.json").read_text())
     written["rules"] = [
         {"kind": "forbidden", "values": {"smokes": True, "age": [0, 50]}},
-        {"kind": "pattern", "column": "code", "pattern": "[A-F]{2}", "unique": True},
+        {"kind": "pattern", "column": "code", "pattern": "[A-F]{4}", "unique": True},
     ]
     (folder / "new.json").write_text(json.dumps(written))
     assert run(f"{GUESS} --force")[0] == 0
