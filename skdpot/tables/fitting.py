@@ -424,7 +424,7 @@ class TableFit:
             worst = self._released(codes, choice.marginals, choice.weights, "pairs")
         self.advance("pairs")
         model = replace(model, releases=(*model.releases, *before, worst))
-        for noisy in model.marginals:
+        for noisy in model.consistent:
             particles.add(noisy)
         particles.run(_SWEEPS)
         self.advance("particles")

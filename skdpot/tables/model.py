@@ -20,7 +20,7 @@ optimal transport problems", 2018) with a quadratic penalty.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -474,6 +474,43 @@ class TableModel:
                 known[noisy.marginal] = noisy if before is None else before.merge(noisy)
         return tuple(known.values())
 
+    @cached_property
+    def consistent(self) -> tuple[NoisyMarginal, ...]:
+        """The counts of `marginals`, moved to where they agree on every column.
+
+        What all of them and the counts of single columns say of a column is weighed by its
+        noise, one after the other, as if bins had independent errors; the difference is shared
+        evenly (as Zhang et al., "PrivSyn", 2021, Section 4.3, make marginals consistent).
+        """
+        if self.releases[0].kind != "marginals" or not self.columns:  # nothing is independent
+            return self.marginals
+        known = []
+        for noisy, bins in zip(self.columns, self.bins, strict=True):
+            counted = bins.cell_shares > 2 * _POSSIBLE
+            variances = noisy.sigma**2 * np.bincount(bins.bins, counted, bins.n_bins)
+            known.append((self.n_rows * bins.shares, variances + noisy.sigma**2))
+        for noisy in self.marginals:
+            for axis, column in enumerate(noisy.marginal.columns):
+                (counts, variances), groups = known[column], noisy.marginal.groups[axis]
+                found, n_others = _margin(noisy.marginal, noisy.counts, axis)
+                found = found + (self.n_rows - found.sum()) / len(found)
+                own = np.bincount(groups, variances) + noisy.sigma**2 * n_others
+                gains = variances / np.where(own > 0.0, own, 1.0)[groups]
+                missed = (found - np.bincount(groups, counts))[groups]
+                known[column] = (counts + gains * missed, variances * (1 - gains))
+        moved = []
+        for noisy in self.marginals:
+            counts = noisy.counts + (self.n_rows - noisy.counts.sum()) / len(noisy.counts)
+            for axis, column in enumerate(noisy.marginal.columns):
+                due = np.bincount(noisy.marginal.groups[axis], known[column][0])
+                due += (self.n_rows - due.sum()) / len(due)
+                found, n_others = _margin(noisy.marginal, counts, axis)
+                shape = [-1 if place == axis else 1 for place in range(len(noisy.marginal.shape))]
+                table = counts.reshape(noisy.marginal.shape)
+                counts = (table + ((due - found) / n_others).reshape(shape)).ravel()
+            moved.append(replace(noisy, counts=counts))
+        return tuple(moved)
+
     def seen_by(self, release: Release, values: Sequence[Any]) -> IntArray:
         """Return the codes of rows that a release counts, as it was recorded or is stored."""
         marginals = release.facts["marginals"]
@@ -511,7 +548,7 @@ class TableModel:
         if not weights.any():
             raise ValueError("Every row that satisfies conditions is forbidden by a rule.")
         particles = ScaledParticles(codes, weights * (self.n_rows / weights.sum()))
-        for noisy, potentials in zip(self.marginals, self.potentials, strict=True):
+        for noisy, potentials in zip(self.consistent, self.potentials, strict=True):
             particles.add(noisy, potentials)
         return particles
 
@@ -537,6 +574,12 @@ class TableModel:
             drawn.append(particles.codes[places])
             n_rows -= part
         return np.concatenate(drawn)
+
+
+def _margin(marginal: Marginal, counts: FloatArray, axis: int) -> tuple[FloatArray, int]:
+    """Return the counts of one column of a marginal, and how many cells each is the sum of."""
+    table = np.moveaxis(counts.reshape(marginal.shape), axis, 0).reshape(marginal.shape[axis], -1)
+    return table.sum(axis=1), table.shape[1]
 
 
 def draw_cells(

@@ -1,6 +1,7 @@
 """The model of a table: its bins, its tree, its weights and its rows, by other routes."""
 
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -333,6 +334,32 @@ def small_model(n_rows=10_000):
     releases = (release_of((), NonPrivateEvent()), release_of(marginals, NonPrivateEvent()))
     found = TableModel(n_rows, releases, bins, tree, tuple(particles.potentials))
     return found, particles.weights.reshape(SIZES) / n_rows
+
+
+def test_marginals_agree_on_their_columns_and_are_nearer_to_the_truth():
+    rng, (found, _), n_rows = np.random.default_rng(1), small_model(), 10_000
+    truth = random_table(3, n_rows)
+
+    def noisy(marginal):
+        counts = marginal.counts + 60 * rng.normal(size=len(marginal.counts))
+        return replace(marginal, counts=counts, sigma=60.0)
+
+    alone = [noisy(counted(truth, column)) for column in range(4)]
+    pairs = [noisy(counted(truth, *pair)) for pair in PAIRS]
+    shares = [project_to_total(part.counts, n_rows) / n_rows for part in alone]
+    bins = tuple(ColumnBins(np.arange(len(s)), s, np.arange(len(s))) for s in shares)
+    releases = tuple(release_of(part, NonPrivateEvent()) for part in (alone, pairs))
+    moved = replace(found, releases=releases, bins=bins).consistent
+    tables = [part.counts.reshape(part.marginal.shape) for part in moved]
+    for column in range(4):
+        sums = [
+            table.sum(axis=1 - pair.index(column))
+            for table, pair in zip(tables, PAIRS, strict=True)
+            if column in pair
+        ]
+        np.testing.assert_allclose(sums, sums[:1] * 3, atol=1e-6)
+        errors = [np.square(part - counted(truth, column).counts).mean() for part in sums]
+        assert max(errors) < 60**2  # that of the column alone; of a pair it is two to four times
 
 
 SOME = {1: np.array([0.0, 1.0]), 2: np.array([1.0, 0.5, 0.0, 1.0])}
