@@ -420,8 +420,8 @@ class CategoricalColumn(CodedColumn):
         notes = ["digits with a leading zero are codes and no numbers."] if codes else []
         if len(keys) > _FEW or keep:
             notes.append(
-                f"has {len(keys)} distinct texts; frequent ones will be selected privately. List "
-                "them if they are public."
+                f"has {len(keys)} distinct texts; frequent ones will be selected privately. If "
+                "all are public, --read COLUMN=categories lists them."
             )
             return column, " ".join(notes)
         if len(keys) == 1:

@@ -83,19 +83,23 @@ def _proposal(table: Table, name: str, keep: bool, how: str | None) -> Proposal:
         if not len(values.present):
             return Proposal(name, None, "its values", "left out: it holds no value.")
         if how is not None:
+            if how == _CATEGORIES:
+                listed = tuple(key[1] for key in sorted(key for key in values.keys if key))
+                column = CategoricalColumn(name, missing=plain.missing, categories=listed)
+                return Proposal(name, column, "you say so")
             told = _told(plain, how)
             found, note = told.guessed(told.read(values), True)
             return Proposal(name, found, "you say so", note)
-        column: TableColumn | None = plain
+        proposed: TableColumn | None = plain
         why, distinct = "", values.distinct[1]
         if values.values.dtype.kind == "O" and (keep or not plain.is_resolved):
             texts = [text for text in distinct if isinstance(text, str)]
             if len(texts) == len(distinct):
-                column, why = _of_texts(texts, plain)
-        if column is None:
+                proposed, why = _of_texts(texts, plain)
+        if proposed is None:
             return Proposal(name, None, "its values", why)
-        found, note = column.guessed(column.read(values) if why else values, keep)
-        return Proposal(name, found, why or (found or column).nouns, note)
+        found, note = proposed.guessed(proposed.read(values) if why else values, keep)
+        return Proposal(name, found, why or (found or proposed).nouns, note)
     except ValueError as error:
         note = str(error).removeprefix(f"Column {name!r}").lstrip(": ")
         return Proposal(name, None, "its values", note)
@@ -112,8 +116,6 @@ def _of_texts(texts: list[str], base: TableColumn) -> tuple[TableColumn | None, 
 
 def _told(column: TableColumn, how: str) -> TableColumn:
     """Return a column of texts that are read as somebody says."""
-    if how == _CATEGORIES:
-        return CategoricalColumn(column.name, missing=column.missing)
     if "%Y" in how or "%y" in how:
         return DatetimeColumn(column.name, missing=column.missing, formats=(how,))
     return NumericColumn(column.name, missing=column.missing, written=how)

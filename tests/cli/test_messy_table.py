@@ -85,7 +85,7 @@ CASES = [  # column, kind, what is said of it, and how its synthetic values are 
     ("smoker", "boolean", "True is written Y, YES, ja, yes; False N, No, nein, no", "True|False"),
     ("insured", "categorical", "2 categories: N, Y", "[YN]"),
     ("icd", "categorical", "selected privately.*300 distinct", r"[ABC]\d\d|other"),
-    ("country", "categorical", "1 categories: DE", "DE"),
+    ("country", "categorical", "1 category: DE.*spends nothing", "DE"),
     ("visits", "numeric", "integers from 0 to 50000.*tell of a few people", r"\d+"),
     ("age", "numeric", "integers from 0 to 100; may be missing", r"\d*"),
 ]
