@@ -435,7 +435,8 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         TypeError, ValueError
-            If `n_samples` is not a positive integer or a condition cannot be satisfied.
+            If `n_samples` is not a positive integer, a condition cannot be satisfied, or conditions
+            and rules of the schema contradict each other.
         """
         check_is_fitted(self)
         return self._sampled(n_samples, conditions, random_state, self._rules.patterns)

@@ -308,6 +308,8 @@ class Implies(Rule):
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", _names(self.columns, 1, "columns"))
         _names(self.names, 2, "columns and target")
+        if not isinstance(self.learned, bool):
+            raise ValueError("learned must be True or False.")
         if self.table is None:
             return
         rows = self.table.items() if isinstance(self.table, Mapping) else self.table

@@ -49,7 +49,7 @@ class TableSchema:
         Remarks for the person who confirms a guess.
     rules : iterable of rules, default=()
         What holds in every row: `Implies`, `LessEqual`, `Forbidden`, `SumTo` and `Pattern`.
-        `DPTableSynthesizer` draws rows that obey them.
+        `DPTableSynthesizer` draws rows that obey them; other estimators do not use them.
 
     Raises
     ------
