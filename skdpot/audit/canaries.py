@@ -265,7 +265,13 @@ def _half_a_scale_apart(estimator: Any, slots: _Slots) -> CanaryPairs:
     table = Table.of(X, schema.names)
     sides: list[list[np.ndarray]] = [[], []]
     for column in schema:
-        grid = _with_values(column, table).grid()
+        column = _with_values(column, table)
+        grid = column.grid()
+        if not grid.is_final:
+            places = rng.random(slots.n_pairs)
+            for side, unit in zip(sides, (places, (places + 0.5) % 1.0), strict=True):
+                side.append(np.asarray(column.from_unit(unit), dtype=np.float64))
+            continue
         first = rng.integers(grid.n_cells, size=slots.n_pairs)
         least, most = (grid.n_cells // 2,) * 2 if grid.on_scale else (1, grid.n_cells - 1)
         shift = rng.integers(least, max(least, most) + 1, size=slots.n_pairs)

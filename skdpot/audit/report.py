@@ -467,7 +467,7 @@ def cautions_of(
         "Noise was drawn as floating-point numbers (noise='float'). The proof assumes real "
         "numbers, and the last bits of a noisy number can reveal more. Do not publish raw noisy "
         "numbers of this release with all digits.": (
-            any(getattr(phase, "lattice", None) is None for phase in noisy)
+            any(getattr(phase, "lattice", 1.0) is None for phase in noisy)
         ),
         "No budget counts the fits on these records. If fit was called more than once, or another "
         "private estimator was fitted to the same persons, the total ε is larger than this one.": (

@@ -11,7 +11,11 @@ import pandas as pd
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.conditions import Condition, parse_conditions
 from skdpot.tables.frames import Table
-from skdpot.tables.rules import RULES, BoolArray, Forbidden, Implies, Pattern, Values
+from skdpot.tables.patterns import Pattern
+from skdpot.tables.rules import BoolArray, Forbidden, Implies, LessEqual, Rule, SumTo, Values
+
+# Every kind of rule that there is, those first that say more about columns.
+RULES: tuple[type[Rule], ...] = (Implies, LessEqual, SumTo, Forbidden, Pattern)
 
 _LEARNED_FROM = 100_000  # synthetic rows
 _WHOLE = 1.0 - 1e-9  # share of a bin that is all of it

@@ -24,9 +24,10 @@ from skdpot.release.categories import (
 )
 from skdpot.tables.column_base import TableColumn
 from skdpot.tables.frames import PlainColumn, Table
+from skdpot.tables.patterns import Pattern
 from skdpot.tables.proposals import KINDS, Proposal, column_from_dtype, propose, tells_who
-from skdpot.tables.row_map import RowMap
-from skdpot.tables.rules import RULES, Pattern, Rule
+from skdpot.tables.row_map import RULES, RowMap
+from skdpot.tables.rules import Rule
 
 _FORMAT = "skdpot.TableSchema"
 _VERSION = 1

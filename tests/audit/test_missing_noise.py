@@ -61,7 +61,8 @@ def test_correct_noise_is_not_refuted(kind):
     assert not result.refuted
     assert result.leak == ""
     assert result.power > 0.15
-    assert result.noise.blind == ()
+    # Choices by secret scores show no noise, and of a small table there are few misfits.
+    assert set(result.noise.blind) <= ({"choices", "all misfits"} if kind == "tables" else set())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -277,7 +277,7 @@ def test_a_table_that_is_too_small_is_told_before_the_charge():
     """Whatever the rows are: by the noise and their number alone."""
     budget = PrivacyBudget(1.0)
     synthesizer = DPTableSynthesizer(SCHEMA, epsilon=0.5, budget=budget)
-    with pytest.raises(PrivacyWarning, match="too small for this epsilon: it has 300 rows"):
+    with pytest.raises(PrivacyWarning, match="too small for this epsilon: it has 300 records"):
         synthesizer.fit(people(300))
     assert len(budget.history()) == 0
     with warnings.catch_warnings():

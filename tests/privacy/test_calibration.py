@@ -17,6 +17,7 @@ from skdpot.privacy.accounting import (
     event_cost,
     privacy_target,
 )
+from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import (
     ROUNDING,
     ComposedEvent,
@@ -58,7 +59,7 @@ def test_target_splits_delta_and_rounds_down(epsilon, delta):
 
 @pytest.mark.parametrize("kind", [PrivacyTarget, SingleFitTarget])
 def test_unbounded_target_admits_everything(kind):
-    target = privacy_target(math.inf, 1e-5, None if kind is SingleFitTarget else object())
+    target = privacy_target(math.inf, 1e-5, None if kind is SingleFitTarget else PrivacyBudget(1.0))
     assert type(target) is kind
     assert target.admits(NonPrivateEvent())
     assert calibrate(target, add_remove) == NonPrivateEvent(relation=Relation.ADD_REMOVE)

@@ -202,7 +202,7 @@ def test_values_are_those_that_are_listed(name, wanted, expected):
         ({"ordered numbers": True}, ValueError, "cannot be True; its categories are 1, 2, 3"),
         ({"ordered numbers": (1, 4)}, ValueError, "'ordered numbers' cannot be 4"),
         ({"ordered numbers": (3, 1)}, ValueError, "No category .* first comes after the last"),
-        ({"truth": "yes"}, ValueError, "'truth' cannot be 'yes'; its categories are False, True"),
+        ({"truth": "so"}, ValueError, "'truth' cannot be 'so'; its categories are False, True"),
         ({"truth": [[]]}, ValueError, r"'truth' cannot be \[\]"),
         ({"others": "b"}, ValueError, "'others' cannot be 'b'; its categories are 'x', 'y', 'r"),
         ({"integers": (1, 2, 3)}, ValueError, r"must be one value or a tuple \(smallest, largest"),
