@@ -116,7 +116,8 @@ def check_fit(draw: st.DrawFn, name: str) -> None:
             published = outcome.error is None and y_name in PUBLISHED
             check_shown(name, estimator, html=html and not published)
         if outcome.error is None:
-            later = attempt(f"{name}, read", lambda: check_answers(estimator, table.n_rows))
+            n_rows = None if options.get("groups") is not None else table.n_rows  # or persons
+            later = attempt(f"{name}, read", lambda: check_answers(estimator, n_rows))
             assert later.error is None, f"unusable once it is fitted: {later.error!r}"
 
 

@@ -236,9 +236,10 @@ def rows_for(fitted: Any) -> Any:
     return rows if names is None else pd.DataFrame(rows, columns=names)
 
 
-def check_answers(fitted: Any, n_rows: int) -> None:
+def check_answers(fitted: Any, n_rows: int | None) -> None:
     """What was learned, and what is answered, is made of finite numbers of the promised shape."""
-    if not hasattr(fitted, "times_"):  # these count one row per person and time that is kept
+    # Fits to several times count one row per person and time that is kept.
+    if not hasattr(fitted, "times_") and n_rows is not None:
         assert getattr(fitted, "n_samples_", n_rows) == n_rows
     rows, width = rows_for(fitted), fitted.n_features_in_
     learned = [v for k, v in vars(fitted).items() if k.endswith("_") and type(v) is np.ndarray]

@@ -276,7 +276,7 @@ def test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value(case):
     check_refusal(estimator, lambda: estimator.fit(**{**data, **given}), text)
 
 
-@pytest.mark.filterwarnings("ignore:.*hides the")
+@pytest.mark.filterwarnings("ignore:.*hides the", "ignore:Private bounds")
 @pytest.mark.parametrize("case", [case for case in CASES if not CASES[case][2]])
 def test_a_fitted_estimator_keeps_its_fit(case):
     who, given, _, text = CASES[case]
