@@ -462,8 +462,9 @@ class PrivacyBudget:
         cost = event_cost(event, PrivacyTarget(self.epsilon, self.delta).leak_cap)
         asked = epsilon_of(cost.mu_squared_units, self.delta)
         charge = Charge(label, str(event), asked, cost.mu_squared_units, cost.leak_units)
-        account = Reserve.of(event).account
-        free = (fit for fit in self._ledger.terms.planned if fit.covers(*account))
+        planned = self._ledger.terms.planned
+        account = Reserve.of(event).account if planned else ()
+        free = (fit for fit in planned if fit.covers(*account))
         return *(Charge(label, fit.event, fit.epsilon, 0, 0) for fit in free), charge
 
     def _state(self, patience: float = PATIENCE) -> BudgetState:

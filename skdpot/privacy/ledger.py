@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from skdpot.exceptions import LedgerError
 from skdpot.privacy.accounting import Units
@@ -213,6 +213,9 @@ class PlannedFit:
         """Whether an event of this account costs what is reserved, or hardly less."""
         closed = (1.0 - _NEARLY) * self.mu <= mu and mu <= self.mu and leak <= self.leak
         return closed and n_steps <= self.n_steps and others == self.others
+
+
+_PLANNED: tuple[Callable[[Any], Any], ...] = (float, float, str, float, float, int, str)
 
 
 @dataclass(frozen=True)
@@ -421,7 +424,10 @@ def read_terms(connection: sqlite3.Connection, path: str) -> Terms:
     try:
         [(epsilon, delta, relation, mu_squared_cap, leak_cap, plan, uid)] = rows
         caps = whole_units((mu_squared_cap, leak_cap), path)
-        planned = tuple(PlannedFit(*fit) for fit in json.loads(plan))
+        planned = tuple(
+            PlannedFit(*(kind(value) for kind, value in zip(_PLANNED, fit, strict=True)))
+            for fit in json.loads(plan)
+        )
         return Terms(epsilon, delta, Relation(relation), caps[0], caps[1], planned, uid)
     except (TypeError, ValueError) as error:
         raise damaged(path) from error

@@ -40,7 +40,6 @@ class SketchPlan:
     """The public parameters of one sketch."""
 
     directions: np.ndarray
-    energy: Energy
     n_classes: int  # number of tables; 1 without classes
     strategy: Strategy
     sensitivity: float  # of the whole table
@@ -76,8 +75,8 @@ def count_projections(
 
     Projections are exact: rows and directions are rounded to 27 bits, so that every partial sum of
     a product is an integer below 2^53, by the Cauchy-Schwarz inequality. The bins of a row within
-    the bounds depend on this row alone, and not on how rows are divided into chunks, blocks,
-    threads or machines. (Rows without bounds may be longer, and their sums inexact. So blocks
+    the bounds depend on this row alone, and not on how rows are divided into chunks, blocks or
+    threads. (Rows without bounds may be longer, and their sums inexact. So blocks
     depend on the number of rows alone: replacing a row, its class included, moves no other.)
 
     Privacy
@@ -99,7 +98,9 @@ def count_projections(
         total = np.zeros((n_classes * len(directions), n_bins), dtype=np.int64)
         for start in stripe[::block]:
             here = slice(start, min(start + block, stripe.stop))
-            part = rows[here] if bounds is None else bounds.to_ball(rows[here])
+            part = rows[here]
+            if bounds is not None:  # in one order in memory, so that norms add up in one order
+                part = bounds.to_ball(np.ascontiguousarray(part))
             total += count_block(part, None if codes is None else codes[here])
         return total
 
@@ -469,7 +470,7 @@ def plan_sketch(
     strategy = best_strategy(n_bins, energy)
     conditional = n_classes is not None and not public_labels
     sensitivity = strategy.sensitivity(energy, conditional=conditional, group_size=group_size)
-    shape = (directions, energy, tables, strategy, sensitivity)
+    shape = (directions, tables, strategy, sensitivity)
     if math.isinf(target.epsilon):
         noiseless = 0.0, strategy.lattice / n_units, limits, NonPrivateEvent()
         return SketchPlan(*shape, *noiseless, public_labels, n_units)

@@ -85,7 +85,7 @@ _LABELS = {
     "pairs": "Counts of the pairs and triples that it gets worst",
 }
 _SCHEMA_SHARE = 0.2  # for bounds and categories, when all columns lack them
-_MOST_GROUPS = 8
+MOST_GROUPS = 8
 _SEEN_CELL = 4.0  # standard deviations of noise
 _LATTICE = 1 / 16  # of sigma, the coarsest that noise is drawn on
 # Times the number of columns. A release of any marginal may have a few hundred times this noise,
@@ -112,8 +112,8 @@ class TablePlan:
     def n_groups(self, n_columns: int) -> int:
         """Return how many groups of a column pairs can tell apart in noise."""
         if self.sigma == 0.0 or n_columns < 2:
-            return _MOST_GROUPS
-        release, most = ("tree", _MOST_GROUPS) if n_columns > 2 else ("pairs", MAX_BINS)
+            return MOST_GROUPS
+        release, most = ("tree", MOST_GROUPS) if n_columns > 2 else ("pairs", MAX_BINS)
         noise = self.marginal_sigmas(release, np.ones(n_columns - 1))[0]
         return int(np.clip(math.sqrt(self.n_samples / (_SEEN_CELL * noise)), 2, most))
 
@@ -320,7 +320,7 @@ def choose(candidates: Candidates, sigma: float) -> Candidates:
     return candidates.take(places[order[:n_chosen]].tolist())
 
 
-_SWEEPS = 30
+SWEEPS = 30
 _MOST_HELD = 2**25  # columns of particles
 
 
@@ -426,7 +426,7 @@ class TableFit:
         model = replace(model, releases=(*model.releases, *before, worst))
         for noisy in model.consistent:
             particles.add(noisy)
-        particles.run(_SWEEPS)
+        particles.run(SWEEPS)
         self.advance("particles")
         return replace(model, potentials=tuple(particles.potentials))
 

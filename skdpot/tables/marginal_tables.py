@@ -24,15 +24,13 @@ from skdpot.release.contingency import (
 from skdpot.tables.cells import combined
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.conditions import parse_conditions
-from skdpot.tables.fitting import TARGET_IMPORTANCE, sampling_misfit
+from skdpot.tables.fitting import MOST_GROUPS, SWEEPS, TARGET_IMPORTANCE, sampling_misfit
 from skdpot.tables.model import ColumnBins, TableModel, coarsen, fit_tree, spanning_tree
 
 GIVEN = "given"  # kind of the releases of a model of tables that somebody else released
 _COUNT, _ERROR, _RELEASES = "count", "standard_error", "n_releases"
-_MOST_GROUPS = 8
 _SURE = 10.0  # standard deviations by which a table may miss the number of rows,
 _AMISS = 0.1  # and share of it
-_SWEEPS = 30
 
 
 def frames_of(model: TableModel) -> tuple[pd.DataFrame, ...]:
@@ -155,7 +153,7 @@ def fit_given(
     particles = model.particles(n_particles, rng)
     for noisy in tables:
         particles.add(noisy)
-    particles.run(_SWEEPS)
+    particles.run(SWEEPS)
     return replace(model, releases=tuple(releases), potentials=tuple(particles.potentials))
 
 
@@ -183,7 +181,7 @@ def _column(column: Any, place: int, given: Sequence[_Given], n_rows: int) -> _C
     noisy = NoisyMarginal(
         Marginal((place,), (np.arange(grid.size),)), counts[cells] * shares, sigma
     )
-    single = coarsen(noisy, grid, n_rows, _MOST_GROUPS)
+    single = coarsen(noisy, grid, n_rows, MOST_GROUPS)
     joint = [parts[name] for name, (one, _) in own.items() if len(one.columns) > 1]
     _, bins = np.unique([single.bins, *joint], axis=1, return_inverse=True)
     found = ColumnBins(bins.reshape(-1), single.cell_shares, np.arange(int(bins.max()) + 1))

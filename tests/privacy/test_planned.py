@@ -144,6 +144,7 @@ def test_a_plan_is_part_of_the_terms_of_a_ledger(tmp_path):
     for statement in (
         "UPDATE terms SET planned = '[[1.0, 1e-05, 2, 3]'",
         "UPDATE terms SET planned = '[[1.0]]'",
+        """UPDATE terms SET planned = '[[1.0, 0.1, "e", "mu", 0.0, 1, "()"]]'""",
         "UPDATE terms SET mu_squared_cap = '999999999999999'",
     ):
         copy = path.with_name("copy")
