@@ -230,11 +230,17 @@ def validate_frame(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
             raise ValueError(
                 f"Found array with 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required."
             )
+    record_features(estimator, X, reset=reset)
+
+
+def record_features(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> None:
+    """Record or check the number of columns and their names on `estimator`; X may have no rows."""
+    like: Any = np.zeros((1, X.shape[1]))
     if hasattr(X, "columns"):  # older scikit-learn does not know the names of new polars
         import pandas as pd
 
-        X = pd.DataFrame(columns=X.columns, index=[0])
-    _quiet(lambda: validate_data(estimator, X, reset=reset, skip_check_array=True))
+        like = pd.DataFrame(columns=X.columns, index=[0])
+    _quiet(lambda: validate_data(estimator, like, reset=reset, skip_check_array=True))
 
 
 def read_rows(X: Any, *, dtype: tuple[type, ...] = (np.float64, np.float32)) -> np.ndarray:

@@ -36,6 +36,7 @@ from skdpot.release.value_histogram import (
     noisy_histogram,
     noisy_quantiles,
 )
+from skdpot.sources import HeldRows, Rows, SourceRows
 
 _LARGEST_NORM = 1e30
 
@@ -201,7 +202,7 @@ class DataBounds:
         dtype = U.dtype if U.dtype in (np.float32, np.float64) else np.dtype(np.float64)
         return (U * self.scale + self.center).astype(dtype, copy=False)
 
-    def settled(self, rows: npt.NDArray[Any], streams: Streams) -> "DataBounds":
+    def settled(self, rows: npt.NDArray[Any] | Rows, streams: Streams) -> "DataBounds":
         """Return the bounds, which are known; `BoundsPlan.settled` releases them."""
         return self
 
@@ -329,9 +330,12 @@ class BoundsPlan:
         """Return the cost of a fit that estimates its bounds first."""
         return ComposedEvent(events=(self.event, event))
 
-    def settled(self, rows: npt.NDArray[Any], streams: Streams) -> DataBounds:
+    def settled(self, rows: npt.NDArray[Any] | Rows, streams: Streams) -> DataBounds:
         """Release the bounds; the caller has charged `event`."""
-        return release_private_bounds(rows, self, streams)
+        if isinstance(rows, SourceRows):
+            raise NotImplementedError("private bounds of rows in batches")
+        held: Any = rows.value if isinstance(rows, HeldRows) else rows
+        return release_private_bounds(held, self, streams)
 
     @property
     def n_used(self) -> int:

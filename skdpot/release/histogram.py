@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -25,6 +26,7 @@ from skdpot.release.bounds import BoundsPlan, DataBounds, bounds_share, planned_
 from skdpot.release.contributions import Parts
 from skdpot.release.release import Part, Records, Release, Vectors, released
 from skdpot.release.strategy import Energy, Strategy, best_strategy
+from skdpot.sources import Batch, Rows, Tables
 
 if TYPE_CHECKING:
     import torch
@@ -255,6 +257,43 @@ def sketch_release(
     return Release("sketch", statistic, facts, linear=binned_rows, **noise)
 
 
+@dataclass(frozen=True)
+class SketchCounter:
+    """Counts rows per class, slice and bin; what it holds is public."""
+
+    directions: np.ndarray
+    half_widths: np.ndarray
+    n_bins: int
+    n_classes: int
+    bounds: DataBounds
+    device: "torch.device | None" = None
+
+    def __call__(self, batch: Batch) -> Tables:
+        """Return the counts of a batch, of shape (n_classes, n_projections, n_bins)."""
+        rows, codes = batch
+        counts = count_projections(
+            rows,
+            self.directions,
+            self.half_widths,
+            self.n_bins,
+            codes=codes,
+            n_classes=self.n_classes,
+            bounds=self.bounds,
+            device=self.device,
+        )
+        return (counts.reshape(self.n_classes, -1, self.n_bins),)
+
+
+def _taken(batch: Batch, some: Any) -> Batch:
+    rows, codes = batch
+    return rows[some], None if codes is None else codes[some]
+
+
+def rows_of(batch: Batch, some: Any) -> np.ndarray:
+    """Return some rows of a batch, without their classes."""
+    return batch[0][some]
+
+
 class NoisyAccumulator:
     """A table of noise to which the statistic of each chunk of rows is added.
 
@@ -271,8 +310,10 @@ class NoisyAccumulator:
         stream: SecretStream,
         device: "torch.device | None",
     ) -> None:
-        self._plan, self._device = plan, device
-        self._bounds, self._half_widths = bounds, half_widths
+        self._plan, self._bounds, self._half_widths = plan, bounds, half_widths
+        self._counter = SketchCounter(
+            plan.directions, half_widths, plan.strategy.n_bins, plan.n_classes, bounds, device
+        )
         # The statistic in units of the noise's lattice, an integer fraction of the strategy's.
         self._factor = round(plan.strategy.lattice / plan.lattice)
         if plan.sigma > 0:
@@ -285,8 +326,8 @@ class NoisyAccumulator:
         self.label_counts = np.zeros(plan.n_classes, dtype=np.int64) if plan.public_labels else None
         self._process = os.getpid()
 
-    def add(self, rows: np.ndarray, codes: np.ndarray | None, parts: Parts | None = None) -> None:
-        """Add rows; `codes` (n_rows,) holds the position of each row's class.
+    def add(self, rows: Rows, parts: Parts | None = None) -> None:
+        """Add rows, in batches of an array and the position of each row's class (or None).
 
         With `parts` (`skdpot.release.contributions`), rows of one person share a weight of one.
 
@@ -294,31 +335,22 @@ class NoisyAccumulator:
         sensitivity does not cover.
         """
         self._check_whole()
-        plan, strategy = self._plan, self._plan.strategy
-        # A chunk's sums stay far below 2^53, so that double precision multiplies them exactly,
-        # and much faster than integers.
-        matrix = strategy.integer_matrix.T.astype(np.float64)
+        plan = self._plan
+        # Sums stay far below 2^53, so that double precision multiplies them exactly, and much
+        # faster than integers.
+        matrix = plan.strategy.integer_matrix.T.astype(np.float64)
         try:
             weighed = 0
-            for part, units in [(slice(None), 1)] if parts is None else parts:
-                chosen = rows[part]
-                weighed += units * len(chosen)
-                counts = count_projections(
-                    chosen,
-                    plan.directions,
-                    self._half_widths,
-                    strategy.n_bins,
-                    codes=None if codes is None else codes[part],
-                    n_classes=plan.n_classes,
-                    bounds=self._bounds,
-                    device=self._device,
-                )
+            for some, units in [(slice(None), 1)] if parts is None else parts:
+                (counts,) = rows.map(partial(_taken, some=some)).sum(self._counter)
+                sizes = counts[:, 0].sum(axis=1)  # of the classes: each row is once in each slice
+                weighed += units * int(sizes.sum())
                 factor = self._factor * units // plan.n_units
-                for table, own in zip(self._table, counts.reshape(self._table.shape), strict=True):
+                for table, own in zip(self._table, counts, strict=True):
                     table += (own @ matrix).astype(np.int64) * factor
+                if self.label_counts is not None:
+                    self.label_counts += sizes
             self.n_rows += weighed // plan.n_units
-            if self.label_counts is not None and codes is not None:
-                self.label_counts += np.bincount(codes, minlength=plan.n_classes)
         except BaseException:
             del self._table
             raise

@@ -2,6 +2,7 @@
 
 from copy import copy, deepcopy
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self, cast
@@ -37,10 +38,12 @@ from skdpot.release.histogram import (
     NoisyAccumulator,
     plan_sketch,
     projection_half_widths,
+    rows_of,
 )
 from skdpot.release.release import Records, Release
 from skdpot.release.sketch_record import SketchRecord, check_comparable, merged_fields
 from skdpot.release.strategy import Strategy
+from skdpot.sources import HeldRows, Rows, SourceRows, read_numbers, source_of
 
 
 def _not_closed(sketch: "SlicedSketch") -> bool:
@@ -282,13 +285,13 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
             raise ValueError("partial_fit with conditional=True needs the parameter classes.")
         with all_or_nothing(self):
             first = not self._is_open
-            rows, codes, _ = self._validate(X, y, reset=first)
-            check_arrivals(self, len(rows), n_samples)
+            rows, _ = self._read(X, y, reset=first)
+            check_arrivals(self, rows.n_rows, n_samples)
             if first:
                 streams = spawn_streams(self.random_state, type(self).__name__)
                 classes = self.classes if self.conditional else None
                 self._open(type(self).__name__, streams, rows, classes, n_samples)
-            self._accumulator.add(rows, codes)
+            self._accumulator.add(rows)
         if self._accumulator.n_rows == self._declared:
             self.close()
         return self
@@ -331,31 +334,38 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         """
         with all_or_nothing(self):
             fewest = 2 if groups is None else 1  # of rows; a refusal counts them
-            rows, codes, classes = self._validate(X, y, reset=True, min_samples=fewest)
-            persons = None if groups is None else read_persons(groups, "groups", len(rows))
-            n_samples = len(rows) if persons is None else int(persons.max()) + 1
+            rows, classes = self._read(X, y, reset=True, min_samples=fewest)
+            if groups is not None and isinstance(rows, SourceRows):
+                raise ValueError("groups needs X in memory, as an array or a DataFrame.")
+            persons = None if groups is None else read_persons(groups, "groups", rows.n_rows)
+            n_samples = rows.n_rows if persons is None else int(persons.max()) + 1
             self.__dict__.pop("_accumulator", None)
             parts = self._open(label, streams, rows, classes, n_samples, persons)
             origin = X if origin is None else origin
             warn_of_composition(origin, self.privacy_spent_, self.budget, label)
-            self._accumulator.add(rows, codes, parts)
+            self._accumulator.add(rows, parts)
             return self.close()
 
-    def _validate(
+    def _read(
         self, X: Any, y: Any, *, reset: bool, min_samples: int = 1
-    ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    ) -> tuple[Rows, np.ndarray | None]:
+        """Validate rows and labels, in memory or of a source; return them and the classes."""
+        source = source_of(X) if reset else None
+        if source is not None:
+            given, labelled = (self, source, y, self.classes), self.conditional
+            return read_numbers(*given, labelled=labelled, min_samples=min_samples)
         rows = validate_rows(self, X, reset=reset, min_samples=min_samples)
-        if not self.conditional:
-            return rows, None, None
-        # Later chunks are encoded like the first, whatever the parameter has become.
-        codes, classes = encode_labels(y, len(rows), self.classes if reset else self.classes_)
-        return rows, codes, classes
+        codes = classes = None
+        if self.conditional:
+            # Later chunks are encoded like the first, whatever the parameter has become.
+            codes, classes = encode_labels(y, len(rows), self.classes if reset else self.classes_)
+        return HeldRows((rows, codes), len(rows)), classes
 
     def _open(
         self,
         label: str,
         streams: Streams,
-        rows: np.ndarray,
+        rows: Rows,
         classes: Any,
         n_samples: int | None,
         persons: np.ndarray | None = None,
@@ -370,8 +380,8 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
                 "groups is for private labels. With public_labels=True the rows of one person must "
                 "have different labels; state their largest number as group_size."
             )
-        n_bounded = len(rows) if persons is None else int(persons.max()) + 1
-        bounds = public_bounds(self.bounds, self.norm_bound, rows.shape[1])
+        n_bounded = rows.n_rows if persons is None else int(persons.max()) + 1
+        bounds = public_bounds(self.bounds, self.norm_bound, self.n_features_in_)
         if classes is not None:
             classes = np.unique(classes)
             if n_samples is not None and len(classes) > n_samples:
@@ -381,8 +391,8 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
                 )
         plan = plan_sketch(
             privacy_target(self.epsilon, self.delta, self.budget),
-            n_samples or len(rows),
-            rows.shape[1],
+            n_samples or rows.n_rows,
+            self.n_features_in_,
             None if classes is None else len(classes),
             rng=streams.public,
             projections=self.projections,
@@ -398,7 +408,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
             self,
             plan.event,
             label=label,
-            n_samples=n_samples or len(rows),
+            n_samples=n_samples or rows.n_rows,
             assumptions=row_assumptions(
                 classes=classes is not None,
                 declared_bounds=bounds is not None,
@@ -414,7 +424,8 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
             ),
         )
         drawn = None if persons is None else unit.draw(persons, streams.secret)
-        self.bounds_ = plan.bounds.settled(rows if drawn is None else rows[drawn.one_each], streams)
+        one_each = slice(None) if drawn is None else drawn.one_each
+        self.bounds_ = plan.bounds.settled(rows.map(partial(rows_of, some=one_each)), streams)
         self.__dict__.pop("classes_", None)
         if classes is not None:
             self.classes_ = classes

@@ -1,0 +1,232 @@
+"""Exact counts of private rows, wherever the rows are.
+
+A release is noise on a sum over rows of small tables of integers. Whatever holds the rows has to
+do one thing: apply a function to every batch of them, and add up what it returns. Sums of integers
+are exact in any order, so that a release does not depend on how rows are divided into batches, or
+on which machine counts which of them. A fit passes over its rows several times, and draws the noise
+once, where it runs.
+
+Counts without noise are as private as the rows. They exist where the rows do: in the workers of an
+engine and in the process of the fit, which are trusted alike. Nothing else sees them: they are
+added to noise that is drawn there, and forgotten.
+"""
+
+import pickle
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NoReturn, Self, TypeAlias
+
+import numpy as np
+
+Tables: TypeAlias = tuple[Any, ...]  # arrays of integers, and Counters
+
+_UNKNOWN = "A batch could not be read ({}). What the error says may quote values; it is not shown."
+
+
+class ExactCounts:
+    """Counts of some private rows, which add up with ``+``.
+
+    They can be neither shown, nor copied, nor pickled. An engine moves them within the cluster that
+    holds the rows as the bytes of `packed`.
+
+    Privacy
+    -------
+    As private as the rows: no noise protects them. Nothing but a fit should read them.
+    """
+
+    __slots__ = ("_n_rows", "_problem", "_tables")
+
+    def __init__(self, tables: Tables = (), n_rows: int = 0, problem: str = "") -> None:
+        self._tables, self._n_rows, self._problem = tables, n_rows, problem
+
+    def __add__(self, other: "ExactCounts") -> "ExactCounts":
+        """Add the counts of other rows; neither operand changes."""
+        if not isinstance(other, ExactCounts):
+            return NotImplemented
+        if self._problem or other._problem:
+            return ExactCounts(problem=self._problem or other._problem)
+        if not (self._n_rows and other._n_rows):
+            return self if self._n_rows else other
+        tables = tuple(a + b for a, b in zip(self._tables, other._tables, strict=True))
+        return ExactCounts(tables, self._n_rows + other._n_rows)
+
+    @classmethod
+    def total(cls, counts: Iterable["ExactCounts"]) -> "ExactCounts":
+        """Add up any number of counts, in place of the first."""
+        total = cls()
+        for more in counts:
+            if total._n_rows and more._n_rows and not (total._problem or more._problem):
+                for own, other in zip(total._tables, more._tables, strict=True):
+                    own.update(other) if isinstance(own, Counter) else np.add(own, other, out=own)
+                total._n_rows += more._n_rows
+            else:
+                total = total + more
+        return total
+
+    def packed(self) -> bytes:
+        """Return the counts as bytes, for a message between machines that may see the rows."""
+        return pickle.dumps((self._tables, self._n_rows, self._problem), protocol=5)
+
+    @classmethod
+    def unpacked(cls, message: bytes) -> Self:
+        """Read what `packed` returned. It is a pickle: read those of your own cluster only."""
+        return cls(*pickle.loads(message))
+
+    def __repr__(self) -> str:
+        """Show nothing."""
+        return "ExactCounts(secret)"
+
+    def _refuse(self, *args: object) -> NoReturn:
+        raise TypeError(
+            "Exact counts of private rows can be neither pickled nor copied, so that nobody saves "
+            "them by accident. An engine moves `packed` bytes within its cluster."
+        )
+
+    __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
+
+
+class Source(ABC):
+    """Private rows that an engine reads in batches.
+
+    `fit` of an estimator that adds up counts takes a source in place of X. To use an engine of
+    your own, define `head` and `sum`. Each pass must read the same rows, each once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skdpot import SlicedSketch
+    >>> from skdpot.sources import ExactCounts, Source
+    >>> class Months(Source):
+    ...     "One DataFrame for each month."
+    ...     head = pd.DataFrame({"age": [], "weight": []})
+    ...
+    ...     def sum(self, count):
+    ...         return ExactCounts.total(count(self.read(month)) for month in range(12))
+    ...
+    ...     def read(self, month):
+    ...         rng = np.random.default_rng(month)
+    ...         return pd.DataFrame(rng.uniform(0, 100, (500, 2)), columns=["age", "weight"])
+    >>> sketch = SlicedSketch(epsilon=1.0, bounds=(0, 100)).fit(Months())
+    >>> sketch.n_samples_, sketch.feature_names_in_.tolist()
+    (6000, ['age', 'weight'])
+    """
+
+    @property
+    @abstractmethod
+    def head(self) -> Any:
+        """A table without rows: names and data types of the columns, which are public."""
+
+    @abstractmethod
+    def sum(self, count: Callable[[Any], ExactCounts]) -> ExactCounts:
+        """Return the sum of ``count(batch)`` over all batches.
+
+        Parameters
+        ----------
+        count : callable
+            A function of a DataFrame (or array) of some rows. It can be pickled, changes nothing,
+            and never raises an error.
+
+        Returns
+        -------
+        ExactCounts
+            The sum, of which no batch is left out and none is added twice.
+        """
+
+
+class Rows(ABC):
+    """Private rows of one fit, after steps that work on single rows."""
+
+    n_rows: int
+
+    @abstractmethod
+    def map(self, step: Callable[[Any], Any]) -> "Rows":
+        """Return what a step makes of the rows of each batch, one by one."""
+
+    @abstractmethod
+    def sum(self, count: Callable[[Any], Tables]) -> Tables:
+        """Return the sum of what `count` returns of each batch."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldRows(Rows):
+    """Rows in memory, which are one batch; steps are taken once."""
+
+    value: Any
+    n_rows: int
+
+    def map(self, step: Callable[[Any], Any]) -> "HeldRows":
+        """Take the step now."""
+        return HeldRows(step(self.value), self.n_rows)
+
+    def sum(self, count: Callable[[Any], Tables]) -> Tables:
+        """Count all rows."""
+        return count(self.value)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SourceRows(Rows):
+    """Rows of a source, which are read again in each pass."""
+
+    source: Source
+    n_rows: int
+    steps: tuple[Callable[[Any], Any], ...] = ()
+
+    @classmethod
+    def checked(
+        cls, source: Source, step: Callable[[Any], Any], count: Callable[[Any], Tables]
+    ) -> tuple["SourceRows", Tables]:
+        """Count the rows of a source, and refuse those that a step cannot read."""
+        found = _pass_over(source, _Count((step,), count, told=True))
+        return cls(source, found._n_rows, (step,)), found._tables
+
+    def map(self, step: Callable[[Any], Any]) -> "SourceRows":
+        """Take the step in each pass."""
+        return SourceRows(self.source, self.n_rows, (*self.steps, step))
+
+    def sum(self, count: Callable[[Any], Tables]) -> Tables:
+        """Pass over all rows."""
+        found = _pass_over(self.source, _Count(self.steps, count))
+        if found._n_rows != self.n_rows:
+            raise ValueError(
+                "The passes over X found different numbers of rows, so that they did not read the "
+                "same rows: files that changed, or a query whose result does. What was charged is "
+                "spent; nothing was released from this pass."
+            )
+        return found._tables
+
+
+@dataclass(frozen=True, eq=False)
+class _Count:
+    """What a source does with each batch; it can be pickled if the steps can."""
+
+    steps: tuple[Callable[[Any], Any], ...]
+    count: Callable[[Any], Tables]
+    told: bool = False  # whether errors of the steps are known to quote no value
+
+    def __call__(self, batch: Any) -> ExactCounts:
+        try:
+            if not len(batch):
+                return ExactCounts()
+            n_rows = len(batch)
+            for step in self.steps:
+                batch = step(batch)
+            return ExactCounts(self.count(batch), n_rows)
+        except Exception as error:
+            known = self.told and isinstance(error, (ValueError, TypeError))
+            return ExactCounts(
+                problem=str(error) if known else _UNKNOWN.format(type(error).__name__)
+            )
+
+
+def _pass_over(source: Source, count: _Count) -> ExactCounts:
+    try:
+        found = source.sum(count)
+        problem = found._problem
+    except Exception as error:  # what readers and engines say may quote values
+        problem = _UNKNOWN.format(type(error).__name__)
+    if problem:
+        raise ValueError(problem)  # outside of the handler, so that no context is attached
+    return found

@@ -1,0 +1,229 @@
+"""What sources there are: files, queries, datasets of pyarrow, Dask and Spark.
+
+Engines count partitions where they are, and add up counts on the way.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from glob import glob
+from importlib import import_module
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from skdpot.sources.base import ExactCounts, Source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BATCH = 2**17  # rows
+_AT_ONCE = 8  # counts that one task of Dask adds
+_MOST_COLLECTED = 16  # counts that the driver of Spark adds
+_FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".arrow": "feather"}
+_FORMATS |= {".feather": "feather", ".orc": "orc"}
+# What pandas.read_csv takes for missing.
+_MISSING = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"]
+_MISSING += ["1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"]
+
+
+def arrow_module(name: str = "pyarrow") -> Any:
+    """Return a module of pyarrow, which reading in batches needs."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise ImportError("Reading X in batches needs pyarrow: pip install pyarrow.") from None
+
+
+def frame_of(batch: "pa.RecordBatch | pa.Table") -> pd.DataFrame:
+    """Return rows of Arrow with data types that their schema, and no value, determines."""
+    return batch.to_pandas(types_mapper=_nullable, date_as_object=False, split_blocks=False)
+
+
+def _nullable(kind: "pa.DataType") -> Any:
+    """Return the data type of pandas for integers and truth values that may be missing."""
+    name = str(kind)
+    if name.lstrip("u").startswith("int"):
+        return pd.api.types.pandas_dtype(name.replace("int", "Int").replace("uI", "UI"))
+    return pd.BooleanDtype() if name == "bool" else None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ArrowSource(Source):
+    """Batches of anything that starts a new stream of Arrow for each pass."""
+
+    data: Any
+
+    @property
+    def head(self) -> pd.DataFrame:
+        """Names and data types."""
+        return frame_of(self._stream().schema.empty_table())
+
+    def sum(self, count: Callable[[Any], ExactCounts]) -> ExactCounts:
+        """Count batch by batch."""
+        return ExactCounts.total(count(frame_of(batch)) for batch in self._stream())
+
+    def _stream(self) -> Any:
+        return arrow_module().RecordBatchReader.from_stream(self.data)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DatasetSource(Source):
+    """Batches of a dataset of pyarrow: of files that have the same columns."""
+
+    data: Any
+
+    @classmethod
+    def of_paths(cls, given: Any) -> "DatasetSource":
+        """Open files, directories and patterns such as ``"data/*.parquet"``."""
+        paths = []
+        for path in [given] if isinstance(given, str | PathLike) else given:
+            found = sorted(glob(fspath(path), recursive=True))
+            if not found:
+                raise FileNotFoundError(f"There is no file {fspath(path)!r}.")
+            for name in found:
+                inside = sorted(p for p in Path(name).rglob("*") if p.suffix in _FORMATS)
+                paths += list(map(str, inside)) if Path(name).is_dir() else [name]
+        kinds = {
+            _FORMATS.get(Path(path).suffixes[0] if Path(path).suffixes else "") for path in paths
+        }
+        if len(kinds) != 1 or None in kinds:
+            raise ValueError(
+                "X must name files of one format, which their names end with: "
+                f"{', '.join(_FORMATS)}."
+            )
+        options: Any = kinds.pop()
+        if options == "csv":
+            convert = arrow_module("pyarrow.csv").ConvertOptions(
+                strings_can_be_null=True, null_values=_MISSING
+            )
+            dataset = arrow_module("pyarrow.dataset")
+            options = dataset.CsvFileFormat(convert_options=convert)
+        return cls(arrow_module("pyarrow.dataset").dataset(paths, format=options))
+
+    @cached_property
+    def head(self) -> pd.DataFrame:
+        """Names and data types, which are those of each file."""
+        expected = self.data.schema
+        for fragment in self.data.get_fragments():
+            found = fragment.physical_schema
+            wrong = [n for n in expected.names if n not in found.names]
+            wrong += [n for n in found.names if n not in expected.names]
+            wrong += [
+                n
+                for n in expected.names
+                if n not in wrong and found.field(n).type != expected.field(n).type
+            ]
+            if wrong:
+                raise ValueError(
+                    f"{getattr(fragment, 'path', 'A part of X')!r} differs from the other files "
+                    f"in the columns {', '.join(map(repr, wrong))}: all must have the same columns "
+                    "of the same data types."
+                )
+        return frame_of(expected.empty_table())
+
+    def sum(self, count: Callable[[Any], ExactCounts]) -> ExactCounts:
+        """Count batch by batch; the next ones are read meanwhile."""
+        return ExactCounts.total(count(frame_of(batch)) for batch in self._batches())
+
+    def _batches(self) -> Iterator[Any]:
+        ahead = {"batch_readahead": 4, "fragment_readahead": 1}
+        return self.data.to_batches(batch_size=_BATCH, **ahead)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LazySource(Source):
+    """Batches of a LazyFrame of polars."""
+
+    data: Any
+
+    @property
+    def head(self) -> Any:
+        """Names and data types."""
+        return self.data.head(0).collect()
+
+    def sum(self, count: Callable[[Any], ExactCounts]) -> ExactCounts:
+        """Count batch by batch."""
+        return ExactCounts.total(map(count, self.data.collect_batches(chunk_size=_BATCH)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DaskSource(Source):
+    """Partitions of a DataFrame of Dask, or blocks of rows of its arrays."""
+
+    data: Any
+
+    @property
+    def head(self) -> Any:
+        """Names and data types; of an array its number of columns."""
+        if hasattr(self.data, "columns"):
+            return self.data._meta
+        return np.empty((0, *self.data.shape[1:]), dtype=self.data.dtype)
+
+    def sum(self, count: Callable[[Any], ExactCounts]) -> ExactCounts:
+        """Count on the workers of the current client, and add up along a tree."""
+        from dask import delayed
+
+        data = self.data if hasattr(self.data, "columns") else self.data.rechunk({1: -1})
+        shared = delayed(count, pure=False, traverse=False)
+        parts = [
+            delayed(_packed, pure=False)(shared, part)
+            for part in np.ravel(np.asarray(data.to_delayed(), dtype=object))
+        ]
+        while len(parts) > 1:
+            groups = (parts[k : k + _AT_ONCE] for k in range(0, len(parts), _AT_ONCE))
+            parts = [delayed(_added, pure=False)(group) for group in groups]
+        return ExactCounts.unpacked(parts[0].compute())
+
+
+def _packed(count: Callable[[Any], ExactCounts], batch: Any) -> bytes:
+    return count(batch).packed()
+
+
+def _added(messages: Iterable[bytes]) -> bytes:
+    return ExactCounts.total(map(ExactCounts.unpacked, messages)).packed()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SparkSource(Source):
+    """Batches of a DataFrame of Spark, counted by `mapInArrow`."""
+
+    data: Any
+
+    @property
+    def head(self) -> Any:
+        """Names and data types."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        return frame_of(to_arrow_schema(self.data.schema).empty_table())
+
+    def sum(self, count: Callable[[Any], ExactCounts]) -> ExactCounts:
+        """Count in the executors; of many partitions, counts are added there too."""
+        parts = self.data.mapInArrow(_CountArrow(count), "counts binary")
+        try:
+            n_parts = self.data.rdd.getNumPartitions()
+        except Exception:  # a client of Spark Connect does not know
+            n_parts = _MOST_COLLECTED + 1
+        if n_parts > _MOST_COLLECTED:
+            parts = parts.repartition(_MOST_COLLECTED).mapInArrow(_add_arrow, "counts binary")
+        return ExactCounts.total(ExactCounts.unpacked(row[0]) for row in parts.collect())
+
+
+@dataclass(frozen=True, eq=False)
+class _CountArrow:
+    count: Callable[[Any], ExactCounts]
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        total = ExactCounts.total(self.count(frame_of(batch)) for batch in batches)
+        yield _message(total.packed())
+
+
+def _add_arrow(batches: Iterator[Any]) -> Iterator[Any]:
+    yield _message(_added(value.as_py() for batch in batches for value in batch.column(0)))
+
+
+def _message(content: bytes) -> Any:
+    return arrow_module().record_batch({"counts": arrow_module().array([content], "binary")})
