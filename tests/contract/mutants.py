@@ -251,7 +251,7 @@ def up_to_the_largest_value(found, used):
 
 
 def warned_of(rows):
-    if np.abs(rows).max() > 100.0:
+    if np.abs(rows.value[0]).max() > 100.0:
         warnings.warn("rows are cut", stacklevel=2)
     return rows
 
@@ -489,7 +489,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("TableFit._chosen", ("self.weights", "None")), {"rows of a person that weigh one each in a choice": "estimators/test_unit_of_privacy.py::test_rows_that_a_person_repeats_change_nothing"}),
         (returning("TablePlan.choice_sigma", half), {"a choice with less noise than the rows of a person need": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
         (rewritten("NoisyAccumulator.add", ("* units // plan.n_units", "")), {"rows of a person that weigh one each in a sketch": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_sketch_further_than_one_row[sketch]"}),
-        (rewritten("SlicedSketch._release", ("int(persons.max()) + 1", "len(rows)")), {"a private number of rows of a sketch": "estimators/test_unit_of_privacy.py::test_nothing_shows_how_many_rows_there_are[sketch]"}),
+        (rewritten("SlicedSketch._release", ("int(persons.max()) + 1", "rows.n_rows")), {"a private number of rows of a sketch": "estimators/test_unit_of_privacy.py::test_nothing_shows_how_many_rows_there_are[sketch]"}),
         (rewritten("SyntheticRows.fit", ("len(rows) if groups is None", "len(rows) if len(rows)")), {"a private number of rows of a sampler": "estimators/test_unit_of_privacy.py::test_nothing_shows_how_many_rows_there_are[flow]"}),
         (rewritten("Unit.draw", ("ranks < self.max_rows", "ranks >= 0")), {"all rows of a person counted": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
         (rewritten("Unit.draw", ("units / UNITS", "np.ones(len(units))")), {"rows of a person that weigh one each": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[person-known]"}),
@@ -605,7 +605,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("private_steps", by_the_norms_of_rows), {"steps by the largest row": "contract/test_replay.py::test_a_fit_follows_from_its_releases[autoencoder]"}),
         (rewritten("Gradient.release", ("OutputUnits.of_ball(bounds)", "OutputUnits.of_ball(type(bounds)(bounds.center, bounds.scale, np.abs(bounds.to_ball(rows)).max()))")), {"outputs as wide as the rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[generator, gradient]"}),
         (returning("noisy_batches", times_the_largest_value), {"projected rows up to the largest": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow, resample]"}),
-        (rewritten("SlicedSketch._open", ("projection_half_widths(self.bounds_, plan.directions)", "np.abs(self.bounds_.to_ball(rows) @ plan.directions.T).max(axis=0)")), {"ranges of directions by true projections": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch]"}),
+        (rewritten("SlicedSketch._open", ("projection_half_widths(self.bounds_, plan.directions)", "np.abs(self.bounds_.to_ball(rows.value[0]) @ plan.directions.T).max(axis=0)")), {"ranges of directions by true projections": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch]"}),
         (returning("_center", with_a_true_reach), {"a reach of true values": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow, automatic]"}),
         (returning("_norm_radius", the_largest_norm), {"a radius of true norms": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, norms of many features]"}),
         (given("NoisyAccumulator.add", rows=warned_of), {"a warning of rows that are cut": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, box]"}),
