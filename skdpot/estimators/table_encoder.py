@@ -21,7 +21,8 @@ from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import SEEDED, charge, made_by, warn_of_composition
-from skdpot.tables.frames import PlainColumn, build_table, read_table
+from skdpot.sources import Rows
+from skdpot.tables.frames import build_table, open_table, read_table, table_rows
 from skdpot.tables.schema import (
     GUESSED,
     TableSchema,
@@ -167,13 +168,13 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         """
         with all_or_nothing(self):
             names = None if self.schema is None else self.schema.names
-            table = read_table(self, X, reset=True, names=names)
+            table, source = open_table(self, X, names=names, min_samples=1)
             schema = bound_schema(self.schema, table, type(self).__name__)
-            readings = schema.read(table)
+            rows = table_rows(table, source, schema.read, type(self).__name__, 1)
             warn_of_guess(schema, type(self).__name__)
             self.privacy_spent_ = None
             if not schema.is_resolved:
-                schema = self._resolve(X, readings, table.n_rows, schema)
+                schema = self._resolve(X, rows, schema)
             self.schema_, self._kind, self._column_names = schema, table.kind, table.names
             self.column_blocks_, start = {}, 0
             for column in schema:
@@ -182,11 +183,9 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
                 start += width
         return self
 
-    def _resolve(
-        self, X: Any, readings: dict[str, PlainColumn], n_rows: int, schema: TableSchema
-    ) -> TableSchema:
+    def _resolve(self, X: Any, rows: Rows, schema: TableSchema) -> TableSchema:
         """Charge for what the schema leaves open, then release it."""
-        if n_rows < 2:
+        if (n_rows := rows.n_rows) < 2:
             raise ValueError(
                 f"Found array with {n_rows} sample(s) while a minimum of 2 is required by "
                 "TableEncoder to estimate bounds and categories."
@@ -211,7 +210,7 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         )
         warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
         streams = spawn_streams(self.random_state, type(self).__name__)
-        return release_schema(readings, plan, streams)
+        return release_schema(rows, plan, streams)
 
     def transform(self, X: Any) -> npt.NDArray[np.float64]:
         """Encode rows.

@@ -34,9 +34,10 @@ from skdpot.privacy.spent import SEEDED, PrivacySpent, charge, warn_of_compositi
 from skdpot.release.contingency import IntArray
 from skdpot.release.contributions import WEIGHTINGS, Unit
 from skdpot.release.release import Records, Release
+from skdpot.sources import Rows
 from skdpot.tables.conditions import Condition, parse_conditions
 from skdpot.tables.fitting import TableFit, TablePlan, plan_tables
-from skdpot.tables.frames import PlainColumn, Table, build_table, read_table
+from skdpot.tables.frames import PlainColumn, Table, build_table, open_table, read_table, table_rows
 from skdpot.tables.marginal_tables import GIVEN, fit_given, frames_of
 from skdpot.tables.model import draw_cells
 from skdpot.tables.patterns import Pattern
@@ -237,11 +238,9 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         streams = spawn_streams(self.random_state, name)
         with all_or_nothing(self):
             unit = Unit.of_parameters(self.unit, self.max_rows, self.weighting)
-            table, schema, persons = self._read(X)
-            rules = RowMap(schema)
-            column = rules.place(self.target)
-            values = rules.to_model(schema.read(table))
-            n_samples = table.n_rows if persons is None else int(persons.max()) + 1
+            rows, rules, persons, kind = self._read(X)
+            schema, column = rules.schema, rules.place(self.target)
+            n_samples = rows.n_rows if persons is None else int(persons.max()) + 1
             warn_of_guess(schema, name)
             target = privacy_target(self.epsilon, self.delta, self.budget)
             plan = plan_tables(target, rules.model, n_samples, unit.weight)
@@ -263,37 +262,40 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
                     bar.set_postfix_str(stage, refresh=False)
                     bar.update()
 
-                weights, one_each = None, values
+                weights, one_each = None, rows
                 if persons is not None:
                     drawn = unit.draw(persons, streams.secret)
-                    weights, one_each = drawn.weights, _taken(values, drawn.one_each)
-                    values = _taken(values, drawn.rows)
+                    one_each = rows.map(partial(_taken, rows=drawn.one_each))
+                    rows, weights = rows.map(partial(_taken, rows=drawn.rows)), drawn.weights
                 model = release_schema(one_each, plan.schema, streams)
                 grids = tuple(column.grid() for column in model)
                 fit = TableFit(
                     plan,
                     streams,
-                    values=tuple(values.values()),
+                    rows.map(partial(_weighed, weights=weights)),
                     grids=grids,
                     target=column,
                     n_particles=self._n_particles(n_samples),
-                    weights=weights,
                     advance=advance,
                 )
                 self.model_ = fit.model()
-            self._keep(rules.resolved(model), n_samples, table.kind)
+            self._keep(rules.resolved(model), n_samples, kind)
         return self
 
-    def _read(self, X: Any) -> tuple[Table, TableSchema, IntArray | None]:
+    def _read(self, X: Any) -> tuple[Rows, RowMap, IntArray | None, str]:
         """Validate the table, its schema, the unit and the target; number the persons."""
         given = self._given_schema()
-        names = None if given is None else given.names
+        names, name = None if given is None else given.names, type(self).__name__
         fewest = 2 if self.unit is None else 1  # of rows; a refusal counts them
-        table = read_table(self, X, reset=True, names=names, min_samples=fewest)
+        table, source = open_table(self, X, names=names, min_samples=fewest)
+        if source is not None and self.unit is not None:
+            raise ValueError("unit needs X in memory, as a DataFrame.")
         persons = None if self.unit is None else table.persons(self.unit)
-        schema = bound_schema(given, table, type(self).__name__, self.unit)
+        schema = bound_schema(given, table, name, self.unit)
         self._check_target(schema)
-        return table, schema, persons
+        rules = RowMap(schema)
+        rules.place(self.target)  # refused before rows are read
+        return table_rows(table, source, rules.read, name, fewest), rules, persons, table.kind
 
     def _keep(self, rules: RowMap, n_samples: int, kind: str) -> None:
         """Store what samples are made of, besides the model."""
@@ -606,6 +608,10 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         tags.input_tags.string = True
         tags.non_deterministic = True
         return tags
+
+
+def _weighed(values: dict[str, PlainColumn], weights: Any) -> tuple[Any, Any]:
+    return tuple(values.values()), weights
 
 
 def _taken(readings: dict[str, PlainColumn], rows: IntArray) -> dict[str, PlainColumn]:

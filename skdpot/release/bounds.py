@@ -645,7 +645,7 @@ _NOTHING = ColumnRange(-4.0, 4.0, False)
 
 
 def release_ranges(
-    columns: Sequence[FloatArray], plan: BoundsPlan, streams: Streams
+    columns: Sequence[FloatArray] | Rows, plan: BoundsPlan, streams: Streams
 ) -> tuple[ColumnRange, ...]:
     """Release a range of each column. Charge ``plan.event`` first.
 
@@ -657,8 +657,11 @@ def release_ranges(
     outwards to three standard deviations of a normal distribution, and at least one and a half
     spreads from the median. Zero is a bound if nothing beyond it stands out from the noise.
     """
-    tables = _Histograms.of((len(columns[0]), len(columns)), plan, streams)
-    used = [tables.used(column) for column in columns]
+    if isinstance(columns, SourceRows):
+        raise NotImplementedError("private bounds of rows in batches")
+    held: Any = columns.value if isinstance(columns, HeldRows) else columns
+    tables = _Histograms.of((len(held[0]), len(held)), plan, streams)
+    used = [tables.used(column) for column in held]
     if not plan.noises:
         return tuple(map(_exact_range, used))
     units = [_spread(values, j, tables) for j, values in enumerate(used)]

@@ -66,7 +66,7 @@ Bun, Nissim, Stemmer, "Simultaneous Private Learning of Multiple Concepts", 2016
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -80,8 +80,8 @@ from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.release.release import Release, released
 
 Category: TypeAlias = str | int | float | bool
+Key: TypeAlias = tuple[str, Category]
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _PLAIN = (str, int, float, bool, np.integer, np.floating, np.bool_)
 # Takes up the rounding of roots, so that the mu of the event does not exceed what was given.
@@ -132,9 +132,11 @@ def plan_category_selection(
 
 
 def select_categories(
-    values: npt.ArrayLike, plan: CategorySelectionPlan, stream: SecretStream
+    values: npt.ArrayLike | Counter[Key], plan: CategorySelectionPlan, stream: SecretStream
 ) -> tuple[tuple[Category, ...], FloatArray]:
     """Release the categories of one column that stand out. Charge ``plan.event`` first.
+
+    Takes the values, or how often each occurs.
 
     Privacy
     -------
@@ -142,16 +144,12 @@ def select_categories(
     ``plan.event`` pays for one call per column on ``plan.n_columns`` columns, under replace-one.
     The number of hidden categories shows in nothing but the running time.
     """
-    if isinstance(values, list | tuple):  # numpy would turn numbers beside strings into strings
-        column = np.fromiter(values, dtype=object, count=len(values))
-    else:
-        column = np.asarray(values)
-    if column.ndim != 1 or len(column) > plan.n_samples:
-        raise ValueError(
-            f"`values` must be one-dimensional with at most the plan's {plan.n_samples} entries, "
-            f"got shape {column.shape}."
-        )
-    categories, counts = _counted(column)
+    totals = values if isinstance(values, Counter) else count_categories(values)
+    if totals.total() > plan.n_samples:
+        raise ValueError(f"There are more values than the plan's {plan.n_samples}.")
+    ordered = sorted(totals)  # whatever the order of the rows
+    categories = tuple(value for _, value in ordered)
+    counts = np.array([totals[key] for key in ordered], dtype=np.int64)
     event = plan.event
     if isinstance(event, NonPrivateEvent):
         return categories, counts.astype(np.float64)
@@ -168,25 +166,32 @@ def select_categories(
     return tuple(category for category, _ in found), np.array([count for _, count in found])
 
 
-def _counted(column: npt.NDArray[Any]) -> tuple[tuple[Category, ...], IntArray]:
-    """Return the categories that occur, in a canonical order, and their counts."""
+def count_categories(values: npt.ArrayLike) -> Counter[Key]:
+    """Count the categories of a column, each with the name of its type; missing ones are none.
+
+    Equal values of different types must not be merged: which one would stand for the others
+    depends on the order of the records.
+    """
+    if isinstance(values, list | tuple):  # numpy would turn numbers beside strings into strings
+        column = np.fromiter(values, dtype=object, count=len(values))
+    else:
+        column = np.asarray(values)
+    if column.ndim != 1:
+        raise ValueError(f"`values` must be one-dimensional, got shape {column.shape}.")
     if column.dtype.kind in "biuU":
         found, counts = np.unique(column, return_counts=True)
-        return tuple(found.tolist()), counts.astype(np.int64)
-    listed = column[~pd.isna(column)].tolist()
-    kinds = list(map(type, listed))
+        listed = zip(found.tolist(), counts.tolist(), strict=True)
+        return Counter({(type(value).__name__, value): times for value, times in listed})
+    present = column[~pd.isna(column)].tolist()
+    kinds = list(map(type, present))
     if others := sorted(kind.__name__ for kind in set(kinds) if not issubclass(kind, _PLAIN)):
         raise TypeError(
             "Categories must be strings, integers, floats or booleans, got values of type "
             f"{others[0]}. Convert the column, for example to strings."
         )
-    # Equal values of different types must not be merged: which one would stand for the others
-    # depends on the order of the records.
-    totals: Counter[tuple[str, Category]] = Counter()
-    for (_, value), times in Counter(zip(kinds, listed, strict=True)).items():
+    totals: Counter[Key] = Counter()
+    for (_, value), times in Counter(zip(kinds, present, strict=True)).items():
         plain = value.item() if isinstance(value, np.generic) else value
         plain = plain + 0.0 if isinstance(plain, float) else plain  # -0.0 becomes 0.0
         totals[type(plain).__name__, plain] += times
-    ordered = sorted(totals)
-    counts = np.array([totals[key] for key in ordered], dtype=np.int64)
-    return tuple(value for _, value in ordered), counts
+    return totals

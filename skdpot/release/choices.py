@@ -37,6 +37,7 @@ from skdpot.release.contingency import (
     on_lattice,
 )
 from skdpot.release.release import Release, released
+from skdpot.sources import Rows
 
 
 def choice_sensitivity(marginals: Sequence[Marginal]) -> float:
@@ -48,7 +49,7 @@ def choice_sensitivity(marginals: Sequence[Marginal]) -> float:
 
 
 def release_choices(
-    codes: IntArray,
+    rows: Rows | IntArray,
     marginals: Sequence[Marginal],
     predictions: Sequence[FloatArray],
     offsets: FloatArray,
@@ -56,7 +57,6 @@ def release_choices(
     sigma: float,
     stream: SecretStream,
     event: Event,
-    weights: FloatArray | None = None,
     most: float = 1.0,
     *,
     forest: bool = False,
@@ -73,7 +73,7 @@ def release_choices(
     and from public facts.
     """
     offsets = on_lattice(offsets)
-    scores = PREDICTED * (exact_misfits(codes, marginals, predictions, weights) - offsets)
+    scores = PREDICTED * (exact_misfits(rows, marginals, predictions) - offsets)
     columns = np.array([marginal.columns[:2] for marginal in marginals])
     joined = np.arange(int(columns.max()) + 1)
     rate = math.pi / (math.sqrt(6.0) * sigma * PREDICTED) if sigma > 0.0 else math.inf

@@ -30,7 +30,7 @@ predictions and scales of noise.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,7 @@ from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import Event
 from skdpot.privacy.noise import lattice_noise, noise_lattice
 from skdpot.release.release import Part, Records, Release, Vectors, released
+from skdpot.sources import HeldRows, Rows, Tables
 
 IntArray = npt.NDArray[np.integer]
 FloatArray = npt.NDArray[np.float64]
@@ -127,12 +128,11 @@ def misfit_sensitivity(marginals: Sequence[Marginal]) -> float:
 
 
 def release_marginals(
-    codes: IntArray,
+    rows: Rows | IntArray,
     marginals: Sequence[Marginal],
     sigmas: FloatArray,
     stream: SecretStream,
     event: Event,
-    weights: FloatArray | None = None,
     most: float = 1.0,
 ) -> Release:
     """Count rows in the cells of marginals, or add up their weights, with noise.
@@ -144,12 +144,10 @@ def release_marginals(
     """
     scales = [float(sigma) for sigma in sigmas]
     mu = most * MARGINAL_SENSITIVITY * math.hypot(*(1.0 / sigma for sigma in scales if sigma > 0.0))
-    tables = []
-    for marginal, sigma in zip(marginals, scales, strict=True):
-        counts = _noise(sigma, marginal.n_cells, mu, stream)
-        counts += marginal.counts(codes, weights)
-        tables.append(NoisyMarginal(marginal, counts, sigma))
-    release = release_of(tables, event, most)
+    noise = [_noise(s, m.n_cells, mu, stream) for m, s in zip(marginals, scales, strict=True)]
+    exact = exact_counts(rows, marginals)
+    counts = (own + table for own, table in zip(noise, exact, strict=True))
+    release = release_of(list(map(NoisyMarginal, marginals, counts, scales)), event, most)
     return replace(release, value=released(release))
 
 
@@ -173,13 +171,12 @@ def tables_of(release: Release) -> tuple[NoisyMarginal, ...]:
 
 
 def release_misfits(
-    codes: IntArray,
+    rows: Rows | IntArray,
     marginals: Sequence[Marginal],
     predictions: Sequence[FloatArray],
     sigma: float,
     stream: SecretStream,
     event: Event,
-    weights: FloatArray | None = None,
     most: float = 1.0,
 ) -> FloatArray:
     """Return how many rows predicted marginals put wrong, twice, with noise.
@@ -191,7 +188,7 @@ def release_misfits(
     """
     sensitivity = most * misfit_sensitivity(marginals)
     misfits = _noise(sigma, len(marginals), sensitivity / sigma if sigma > 0.0 else 0.0, stream)
-    misfits += exact_misfits(codes, marginals, predictions, weights)
+    misfits += exact_misfits(rows, marginals, predictions)
     release = Release(
         "misfits",
         misfits,
@@ -209,15 +206,25 @@ def on_lattice(prediction: FloatArray) -> FloatArray:
     return np.round(prediction * PREDICTED) / PREDICTED
 
 
+def exact_counts(rows: Rows | IntArray, marginals: Sequence[Marginal]) -> Tables:
+    """Return the counts of marginals without noise; rows are batches of codes and weights."""
+    if not isinstance(rows, Rows):
+        rows = HeldRows((rows, None), len(rows))
+    return rows.sum(partial(_counts_of_batch, marginals=marginals))
+
+
+def _counts_of_batch(
+    batch: tuple[IntArray, FloatArray | None], marginals: Sequence[Marginal]
+) -> Tables:
+    return tuple(counts_of(batch[0], marginals, batch[1]))
+
+
 def exact_misfits(
-    codes: IntArray,
-    marginals: Sequence[Marginal],
-    predictions: Sequence[FloatArray],
-    weights: FloatArray | None = None,
+    rows: Rows | IntArray, marginals: Sequence[Marginal], predictions: Sequence[FloatArray]
 ) -> FloatArray:
     """Return what `release_misfits` adds noise to, in multiples of 1 / 16."""
     misfits = np.zeros(len(marginals))
-    tables = counts_of(codes, marginals, weights)  # exact, forgotten with this call
+    tables = exact_counts(rows, marginals)  # forgotten with this call
     for place, (marginal, table) in enumerate(zip(marginals, tables, strict=True)):
         off = (table - on_lattice(predictions[place])).reshape(marginal.shape)
         misfits[place] = np.abs(off).sum()

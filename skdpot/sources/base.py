@@ -176,10 +176,20 @@ class SourceRows(Rows):
 
     @classmethod
     def checked(
-        cls, source: Source, step: Callable[[Any], Any], count: Callable[[Any], Tables]
+        cls,
+        source: Source,
+        step: Callable[[Any], Any],
+        caller: str,
+        fewest: int,
+        count: Callable[[Any], Tables] | None = None,
     ) -> tuple["SourceRows", Tables]:
-        """Count the rows of a source, and refuse those that a step cannot read."""
-        found = _pass_over(source, _Count((step,), count, told=True))
+        """Count the rows of a source, and refuse those that a step cannot read, or too few."""
+        found = _pass_over(source, _Count((step,), count or _nothing, told=True))
+        if found._n_rows < fewest:
+            raise ValueError(
+                f"Found {found._n_rows} sample(s) while a minimum of {fewest} is required by "
+                f"{caller}."
+            )
         return cls(source, found._n_rows, (step,)), found._tables
 
     def map(self, step: Callable[[Any], Any]) -> "SourceRows":
@@ -196,6 +206,10 @@ class SourceRows(Rows):
                 "spent; nothing was released from this pass."
             )
         return found._tables
+
+
+def _nothing(batch: Any) -> Tables:
+    return ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,12 +42,8 @@ def read_numbers(
         names = tuple(head.columns)
     record_features(estimator, head)
     reader = _Reader(names, head.shape[1], label if labelled else None)
-    rows, found = SourceRows.checked(source, reader, _labels)
-    if rows.n_rows < min_samples:
-        raise ValueError(
-            f"Found array with {rows.n_rows} sample(s) while a minimum of {min_samples} is "
-            f"required by {type(estimator).__name__}."
-        )
+    caller = type(estimator).__name__
+    rows, found = SourceRows.checked(source, reader, caller, min_samples, _labels)
     if not labelled:
         return rows, None
     labels = sorted(found[0])

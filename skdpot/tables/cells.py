@@ -5,8 +5,10 @@ one contingency table a column and round. What is split follows from released co
 facts, so that rounds compose adaptively.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +20,8 @@ from skdpot.release.contingency import (
     tables_of,
 )
 from skdpot.release.release import Release
+from skdpot.sources import Rows
 from skdpot.tables.column_base import ColumnGrid
-from skdpot.tables.frames import PlainColumn
 
 # Shares of what single columns get, for rounds that only columns with too many values need.
 ROUNDS = {"roundness": 0.1, "magnitudes": 0.2, "cells": 0.25}
@@ -35,33 +37,32 @@ class FoundCells:
     """Cells, those of the rows, what is known of their counts, and the releases that it is from."""
 
     grids: tuple[ColumnGrid, ...]
-    codes: IntArray
+    rows: Rows
     counts: tuple[NoisyMarginal, ...]
     releases: tuple[Release, ...]
 
 
 def find_cells(
-    values: Sequence[PlainColumn], first: Sequence[ColumnGrid], release: Callable[..., Release]
+    rows: Rows, first: Sequence[ColumnGrid], release: Callable[..., Release]
 ) -> FoundCells:
     """Count rows in public cells, and again in ones that the counts before suggest.
 
-    ``release(codes, marginals, weights, name)`` adds the noise; of one name it is called once.
+    Rows are batches of the values of all columns, and weights. ``release(rows, marginals, weights,
+    name)`` adds the noise; of one name it is called once.
     """
     grids = list(first)
-    codes = np.zeros((len(values[0]), len(grids)), dtype=np.int32, order="F")
     wide = [c for c, grid in enumerate(grids) if not grid.is_final]
-    places = {c: grids[c].column.to_unit(values[c]) for c in wide}
+    rows = rows.map(partial(_placed, columns={c: grids[c].column for c in wide}))
     known: list[list[NoisyMarginal]] = [[] for _ in grids]
     releases: list[Release] = []
     for level, name in enumerate(ROUNDS if wide else ()):
-        for c in wide:
-            codes[:, c] = grids[c].cells(places[c]) if level else grids[c].roundness(places[c])
         sizes = [grids[c].size if level else grids[c].column.rounding.n_codes for c in wide]
         marginals = [
             Marginal((c,), (np.arange(size),), (level,))
             for c, size in zip(wide, sizes, strict=True)
         ]
-        releases.append(release(codes, marginals, np.ones(len(wide)), name))
+        coded = rows.map(partial(_coded, grids={c: grids[c] for c in wide}, level=level))
+        releases.append(release(coded, marginals, np.ones(len(wide)), name))
         for c, noisy in zip(wide, tables_of(releases[-1]), strict=True):
             if level:
                 fine = refined(grids[c], *combined([*known[c], noisy]))
@@ -70,10 +71,9 @@ def find_cells(
             else:
                 fine = grids[c].rounding_of(noisy.counts, noisy.sigma)
             grids[c] = fine
-    for c, grid in enumerate(grids):
-        codes[:, c] = grid.cells(places[c]) if c in places else grid.codes(values[c])
+    rows = rows.map(partial(_coded, grids=dict(enumerate(grids))))
     marginals = [Marginal((c,), (np.arange(grid.size),)) for c, grid in enumerate(grids)]
-    last = release(codes, marginals, np.ones(len(grids)), "columns")
+    last = release(rows, marginals, np.ones(len(grids)), "columns")
     best = (
         replace(noisy, counts=combined([*tables, noisy])[0])
         for tables, noisy in zip(known, tables_of(last), strict=True)
@@ -82,7 +82,27 @@ def find_cells(
         replace(done, facts={"marginals": tuple(known[c][level].marginal for c in wide)})
         for level, done in enumerate(releases[1:])
     ]
-    return FoundCells(tuple(grids), codes, tuple(best), (*releases[:1], *stored, last))
+    return FoundCells(tuple(grids), rows, tuple(best), (*releases[:1], *stored, last))
+
+
+def _placed(batch: tuple[Any, Any], columns: Mapping[int, Any]) -> tuple[Any, ...]:
+    """Read columns that have a scale once, as places on it."""
+    values, weights = batch
+    return values, {c: column.to_unit(values[c]) for c, column in columns.items()}, weights
+
+
+def _coded(
+    batch: tuple[Any, ...], grids: Mapping[int, ColumnGrid], level: int = 1
+) -> tuple[IntArray, Any]:
+    """Return the cells of rows, or how round their values are."""
+    values, places, weights = batch
+    codes = np.zeros((len(values[0]), len(values)), dtype=np.int32, order="F")
+    for c, grid in grids.items():
+        if c not in places:
+            codes[:, c] = grid.codes(values[c])
+        else:
+            codes[:, c] = grid.cells(places[c]) if level else grid.roundness(places[c])
+    return codes, weights
 
 
 def refined(grid: ColumnGrid, counts: FloatArray, noise: FloatArray) -> ColumnGrid:

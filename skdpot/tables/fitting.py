@@ -11,7 +11,8 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -35,9 +36,9 @@ from skdpot.release.contingency import (
     tables_of,
 )
 from skdpot.release.release import Release
+from skdpot.sources import Rows
 from skdpot.tables.cells import ROUNDS, FoundCells, find_cells
 from skdpot.tables.column_base import ColumnGrid
-from skdpot.tables.frames import PlainColumn
 from skdpot.tables.model import (
     MAX_BINS,
     ColumnBins,
@@ -330,11 +331,10 @@ class TableFit:
 
     plan: TablePlan
     streams: Streams
-    values: tuple[PlainColumn, ...]
+    rows: Rows  # batches of the values of all columns, and weights
     grids: tuple[ColumnGrid, ...]
     target: int | None
     n_particles: int
-    weights: FloatArray | None = None
     advance: Callable[[str], None] = lambda stage: None
 
     def model(self) -> TableModel:
@@ -345,7 +345,7 @@ class TableFit:
         The caller has charged ``plan.event``. What is chosen after a release depends on it and on
         public facts only.
         """
-        found = find_cells(self.values, self.grids, self._released)
+        found = find_cells(self.rows, self.grids, self._released)
         plan = self.plan.counted(tables_of(found.releases[-1]))
         return replace(self, plan=plan)._model(found)
 
@@ -357,17 +357,17 @@ class TableFit:
             for noisy, grid in zip(found.counts, found.grids, strict=True)
         )
         self.advance("columns")
-        codes = bin_codes(found.codes, bins)
-        nodes, pairs = self._release_tree(codes, bins)
+        rows = found.rows.map(partial(_binned, bins=bins))
+        nodes, pairs = self._release_tree(rows, bins)
         by_columns = {n.marginal.columns: n for release in pairs for n in tables_of(release)}
         target = self.target if n_columns > 1 else None
         tree = fit_tree(nodes, [found.shares for found in bins], by_columns, n_rows, target)
         self.advance("tree")
         model = TableModel(n_rows, found.releases, bins, tree, (), found.grids)
-        return model if n_columns == 1 else self._release_pairs(codes, model, pairs)
+        return model if n_columns == 1 else self._release_pairs(rows, model, pairs)
 
     def _release_tree(
-        self, codes: IntArray, bins: tuple[ColumnBins, ...]
+        self, rows: Rows, bins: tuple[ColumnBins, ...]
     ) -> tuple[tuple[TreeNode, ...], tuple[Release, ...]]:
         """Choose a tree by how far pairs are from independent, and release its pairs, if any."""
         n_columns = len(bins)
@@ -384,18 +384,18 @@ class TableFit:
         if n_columns > _MOST_FEW:
             with_target = [pair for pair in pairs if self.target in pair]
             some = marginals_of(bins, sorted(set(pairs) - set(with_target)), 2)
-            edges = self._chosen(codes, some, independent(some), "edges", forest=True)
+            edges = self._chosen(rows, some, independent(some), "edges", forest=True)
             pairs = sorted({marginal.columns for marginal in edges} | set(with_target))
         marginals = both_levels(bins, pairs)
-        candidates = self._candidates(codes, marginals, independent(marginals), "independence")
+        candidates = self._candidates(rows, marginals, independent(marginals), "independence")
         sigma = float(self.plan.marginal_sigmas("tree", np.ones(1))[0])
         nodes, choice = choose_tree(candidates, n_columns, self.target, sigma)
         if choice is None:
             return nodes, ()
-        return nodes, (self._released(codes, choice.marginals, choice.weights, "tree"),)
+        return nodes, (self._released(rows, choice.marginals, choice.weights, "tree"),)
 
     def _release_pairs(
-        self, codes: IntArray, model: TableModel, before: tuple[Release, ...]
+        self, rows: Rows, model: TableModel, before: tuple[Release, ...]
     ) -> TableModel:
         """Release the pairs and triples that the tree gets worst, and fit potentials to all."""
         n_columns, bins = len(model.bins), model.bins
@@ -408,20 +408,20 @@ class TableFit:
         pairs: Iterable[Columns] = itertools.combinations(range(n_columns), 2)
         if n_columns == 2:
             chosen = both_levels(bins, pairs)[-1:]
-            worst = self._released(codes, chosen, np.ones(1), "pairs")
+            worst = self._released(rows, chosen, np.ones(1), "pairs")
         else:
             triples: list[Columns] = list(itertools.combinations(range(n_columns), 3))
             if n_columns > _MOST_FEW:
                 some = marginals_of(bins, pairs, 2)
-                some = self._chosen(codes, some, predicted(some), "pairs")
+                some = self._chosen(rows, some, predicted(some), "pairs")
                 pairs = sorted(marginal.columns for marginal in some)
                 triples = _along(model.tree)
             some = marginals_of(bins, triples, 2)
-            some = self._chosen(codes, some, predicted(some), "triples") if some else ()
+            some = self._chosen(rows, some, predicted(some), "triples") if some else ()
             marginals = (*both_levels(bins, pairs), *some)
-            candidates = self._candidates(codes, marginals, predicted(marginals), "misfit")
+            candidates = self._candidates(rows, marginals, predicted(marginals), "misfit")
             choice = choose(candidates, float(self.plan.marginal_sigmas("pairs", np.ones(1))[0]))
-            worst = self._released(codes, choice.marginals, choice.weights, "pairs")
+            worst = self._released(rows, choice.marginals, choice.weights, "pairs")
         self.advance("pairs")
         model = replace(model, releases=(*model.releases, *before, worst))
         for noisy in model.consistent:
@@ -432,7 +432,7 @@ class TableFit:
 
     def _chosen(
         self,
-        codes: IntArray,
+        rows: Rows,
         marginals: tuple[Marginal, ...],
         predictions: Sequence[FloatArray],
         what: str,
@@ -443,7 +443,7 @@ class TableFit:
         event = self._event_of("edges" if what == "edges" else "candidates")
         sigma = self.plan.choice_sigma(event, marginals)
         places = release_choices(
-            codes,
+            rows,
             marginals,
             predictions,
             np.array([sampling_misfit(table, self.plan.n_samples) for table in predictions]),
@@ -451,7 +451,6 @@ class TableFit:
             sigma,
             self.streams.secret,
             event,
-            self.weights,
             self.plan.weight,
             forest=forest,
         )
@@ -459,28 +458,33 @@ class TableFit:
 
     def _candidates(
         self,
-        codes: IntArray,
+        rows: Rows,
         marginals: tuple[Marginal, ...],
         predictions: Sequence[FloatArray],
         release: str,
     ) -> Candidates:
         """Release misfits, and take off what chance and the noise explain."""
         sigma, secret = self.plan.misfit_sigma(release, marginals), self.streams.secret
-        event, people = self._event_of(release), (self.weights, self.plan.weight)
-        noisy = release_misfits(codes, marginals, predictions, sigma, secret, event, *people)
+        event, most = self._event_of(release), self.plan.weight
+        noisy = release_misfits(rows, marginals, predictions, sigma, secret, event, most)
         chance = [sampling_misfit(table, self.plan.n_samples) for table in predictions]
         importance = [TARGET_IMPORTANCE if self.target in m.columns else 1.0 for m in marginals]
         return Candidates(marginals, noisy - np.array(chance) - sigma, np.array(importance))
 
     def _released(
-        self, codes: IntArray, marginals: Sequence[Marginal], weights: FloatArray, name: str
+        self, rows: Rows, marginals: Sequence[Marginal], weights: FloatArray, name: str
     ) -> Release:
         sigmas = self.plan.marginal_sigmas(name, weights)
-        event, people = self._event_of(name), (self.weights, self.plan.weight)
-        return release_marginals(codes, marginals, sigmas, self.streams.secret, event, *people)
+        terms = self.streams.secret, self._event_of(name), self.plan.weight
+        return release_marginals(rows, marginals, sigmas, *terms)
 
     def _event_of(self, name: str) -> Event:
         return events_of(self.plan.event)[name]
+
+
+def _binned(batch: tuple[IntArray, Any], bins: Sequence[ColumnBins]) -> tuple[IntArray, Any]:
+    codes, weights = batch
+    return bin_codes(codes, bins), weights
 
 
 def _along(tree: ColumnTree) -> list[Columns]:

@@ -7,7 +7,7 @@ names for what only polars has: ``"date"`` and ``"enum"``.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from importlib import import_module
@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from skdpot._utils.validation import validate_frame, validate_rows
+from skdpot._utils.validation import record_features, validate_frame, validate_rows
 from skdpot.release.contributions import read_persons
+from skdpot.sources import HeldRows, Rows, Source, SourceRows, source_of
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -385,6 +386,34 @@ def read_table(
             f"of {min_samples} rows and one column is required by {type(estimator).__name__}."
         )
     return table
+
+
+def open_table(
+    estimator: Any, X: Any, *, names: tuple[str, ...] | None, min_samples: int
+) -> tuple[Table, Source | None]:
+    """Return what a fit reads: a table in memory, or the head of a source, and the source."""
+    source = source_of(X)
+    if source is None:
+        return read_table(estimator, X, reset=True, names=names, min_samples=min_samples), None
+    head = source.head
+    if not hasattr(head, "columns"):
+        raise TypeError("X is read in batches and must have named columns: pass a DataFrame.")
+    table = Table.of(head)
+    record_features(estimator, table.data)
+    return table, source
+
+
+def table_rows(
+    table: Table,
+    source: Source | None,
+    read: Callable[[Any], Any],
+    caller: str,
+    min_samples: int,
+) -> Rows:
+    """Return the rows of what `open_table` returned, read; refuse those that cannot be."""
+    if source is None:
+        return HeldRows(read(table), table.n_rows)
+    return SourceRows.checked(source, read, caller, min_samples)[0]
 
 
 def _check_numbers(X: Any) -> None:

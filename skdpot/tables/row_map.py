@@ -108,6 +108,10 @@ class RowMap:
             raise self._makers[target].error(f"determines target={target!r}; choose another target")
         return int(self.model.names.index(column.name))
 
+    def read(self, table: Any) -> dict[str, Any]:
+        """Return the values of the columns that are modelled, of rows of a table."""
+        return self.to_model(self.schema.read(table))
+
     def to_model(self, values: Values) -> dict[str, Any]:
         """Return the values of the columns that are modelled."""
         known, model = dict(values), {}

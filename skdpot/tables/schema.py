@@ -5,8 +5,9 @@ Estimators read the table (`TableSchema.read`) before and call `release_schema` 
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ from skdpot.privacy.events import ComposedEvent
 from skdpot.release.bounds import BoundsPlan, plan_private_bounds, release_ranges
 from skdpot.release.categories import (
     CategorySelectionPlan,
+    count_categories,
     plan_category_selection,
     select_categories,
 )
+from skdpot.sources import Rows, Tables
 from skdpot.tables.column_base import TableColumn
 from skdpot.tables.frames import PlainColumn, Table
 from skdpot.tables.patterns import Pattern
@@ -327,8 +330,12 @@ class TableSchema:
         columns = tuple(self[name].bind(table.dtype(name)) for name in kept)
         return replace(self, columns=columns)
 
-    def read(self, table: Table) -> dict[str, PlainColumn]:
+    def read(self, table: Any) -> dict[str, PlainColumn]:
         """Read all columns of a private table; refuse it if one cannot be read. Nothing is kept."""
+        table = Table.of(table)
+        lacking = [column.name for column in self.columns if column.name not in table.names]
+        if lacking:  # of a batch: that of a whole table was asked before
+            raise ValueError(f"A batch lacks the columns {', '.join(map(repr, lacking))}.")
         return {column.name: table.read(column) for column in self.columns}
 
     def to_json(self, path: str | Path | None = None) -> str:
@@ -527,10 +534,8 @@ def plan_schema(schema: TableSchema, n_samples: int, *, mu: float, delta: float)
     return SchemaPlan(schema=schema, n_samples=n_samples, ranges=ranges, categories=categories)
 
 
-def release_schema(
-    readings: Mapping[str, PlainColumn], plan: SchemaPlan, streams: Streams
-) -> TableSchema:
-    """Estimate what the schema leaves open from the columns as `TableSchema.read` returns them.
+def release_schema(rows: Rows, plan: SchemaPlan, streams: Streams) -> TableSchema:
+    """Estimate what the schema leaves open; batches of rows are what `TableSchema.read` returns.
 
     The caller has charged ``plan.event``. Releases bounds and categories; see
     `skdpot.release.bounds` and `skdpot.release.categories`. Missing values are no
@@ -540,15 +545,16 @@ def release_schema(
     unseen, hidden = [], []
     if plan.ranges is not None:
         unbounded = _left_open(plan.schema, True)
-        numbers = [column.numbers(readings[column.name]) for column in unbounded]
+        numbers = rows.map(partial(_numbers, columns=unbounded))
         ranges = release_ranges(numbers, plan.ranges, streams)
         for column, found in zip(unbounded, ranges, strict=True):
             columns.append(column.bounded(found.lower, found.upper, found.found))
             if not found.found:
                 unseen.append(repr(column.name))
     if plan.categories is not None:
-        for column in _left_open(plan.schema, False):
-            values = column.labels(readings[column.name])
+        unlisted = _left_open(plan.schema, False)
+        occurring = rows.sum(partial(_categories, columns=unlisted))
+        for column, values in zip(unlisted, occurring, strict=True):
             selected, counts = select_categories(values, plan.categories, streams.secret)
             columns.append(column.listed(selected))
             shown = float(counts.sum()) / plan.n_samples
@@ -569,6 +575,14 @@ def release_schema(
             "raise epsilon."
         )
     return plan.schema.replace(*columns)
+
+
+def _numbers(batch: Mapping[str, PlainColumn], columns: Sequence[Any]) -> list[Any]:
+    return [column.numbers(batch[column.name]) for column in columns]
+
+
+def _categories(batch: Mapping[str, PlainColumn], columns: Sequence[Any]) -> Tables:
+    return tuple(count_categories(column.labels(batch[column.name])) for column in columns)
 
 
 def warn_of_guess(schema: TableSchema, caller: str) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from skdpot.privacy.events import Step
 from skdpot.privacy.sampling import PoissonClippedSumStep
+from skdpot.release.contingency import exact_counts
 from tests.contract.injection import (
     LARGE,
     Injection,
@@ -174,8 +175,8 @@ def of_one_column(event):
     return replace(event, n_columns=1)
 
 
-def with_true_counts(release, codes, marginals):
-    return replace(release, value=tuple(marginal.counts(codes) for marginal in marginals))
+def with_true_counts(release, rows, marginals):
+    return replace(release, value=exact_counts(rows, marginals))
 
 
 def with_more_for_pairs(shares):
@@ -190,13 +191,13 @@ def for_one_count(sigmas):
     return sigmas / math.sqrt(2.0)
 
 
-def true_counts(predictions, codes, marginals):
-    return [marginal.counts(codes) for marginal in marginals]
+def true_counts(predictions, rows, marginals):
+    return list(exact_counts(rows, marginals))
 
 
-def true_misfits(noisy, codes, marginals, predictions):
-    pairs = zip(marginals, predictions, strict=True)
-    return np.array([np.abs(marginal.counts(codes) - p).sum() for marginal, p in pairs])
+def true_misfits(noisy, rows, marginals, predictions):
+    pairs = zip(exact_counts(rows, marginals), predictions, strict=True)
+    return np.array([np.abs(counts - p).sum() for counts, p in pairs])
 
 
 def of_a_costly_search(checked):
@@ -486,7 +487,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("BoundsPlan.event", the_first_phase), {"the second histogram of a feature": "release/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of features]"}),
     ],
     18: [
-        (rewritten("TableFit._chosen", ("self.weights", "None")), {"rows of a person that weigh one each in a choice": "estimators/test_unit_of_privacy.py::test_rows_that_a_person_repeats_change_nothing"}),
+        (rewritten("TableFit._chosen", ("            rows,\n", "            rows.map(lambda batch: (batch[0], None)),\n")), {"rows of a person that weigh one each in a choice": "estimators/test_unit_of_privacy.py::test_rows_that_a_person_repeats_change_nothing"}),
         (returning("TablePlan.choice_sigma", half), {"a choice with less noise than the rows of a person need": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
         (rewritten("NoisyAccumulator.add", ("* units // plan.n_units", "")), {"rows of a person that weigh one each in a sketch": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_sketch_further_than_one_row[sketch]"}),
         (rewritten("SlicedSketch._release", ("int(persons.max()) + 1", "rows.n_rows")), {"a private number of rows of a sketch": "estimators/test_unit_of_privacy.py::test_nothing_shows_how_many_rows_there_are[sketch]"}),
@@ -497,7 +498,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("TablePlan.__init__", "plan_tables", weight=1.0), {"the noise of one row for several": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
         (rewritten("Unit.draw", ("order[starts]", "order[:len(starts)]")), {"several rows of a person for one": "estimators/test_unit_of_privacy.py::test_rows_are_drawn_evenly_and_share_what_a_person_weighs[1-person]"}),
         (rewritten("DPTableSynthesizer.fit", ("int(persons.max()) + 1", "table.n_rows")), {"a private number of rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer, persons]"}),
-        (rewritten("TableFit.model", ("self.plan.counted(tables_of(found.releases[-1]))", "replace(self.plan, n_samples=int(self.weights.sum()))")), {"a private weight of all rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer, nothing known, rows]"}),
+        (rewritten("TableFit.model", ("self.plan.counted(tables_of(found.releases[-1]))", "replace(self.plan, n_samples=int(self.rows.value[1].sum()))")), {"a private weight of all rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer, nothing known, rows]"}),
         (given("Strategy.sensitivity", group_size=1), {
             "table of a sketch": "release/test_sensitivity.py::test_the_worst_neighbours_reach_the_bound_and_do_not_exceed_it[two rows of a person]",
             "table of a sketch, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[sketch of persons]"}),
@@ -545,7 +546,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("PrivacyLoss.delta", ("self.leak + (1.0 - self.leak) * ", "")), {"tails that delta forgets": "privacy/test_selection.py::test_no_neighbours_exceed_what_is_charged[grid0]"}),
         (returning("leak_of_steps", 0.0, "_epsilon"), {"tails that epsilon forgets": "privacy/test_selection.py::test_the_account_is_a_gaussian_unless_something_leaks"}),
         (rewritten("_certain_leak_units", ("_in_leak_units(loss.leak, math.ceil)", "0")), {"tails that a ledger forgets": "privacy/test_selection.py::test_a_budget_remembers_the_tail_and_admits_as_many_as_fit"}),
-        (rewritten("_counted", ("type(plain).__name__", "''")), {"the first of equal values stands for the others": "release/test_category_selection.py::test_equal_values_of_different_types_are_not_merged"}),
+        (rewritten("count_categories", ("type(plain).__name__", "''")), {"the first of equal values stands for the others": "release/test_category_selection.py::test_equal_values_of_different_types_are_not_merged"}),
     ],
     23: [
         (given("discrete_gaussian", "release_misfits", s=1.0), {"misfits without noise": "tables/test_marginal_release.py::test_noise_of_misfits_has_the_stated_standard_deviation"}),
@@ -553,7 +554,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("noise_lattice", "_noise", data_lattice=0.3), {"a lattice on which no count lies": "contract/test_draws_are_charged.py::test_whatever_is_released_is_on_its_lattice[synthesizer]"}),
         (rewritten("on_lattice", ("np.round(prediction * PREDICTED) / PREDICTED", "prediction")), {"predictions that lie on no lattice": "contract/test_draws_are_charged.py::test_whatever_is_released_is_on_its_lattice[synthesizer]"}),
         (given("_noise", "release_marginals", mu=half), {"the sampler is told of one table": "tables/test_marginal_release.py::test_the_sampler_is_told_of_the_whole_release"}),
-        (rewritten("release_marginals", ("counts = _noise(", "counts = marginal.counts(codes, weights) + _noise("), ("counts += marginal.counts(codes, weights)", "")), {"rows before noise": "tables/test_marginal_release.py::test_noise_is_drawn_before_the_rows_are_counted"}),
+        (rewritten("release_marginals", ("noise = [", "exact = exact_counts(rows, marginals)\n    noise = ["), ("exact = exact_counts(rows, marginals)\n    counts", "counts")), {"rows before noise": "tables/test_marginal_release.py::test_noise_is_drawn_before_the_rows_are_counted"}),
         (returning("misfit_sensitivity", half), {"one of two counts in a misfit": "tables/test_marginal_release.py::test_the_worst_predictions_attain_the_sensitivity_of_misfits[4]"}),
         (returning("choice_sensitivity", half), {
             "a score moves and others stay": "release/test_choices.py::test_no_neighbours_exceed_what_is_charged[5.0-1]"}),
@@ -569,20 +570,20 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "one of several choices": "tables/test_fitting.py::test_a_plan_costs_what_was_asked_and_no_less[SingleFitTarget-1.0-1e-05-known]"}),
         (rewritten("ChoiceEvent.mu", ("CHOICE_MU * ", "0.64 * ")), {
             "a choice charged by its variance": "release/test_choices.py::test_the_cost_is_that_of_the_worst_test_of_any_range"}),
-        (rewritten("TableFit._chosen", ("sorted(places)", "sorted(np.argsort([-np.abs(m.counts(codes) - p).sum() for m, p in zip(marginals, predictions)])[:len(places)])")), {
+        (rewritten("TableFit._chosen", ("sorted(places)", "sorted(np.argsort([-np.abs(m.counts(rows.value[0]) - p).sum() for m, p in zip(marginals, predictions)])[:len(places)])")), {
             "triples by true misfits": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
         (given("misfit_sensitivity", marginals=first_alone), {"one of several misfits": "tables/test_marginal_release.py::test_the_worst_predictions_attain_the_sensitivity_of_misfits[4]"}),
         (returning("TablePlan.marginal_sigmas", for_one_count), {"one of two counts in a table": "tables/test_fitting.py::test_marginals_of_a_release_cost_its_share_together[tree-weights1]"}),
         (rewritten("TablePlan.marginal_sigmas", ("weights.sum()", "weights.max()")), {"the whole share for each table": "tables/test_fitting.py::test_marginals_of_a_release_cost_its_share_together[pairs-weights1]"}),
         (given("TablePlan.__init__", "plan_tables", shares=with_more_for_pairs), {"shares of 1.2": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer]"}),
-        (rewritten("find_cells", ("refined(grids[c], *combined([*known[c], noisy]))", "refined(grids[c], noisy.marginal.counts(codes), np.zeros(noisy.marginal.n_cells))")), {"cells split by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
-        (rewritten("find_cells", ("rounding_of(noisy.counts, noisy.sigma)", "rounding_of(noisy.marginal.counts(codes), 0.0)")), {"round values by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
+        (rewritten("find_cells", ("refined(grids[c], *combined([*known[c], noisy]))", "refined(grids[c], noisy.marginal.counts(coded.value[0]), np.zeros(noisy.marginal.n_cells))")), {"cells split by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
+        (rewritten("find_cells", ("rounding_of(noisy.counts, noisy.sigma)", "rounding_of(noisy.marginal.counts(coded.value[0]), 0.0)")), {"round values by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
         (rewritten("find_cells", ("np.ones(len(wide)), name)", "np.ones(len(wide)), 'roundness' if level else name)")), {"rounds of cells under one charge": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer]"}),
-        (rewritten("TableFit._model", ("coarsen(noisy,", "coarsen(replace(noisy, counts=noisy.marginal.counts(found.codes)),")), {"bins by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
+        (rewritten("TableFit._model", ("coarsen(noisy,", "coarsen(replace(noisy, counts=noisy.marginal.counts(found.rows.value[0])),")), {"bins by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
         (returning("release_misfits", true_misfits, "TableFit._release_tree"), {"a tree by true strengths": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
         (returning("release_misfits", true_misfits, "TableFit._release_pairs"), {"pairs by true misfits": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
         (given("TableFit._candidates", "TableFit._release_pairs", predictions=true_counts), {"predictions from private rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
-        (rewritten("DPTableSynthesizer.fit", ("schema.read(table)", "vars(self).setdefault('_values', schema.read(table))")), {"rows kept for later": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
+        (rewritten("DPTableSynthesizer._read", ("rules.read, name", "lambda given: vars(self).setdefault('_values', rules.read(given)), name")), {"rows kept for later": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
     ],
     24: [
         (rewritten("_draw_candidate", ("secret.random_bits(128)", "secret.random_bits(31)")), {"a short seed for a candidate": "estimators/test_private_search.py::test_parameters_do_not_show_the_index_of_their_trial"}),
