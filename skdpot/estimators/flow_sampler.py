@@ -33,6 +33,7 @@ from skdpot.ot.flow import FlowResult, FlowSchedule, SlicedFlowProblem, sliced_f
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.release.sketch import ROW_BOUNDS, SlicedSketch
+from skdpot.sources import Source, fit_rows, record_columns
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "sketch": Sketch,
@@ -134,9 +135,8 @@ class SyntheticRows(PrivateSampler):
         mechanism = chosen_mechanism(self.mechanism, self._mechanisms)
         resolve_device(self.device)  # refused before any charge
         with all_or_nothing(self, forget=True):
-            if groups is not None and not isinstance(mechanism, Sketch):
-                raise ValueError('groups needs mechanism="sketch". Pass one row of each person.')
-            rows = validate_rows(self, X, reset=True, min_samples=2 if groups is None else 1)
+            needs = "" if isinstance(mechanism, Sketch) else 'mechanism="sketch"'
+            rows = fit_rows(self, X, groups, needs)
             release = mechanism.release(
                 FitContext.of(self, X, streams, groups),
                 rows,
@@ -147,7 +147,10 @@ class SyntheticRows(PrivateSampler):
             )
             if release.classes is not None:
                 self.classes_ = release.classes
-            self.n_samples_ = len(rows) if groups is None else release.value.n_samples_
+            if isinstance(rows, Source):
+                record_columns(self, release.value)
+                X = rows.head
+            self.n_samples_ = len(rows) if needs else release.value.n_samples_
             self._class_shares = release.class_shares
             self._store(mechanism, release, X)
         if not hasattr(self, self._made_last):  # training may be the release

@@ -35,6 +35,7 @@ from skdpot.nets.generator_training import (
 from skdpot.nets.training import check_callbacks, draw_latents, evaluate, train_network
 from skdpot.ot.flow import DirectionBatch
 from skdpot.release.release import Records, Release
+from skdpot.sources import Source
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "sketch": Sketch,
@@ -188,9 +189,14 @@ class DPSlicedGenerator(SyntheticRows):
             rate, callbacks = self.learning_rate, self.callbacks
             return {"latent": network, "learning_rate": rate, "callbacks": callbacks}
         if network.module is not None:
-            classes = getattr(mechanism, "classes", None)
-            labels = encode_labels(y, len(rows), classes)[1] if self.conditional else ()
-            network.build(rows.shape[1], len(labels), 1, rng)
+            classes = getattr(mechanism, "classes", None) if self.conditional else ()
+            if isinstance(rows, Source):  # its labels are not read yet
+                n_features = rows.head.shape[1] - self.conditional
+            else:
+                n_features = rows.shape[1]
+                classes = encode_labels(y, len(rows), classes)[1] if self.conditional else ()
+            if classes is not None:
+                network.build(n_features, len(classes), 1, rng)
         return {}
 
     def _seen_by(self, release: Release, X: Any, y: Any) -> Records:

@@ -28,6 +28,7 @@ from skdpot.mechanisms.sliced_distance import Sliced
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.release.sketch import ROW_BOUNDS, SlicedSketch
+from skdpot.sources import Source, fit_rows, record_columns
 
 PROTOCOLS: dict[str, type[Any]] = {"sliced": Sliced, "triangle": Triangle, "fedwad": FedWad}
 
@@ -174,15 +175,16 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
         """
         with all_or_nothing(self, forget=True):
             protocol = chosen_mechanism(self.protocol, PROTOCOLS)
-            if groups is not None and not protocol.is_private:
-                raise ValueError('groups needs protocol="sliced"; the others protect no one.')
-            rows = validate_rows(self, X, reset=True, min_samples=2 if groups is None else 1)
+            needs = "" if protocol.is_private else 'protocol="sliced"'
+            rows = fit_rows(self, X, groups, needs)
             streams = spawn_streams(
                 self.random_state if protocol.is_private else None, type(self).__name__
             )
             own = protocol.release(FitContext.of(self, X, streams, groups), rows, y, masses)
             self.protocol_, self._own = protocol, own
-            self.n_samples_ = len(rows) if groups is None else own.n_samples_
+            if isinstance(rows, Source):
+                record_columns(self, own)
+            self.n_samples_ = len(rows) if needs else own.n_samples_
             self.privacy_spent_ = own.privacy_spent_
             if isinstance(own, SlicedSketch):
                 self.sketch_, self.bounds_ = own, own.bounds_

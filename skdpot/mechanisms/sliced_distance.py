@@ -27,6 +27,7 @@ from skdpot.ot.slices import make_directions
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.release.bounds import public_bounds
 from skdpot.release.sketch import SlicedSketch
+from skdpot.sources import Source
 
 _LEAST_SLICES = 64
 
@@ -93,7 +94,7 @@ n_features), default="orthogonal"
         """Charge, and publish the sketch of this party."""
         if masses is not None:
             raise ValueError('protocol="sliced" counts every row once: leave masses=None.')
-        n_features = rows.shape[1]
+        n_features = (rows.head if isinstance(rows, Source) else rows).shape[1]
         directions = self._directions(n_features)
         public = public_bounds(context.bounds, context.norm_bound, n_features)
         if public is not None:

@@ -227,3 +227,30 @@ def _add_arrow(batches: Iterator[Any]) -> Iterator[Any]:
 
 def _message(content: bytes) -> Any:
     return arrow_module().record_batch({"counts": arrow_module().array([content], "binary")})
+
+
+def source_of(X: Any) -> Source | None:
+    """Return the source that X is or names; None for rows in memory.
+
+    Paths and lists of paths, datasets and readers of pyarrow, relations of DuckDB, LazyFrames of
+    polars, and what Dask and Spark have.
+    """
+    if isinstance(X, Source):
+        return X
+    paths = X if isinstance(X, list | tuple) else [X]
+    if paths and all(isinstance(path, str | PathLike) for path in paths):
+        return DatasetSource.of_paths(X)
+    library, name = type(X).__module__.partition(".")[0], type(X).__name__
+    if library == "dask":
+        return DaskSource(X)
+    if library == "pyspark":
+        return SparkSource(X)
+    if name == "LazyFrame":
+        return LazySource(X)
+    if hasattr(X, "to_batches") and hasattr(X, "get_fragments"):
+        return DatasetSource(X)
+    if name == "RecordBatchReader":  # can be read once
+        return ArrowSource(X.read_all())
+    if library in ("duckdb", "_duckdb"):
+        return ArrowSource(X)
+    return None

@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skdpot._utils.validation import encode_labels, read_rows, record_features
+from skdpot._utils.validation import encode_labels, read_rows, record_features, validate_rows
 from skdpot.sources.base import Source, SourceRows, Tables
+from skdpot.sources.engines import source_of
 
 Batch: TypeAlias = tuple[np.ndarray, np.ndarray | None]
 
@@ -49,6 +50,26 @@ def read_numbers(
     labels = sorted(found[0])
     known = encode_labels(labels, len(labels), classes)[1]
     return rows.map(partial(_encoded, classes=known)), known
+
+
+def fit_rows(estimator: BaseEstimator, X: Any, groups: Any, needs: str = "") -> Any:
+    """Validate rows; or return the source of rows in batches, which only a sketch adds up.
+
+    `needs` names what makes a sketch, if the estimator would make something else.
+    """
+    source = source_of(X)
+    if needs and (groups is not None or source is not None):
+        given = "X in batches" if groups is None else "groups"
+        raise ValueError(f"{given} needs {needs}. Pass one row of each person, in memory.")
+    fewest = 2 if groups is None else 1  # of rows; a refusal counts them
+    return source or validate_rows(estimator, X, reset=True, min_samples=fewest)
+
+
+def record_columns(estimator: BaseEstimator, sketch: BaseEstimator) -> None:
+    """Record the columns of a source that a sketch has read, without that of labels."""
+    estimator.n_features_in_ = sketch.n_features_in_
+    if hasattr(sketch, "feature_names_in_"):
+        estimator.feature_names_in_ = sketch.feature_names_in_
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ def test_other_types_are_refused_by_type_and_not_by_value(values):
 
 @pytest.mark.parametrize("values", [np.array([["a"]]), ["a"] * 11, np.array("a")])
 def test_other_shapes_are_refused(values):
-    with pytest.raises(ValueError, match="one-dimensional with at most the plan's 10 entries"):
+    with pytest.raises(ValueError, match="one-dimensional|more values than the plan's 10"):
         select_categories(values, plan_for(10), SECRET())
 
 

@@ -20,7 +20,7 @@ from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.privacy.spent import scales_of
 from skdpot.release.bounds import plan_private_bounds, release_ranges
-from skdpot.tables.frames import Table
+from skdpot.sources import HeldRows
 from skdpot.tables.schema import plan_schema, release_schema
 from tests.release.exact import moves
 from tests.tables.table_cases import mixed_rows
@@ -40,7 +40,8 @@ def seeded(seed=0):
 
 
 def released(frame, plan, seed=0):
-    return release_schema(plan.schema.read(Table.of(frame)), plan, seeded(seed))
+    rows = HeldRows(plan.schema.read(frame), len(frame))
+    return release_schema(rows, plan, seeded(seed))
 
 
 def resolved(frame, mu=MU, columns=None, seed=0):
