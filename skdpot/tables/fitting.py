@@ -46,6 +46,7 @@ from skdpot.tables.model import (
     TableModel,
     TreeNode,
     bin_codes,
+    bins_in_order,
     coarsen,
     fit_tree,
     spanning_tree,
@@ -361,7 +362,8 @@ class TableFit:
         nodes, pairs = self._release_tree(rows, bins)
         by_columns = {n.marginal.columns: n for release in pairs for n in tables_of(release)}
         target = self.target if n_columns > 1 else None
-        tree = fit_tree(nodes, [found.shares for found in bins], by_columns, n_rows, target)
+        shares, in_order = [one.shares for one in bins], bins_in_order(bins, found.grids)
+        tree = fit_tree(nodes, shares, by_columns, n_rows, target, in_order)
         self.advance("tree")
         model = TableModel(n_rows, found.releases, bins, tree, (), found.grids)
         return model if n_columns == 1 else self._release_pairs(rows, model, pairs)

@@ -25,7 +25,14 @@ from skdpot.tables.cells import combined
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.conditions import parse_conditions
 from skdpot.tables.fitting import MOST_GROUPS, SWEEPS, TARGET_IMPORTANCE, sampling_misfit
-from skdpot.tables.model import ColumnBins, TableModel, coarsen, fit_tree, spanning_tree
+from skdpot.tables.model import (
+    ColumnBins,
+    TableModel,
+    bins_in_order,
+    coarsen,
+    fit_tree,
+    spanning_tree,
+)
 
 GIVEN = "given"  # kind of the releases of a model of tables that somebody else released
 _COUNT, _ERROR, _RELEASES = "count", "standard_error", "n_releases"
@@ -146,7 +153,8 @@ def fit_given(
             some = Marginal(tuple(one.columns[a] for a in axes), tuple(groups[a] for a in axes))
             pairs.append(NoisyMarginal(some, counts.ravel(), sigma))
     nodes, chosen = _tree(pairs, bins, n_rows, target)
-    tree = fit_tree(nodes, [one.shares for one in bins], chosen, n_rows, target)
+    shares, in_order = [one.shares for one in bins], bins_in_order(bins, grids)
+    tree = fit_tree(nodes, shares, chosen, n_rows, target, in_order)
     alone = [one.counts for one in known]
     releases = [replace(release_of(p, event), kind=GIVEN) for p in (alone, tables) if p]
     model = TableModel(n_rows, tuple(releases[:1]), bins, tree, (), grids)

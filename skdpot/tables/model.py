@@ -30,6 +30,7 @@ import numpy.typing as npt
 from skdpot.release.contingency import FloatArray, IntArray, Marginal, NoisyMarginal, tables_of
 from skdpot.release.release import Release
 from skdpot.tables.column_base import ColumnGrid
+from skdpot.tables.copulas import tied_shares
 
 MAX_BINS = 24  # of a column with a scale or an order
 _MAX_CATEGORIES = 64
@@ -74,6 +75,14 @@ class ColumnBins:
     def satisfied(self, kept: FloatArray) -> FloatArray:
         """Return the share of each bin that satisfies a condition, by shares of cells that do."""
         return np.bincount(self.bins, weights=self.cell_shares * kept) / self.shares
+
+
+def bins_in_order(bins: Sequence[ColumnBins], grids: Sequence[ColumnGrid]) -> list[int]:
+    """Return how many of the first bins of each column are in an order."""
+    return [
+        (one.n_bins - grid.column.missing) * grid.ordered
+        for one, grid in zip(bins, grids, strict=True)
+    ]
 
 
 def bin_codes(codes: IntArray, bins: Sequence[ColumnBins]) -> IntArray:
@@ -350,12 +359,16 @@ def fit_tree(
     pairs: Mapping[tuple[int, ...], NoisyMarginal],
     n_rows: int,
     target: int | None,
+    in_order: Sequence[int] | None = None,
 ) -> ColumnTree:
     """Find the distributions of a tree by noisy counts of its pairs.
 
     For each node the joint distribution of target, parent and node is the one that is nearest to
-    independence of the node and that fits the noisy counts as well as their noise allows.
+    a first guess and that fits the noisy counts as well as their noise allows. The guess is that
+    the node is independent; of columns whose first bins are in an order, so many each, that it is
+    tied to its parent by copulas.
     """
+    in_order = in_order or [0] * len(shares)
     joint: dict[int, FloatArray] = {}  # of target and column
     roots = np.ones(1) if target is None else shares[target]
     conditionals = []
@@ -368,7 +381,13 @@ def fit_tree(
             if other is not None
             and (pair := (min(other, node.column), max(other, node.column))) in pairs
         ]
-        fitted = _fit_clique(above, shares[node.column], node.column, tables, n_rows)
+        guess = np.broadcast_to(shares[node.column], above.shape[1:] + shares[node.column].shape)
+        for axis, noisy in tables:
+            both = noisy.marginal.columns
+            if axis == 1 and min(in_order[column] for column in both) > 2:
+                guess = tied_shares(noisy, [shares[c] for c in both], [in_order[c] for c in both])
+                guess = guess if both[1] == node.column else guess.T
+        fitted = _fit_clique(above, guess, node.column, tables, n_rows)
         joint[node.column] = fitted.sum(axis=1)
         conditionals.append(fitted / fitted.sum(axis=2, keepdims=True))
     return ColumnTree(tuple(nodes), tuple(conditionals), target, roots)
@@ -376,14 +395,15 @@ def fit_tree(
 
 def _fit_clique(
     above: FloatArray,
-    shares: FloatArray,
+    guess: FloatArray,
     node: int,
     tables: Sequence[tuple[int, NoisyMarginal]],
     n_rows: int,
 ) -> FloatArray:
     """Fit (target, parent, node), whose first two axes are known, to tables of node and axis."""
     above = np.maximum(above, 1e-12)
-    joint = above[:, :, None] * shares
+    guess = np.maximum(guess, 1e-15)
+    joint = above[:, :, None] * (guess / guess.sum(axis=1, keepdims=True))
     facts = []
     for axis, noisy in tables:
         counts = noisy.counts.reshape(noisy.marginal.shape)
