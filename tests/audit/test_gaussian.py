@@ -32,6 +32,7 @@ def result_of(members, others, epsilon=1.0):
     return GaussianAuditResult(members, others, epsilon=epsilon, delta=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "factor", "n_trials", "refuted", "refuted_by_counting"),
     [(3.0, 1, 100, False, False), (6.0, 2, 200, True, False), (1.0, 30, 120, True, True)],

@@ -162,6 +162,7 @@ def test_distances_to_the_closest_records(found):
     assert set(ATTACKS) - set(single.results) == {"nearest-neighbour distance ratio"}
 
 
+@pytest.mark.slow
 def test_kernel_densities(found):
     name = "density ratio, kernel"
     # By hand: whiten both samples together, put a normal of variance h² on each row.
@@ -194,6 +195,7 @@ def test_share_of_the_closest():
         assert closest_record_share([[0.1]], own, [[0.0]]).share.value == 0.5
 
 
+@pytest.mark.slow
 def test_deviation_of_the_share_is_that_of_chance():
     rng = np.random.default_rng(6)
     real, made = (rng.standard_t(3, size=(n, 2)) for n in (60, 1000))
@@ -225,6 +227,7 @@ def test_copies_are_found_by_all(found):
     assert (found.best.epsilon, found.best.delta) == (np.inf, 0.0)
 
 
+@pytest.mark.slow
 def test_a_flow_without_noise_overfits_and_a_private_one_does_not():
     exposed, private = (
         synthetic_membership(
@@ -244,6 +247,7 @@ def test_a_flow_without_noise_overfits_and_a_private_one_does_not():
     assert private.n_synthetic == 1000
 
 
+@pytest.mark.slow
 def test_unrelated_rows_tell_nothing():
     # The attacker's reference must not hold any of the others: at distance zero from it, they
     # would look like others whatever the synthetic rows are.

@@ -278,6 +278,7 @@ def test_no_private_value_no_seed_and_no_charge(tmp_path):
     assert [part.result.confidence for part in made.audits] == pytest.approx([0.95, 0.95])
 
 
+@pytest.mark.slow
 def test_members_are_attacked_only_if_they_are_given(monkeypatch, fitted):
     seen, original = [], trials.synthetic_membership
 
@@ -495,6 +496,7 @@ TABLE = pd.DataFrame(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "library"), [(list(TABLE), "pandas"), (["ward", "note"], "polars")]
 )

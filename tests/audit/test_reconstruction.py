@@ -98,6 +98,7 @@ def test_the_bound_holds_wherever_the_search_stops():
     assert bounds[-1] < 100 * errors[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [50, 60])
 def test_disturbing_the_message_hides_no_more_than_the_disturbance(k):
     X = standardised("wine", 50)

@@ -3,10 +3,12 @@
 `tests.golden.fits` records what they give; the numbers there depend on everything here.
 """
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pytest
 from sklearn.base import clone
 
 from skdpot import (
@@ -277,3 +279,15 @@ SEARCHES = {
     ),
 }
 FITS = ROWS | TABLES | SEARCHES
+
+# One of each estimator, and of each mechanism that charges in a way of its own.
+QUICK = {
+    "scaler", "sketch", "sketch, classes", "flow", "flow, resample", "generator, gradient",
+    "autoencoder", "classifier", "regressor, ranks", "distance", "contribution", "paths",
+    "paths, mfld, mean", "encoder", "synthesizer, target", "synthesizer, persons", "search",
+}  # fmt: skip
+
+
+def swept(names: Iterable[str]) -> list[Any]:
+    """Make parameters of names; what is not in `QUICK` is left out of a quick run."""
+    return [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in names]

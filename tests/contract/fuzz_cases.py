@@ -359,20 +359,20 @@ class Case:
 
 
 CASES = {
-    f"{name}.fit": Case(partial(check_fit, name=name), 12 if "Fair" in name else 40)
+    f"{name}.fit": Case(partial(check_fit, name=name), 12 if "Fair" in name else 25)
     for name in TARGETS
 }
 KINDS = {name: target.kind for name, target in TARGETS.items()}
 CASES |= {
-    f"{name}.{method}": Case(partial(check_method, name=name, method=method), 15)
+    f"{name}.{method}": Case(partial(check_method, name=name, method=method), 10)
     for name, kind in (KINDS | {"ClientContribution": ClientContribution}).items()
     for method in methods_of(kind)
 }
 CASES |= {
-    "SlicedSketch.partial_fit": Case(check_stream, 40),
-    "ClientContribution.fit": Case(check_contribution, 20),
-    "DPSlicedGenerator.retrain": Case(check_retrain, 15),
+    "SlicedSketch.partial_fit": Case(check_stream, 25),
+    "ClientContribution.fit": Case(check_contribution, 15),
+    "DPSlicedGenerator.retrain": Case(check_retrain, 10),
 } | {
-    name: Case(partial(check_function, name=name, call=call), 40)
+    name: Case(partial(check_function, name=name, call=call), 25)
     for name, call in FUNCTIONS.items()
 }

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from skdpot import FairPrivateRegressor, PrivacyBudget
-from tests.contract.fits import FITS, N
+from tests.contract.fits import FITS, N, swept
 from tests.estimators.reachable import reachable
 
 pytestmark = [
@@ -57,7 +57,7 @@ def numbers(estimator):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("name", BOUNDED)
+@pytest.mark.parametrize("name", swept(BOUNDED))
 def test_rows_beyond_the_bounds_count_as_rows_on_them(name, dtype):
     with np.errstate(over="ignore"):
         far = np.nan_to_num(FAR.astype(dtype))
@@ -69,7 +69,7 @@ def test_rows_beyond_the_bounds_count_as_rows_on_them(name, dtype):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", [*NUMERIC, *OF_TABLES])
+@pytest.mark.parametrize("name", swept([*NUMERIC, *OF_TABLES]))
 def test_no_finite_value_is_an_error_after_the_charge(name):
     """Nor a warning of numpy, whatever the caller has told numpy to raise."""
     budget = PrivacyBudget(9.0)
@@ -81,7 +81,7 @@ def test_no_finite_value_is_an_error_after_the_charge(name):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("name", NUMERIC)
+@pytest.mark.parametrize("name", swept(NUMERIC))
 def test_what_is_not_finite_is_refused_before_the_charge(name, bad):
     """Of a table NaN is a missing value; infinity is refused in `test_table_encoder`."""
     rows, budget = ROWS.copy(), PrivacyBudget(9.0)

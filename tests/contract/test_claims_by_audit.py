@@ -259,6 +259,7 @@ def released_by(run, data):
     return np.concatenate(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_no_audit_proves_more_than_the_claim(case):
     make, share, _, n_trials = CASES[case]

@@ -24,7 +24,7 @@ from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.release.contingency import largest_change
 from skdpot.release.release import first_difference, record_releases
 from skdpot.tables.cells import ROUNDS
-from tests.contract.fits import FITS, ROWS, SEARCHES, TABLES, N
+from tests.contract.fits import FITS, ROWS, SEARCHES, TABLES, N, swept
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
@@ -105,7 +105,7 @@ def expected_scales(seen):
     return scales(expected)
 
 
-@pytest.mark.parametrize("name", [name for name in ROWS if name != "paths, bins of time"])
+@pytest.mark.parametrize("name", swept(name for name in ROWS if name != "paths, bins of time"))
 def test_every_noise_is_charged_as_often_as_it_is_drawn(name):
     seen = recorded(name)
     phases = seen.fitted.privacy_spent_.event.phases
@@ -114,7 +114,7 @@ def test_every_noise_is_charged_as_often_as_it_is_drawn(name):
     assert seen.drawn == expected_scales(seen)
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", swept(TABLES))
 def test_every_noise_of_a_table_is_charged(name):
     """What the schema leaves open, then tables of counts, and sums of how far these are off."""
     seen, n_columns = recorded(name), FITS[name].rows.shape[1]
@@ -155,7 +155,7 @@ def test_every_noise_of_a_table_is_charged(name):
     assert bool(seen.drawn) == (name in COSTS)
 
 
-@pytest.mark.parametrize("name", ONE_EACH)
+@pytest.mark.parametrize("name", swept(ONE_EACH))
 def test_global_seeds_do_not_repeat_the_noise(name):
     """Only random_state makes noise reproducible, and then it warns."""
     first = recorded(name).releases

@@ -345,6 +345,7 @@ def proves(facts, sketch):
     ] >= event["sigma"] * (1 - 1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.data())
 def test_no_forged_statement_promises_more_than_its_noise(data):
@@ -403,6 +404,7 @@ def check_harmless(forgery, way=()):
         assert loaded.privacy_spent_.epsilon >= 3.0 - 1e-9 or way[:2] == ("spent", "delta")
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.sampled_from(sorted((way for way, _ in places(FACTS)), key=repr)), VALUES)
 def test_a_fact_of_any_other_value_is_refused_or_harmless(way, value):

@@ -152,6 +152,7 @@ sys.stdout.write(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_forked_children_never_draw_the_same_noise():
     done = subprocess.run(

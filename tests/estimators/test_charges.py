@@ -30,7 +30,7 @@ from skdpot.privacy.accounting import compose
 from skdpot.release import bounds as private_bounds
 from skdpot.release.bounds import DataBounds
 from skdpot.release.contingency import Marginal
-from tests.contract.fits import BOX, FITS, GROUPS, ROWS, TABLES, N, X
+from tests.contract.fits import BOX, FITS, GROUPS, ROWS, TABLES, N, X, swept
 from tests.contract.test_draws_are_charged import ONE_EACH
 
 pytestmark = [
@@ -67,7 +67,7 @@ def watched(patch, budget):
     return seen
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(scope="module", params=swept(CASES))
 def charged(request, tmp_path_factory):
     """A fit, and how many charges were on the disk whenever it drew noise or read rows."""
     estimator, rows, given = CASES[request.param]
@@ -128,7 +128,7 @@ def test_a_fit_that_the_budget_refuses_changes_nothing(charged, monkeypatch):
     assert not seen["drawn"] | seen["read"]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", swept(CASES))
 def test_no_noise_needs_a_budget_without_a_cap(case):
     estimator, rows, given = CASES[case]
     free = clone(estimator).set_params(epsilon=math.inf, budget=PrivacyBudget(1e6))
@@ -138,7 +138,7 @@ def test_no_noise_needs_a_budget_without_a_cap(case):
     assert spent.epsilon == compose(spent.event).epsilon(1e-5) == math.inf
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", swept(CASES))
 def test_a_fit_interrupted_at_its_first_noise_leaves_only_its_charge(case, monkeypatch):
     estimator, rows, given = CASES[case]
     budget = PrivacyBudget(1.0)

@@ -46,6 +46,7 @@ def gap(classifier, **options):
     return wasserstein_parity(scores, sensitive_features=GROUP_TEST, **options)
 
 
+@pytest.mark.slow
 @both_gradients
 def test_a_larger_alpha_makes_groups_more_alike(gradient):
     """Under equalised odds within classes: what these explain may differ between groups."""
@@ -110,6 +111,7 @@ def test_several_outputs_and_three_groups(case, gradient):
     assert predictor.score(rows, y) > 0.5
 
 
+@pytest.mark.slow
 def test_regression_of_one_target_with_private_bounds():
     rows = RNG.uniform(-1, 1, (5000, 2))
     targets = 1000 + 50 * rows[:, 0]

@@ -107,6 +107,7 @@ def test_cells_hold_what_their_labels_say(fitted):
     assert np.isinf(fitted.epsilon) or tuple in kinds  # rare categories are counted together
 
 
+@pytest.mark.slow
 def test_a_fit_to_the_marginals_of_a_fit_is_about_as_good(fitted):
     again = DPTableSynthesizer(SCHEMA, target="member", random_state=0)
     again.fit_marginals(fitted.marginals_, N)

@@ -29,7 +29,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skdpot import (
     DPTableSynthesizer,
     FairPrivateClassifier,
-    FairPrivateRegressor,
     PrivacyBudget,
     PrivateScaler,
 )
@@ -56,12 +55,6 @@ FAIR = {"alpha": 0.0, "batch_fraction": 1.0, "n_steps": 2}
 RATES = {"mechanism__learning_rate": [0.1, 0.2]}
 SEARCHES = [
     search(made(FairPrivateClassifier, **FAIR), RATES, n_trials=2),
-    search(
-        made(FairPrivateRegressor, target_bounds=(-3, 3), **FAIR),
-        RATES,
-        n_trials=2,
-        score_bounds=(-3, 3),
-    ),
     search(
         flow_sampler(**FLOW | {"bounds": (-3, 3), "n_steps": 2, "n_particles": 20}),
         {"mechanism__n_bins": [4, 8]},

@@ -226,6 +226,7 @@ def test_a_statement_of_a_search_that_its_noise_does_not_bear_is_refused():
                 record(winner).restore()
 
 
+@pytest.mark.slow
 def test_no_registry_of_the_process_counts_trials(monkeypatch):
     def sizes():
         gc.collect()

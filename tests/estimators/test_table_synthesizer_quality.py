@@ -77,6 +77,7 @@ def test_at_epsilon_1_pairs_are_nearly_right(one):
     assert marginal_total_variation(TABLE, drawn, n_way=1) < 0.02
 
 
+@pytest.mark.slow
 def test_noise_costs_what_it_costs(one):
     """More epsilon, better rows: by the score, for which the rows are public."""
     scores = [fitted(epsilon).score(TABLE) for epsilon in (0.01, 0.2, 5.0)]

@@ -334,6 +334,7 @@ def test_a_refused_fit_charges_nothing_and_quotes_no_value(case):
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [SCHEMA, SCHEMA.replace(), None], ids=["left out", "", "none"])
 @pytest.mark.parametrize("dtype", ["int64", "Int64", "str", "category", "object", "polars"])
 def test_the_column_of_persons_is_not_modelled_and_may_be_of_any_type(given, dtype, tmp_path):

@@ -56,6 +56,7 @@ def other():
     return sliced(epsilon=np.inf).fit(THERE)
 
 
+@pytest.mark.slow
 def test_a_shift_is_found_from_everything_that_a_party_can_give(exact, other):
     """A shift of .25 along every axis; without noise, bins and samples alone are in the way."""
     party = Party("elsewhere", THERE, epsilon=np.inf)

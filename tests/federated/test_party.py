@@ -114,7 +114,7 @@ def interrupted(*args, **kwargs):
 
 
 def named(*names):
-    return pd.DataFrame(ROWS, columns=names)
+    return pd.DataFrame(ROWS, columns=pd.Index(names, dtype=object))
 
 
 # -- what shows the rows

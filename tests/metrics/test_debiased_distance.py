@@ -168,6 +168,7 @@ def test_intervals_cover(shift, scale):
 # Sampling
 
 
+@pytest.mark.slow
 def test_without_noise_samples_of_one_law_differ_by_their_sampling():
     """The floor of the population is the distance between samples, and its error covers."""
     tables = [(exact(cloud(2 * k, 500)), exact(cloud(2 * k + 1, 500))) for k in range(RUNS)]

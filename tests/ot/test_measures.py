@@ -68,6 +68,7 @@ def check_plan(plan):
     return matrix
 
 
+@pytest.mark.slow
 @given(pair=measures(), unit=st.sampled_from([1.0, 1e-6, 1e3, 1e-40, 1e40]))
 @quick
 def test_exact_plans_are_certified_optimal_in_any_unit(pair, unit):
@@ -161,6 +162,7 @@ def close(value, scale, pair):
     return pytest.approx(value, rel=1e-9, abs=3e-8 * scale + points)
 
 
+@pytest.mark.slow
 @given(pair=measures(), t=st.sampled_from(FRACTIONS) | st.floats(0, 1))
 @settings(max_examples=150, deadline=None)
 def test_exact_interpolation_lies_on_a_geodesic(pair, t):

@@ -247,6 +247,7 @@ def attained_epsilon(z, rate, n_steps, delta, interval):
     return step.self_compose(n_steps).get_epsilon_for_delta(delta)
 
 
+@pytest.mark.slow
 def test_limit_for_poisson_samples_lies_below_what_is_attained():
     """Why no formula of the central limit theorem is used, common as they are."""
     z = 5.0

@@ -16,7 +16,7 @@ from skdpot.privacy import PrivacySpent, plan_fit
 from skdpot.privacy.accounting import SingleFitTarget, calibrate, compose
 from skdpot.privacy.events import ComposedEvent, Relation
 from skdpot.privacy.selection import BudgetedEvent
-from tests.contract.fits import FITS, ROWS, TABLES, X
+from tests.contract.fits import FITS, ROWS, TABLES, X, swept
 from tests.contract.test_draws_are_charged import ONE_EACH
 from tests.privacy.cases import gaussian, hockey_stick, subsets
 
@@ -163,7 +163,7 @@ def test_a_plan_is_part_of_the_terms_of_a_ledger(tmp_path):
 NAMES = [name for name in ONE_EACH if name in ROWS | TABLES and name != "contribution"]
 
 
-@pytest.mark.parametrize("name", [*NAMES, "search", "search, folds and refit"])
+@pytest.mark.parametrize("name", swept([*NAMES, "search", "search, folds and refit"]))
 def test_the_plan_of_a_fit_is_what_the_fit_charges(name):
     fit = FITS[name]
     statement = plan_fit(fit.estimator, fit.rows, **fit.given)

@@ -48,6 +48,7 @@ def law(codes, some, predictions, offsets, n, sigma):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "sigma"), [(1, 3.0), (2, 6.0)])
 def test_choices_have_the_law_of_the_exponential_mechanism(n, sigma):
     """A false alarm has a probability of 1e-6, for each of two cases."""

@@ -82,6 +82,7 @@ SIZES = [0.0, 1e-170, 1e-45, 1e-38, 1e-23, 1e-11, 1.0, 1e11, 1e19, 3e38, 1e170, 
 SIZES += [math.inf, math.nan]
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @example(name="linear", double=False, exponent=-24.0, weight=0, row=1.0, pull=1e-23, seed=0)
 @example(name="linear", double=False, exponent=-22.0, weight=0, row=1.0, pull=1e-22, seed=0)

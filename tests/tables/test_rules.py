@@ -213,6 +213,7 @@ def test_codes_run_out(fitted):
         fitted.sample(20_001, random_state=0)
 
 
+@pytest.mark.slow
 def test_the_report_shows_that_rules_hold(fitted):
     report = fitted.quality_report(n_samples=2000, random_state=0)
     assert report.rules["broken"].tolist() == [0] * 7
@@ -280,6 +281,7 @@ def test_tables_of_polars():
 # --- privacy --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rows_that_break_rules_are_not_told_of():
     """Neither an error, a warning nor the statement says whether, or how many, there are."""
     frame, good = people(400), people(400, wrong=0.0)
