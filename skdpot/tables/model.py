@@ -219,6 +219,7 @@ def _shrunk(
 
 
 SMOOTHING = 0.05  # kappa
+_PRIOR_VARIANCE = 0.15  # of the potentials of a tree
 _LEAST_NOISE = 5.0  # rows; what is known better is not held more tightly
 _NEWTON_STEPS = 12
 _LARGEST_STEP = 6.0
@@ -226,10 +227,14 @@ _EMPTY = 1e-9  # rows
 
 
 def scaling_step(
-    counts: FloatArray, expected: FloatArray, potentials: FloatArray, sigma: float
+    counts: FloatArray,
+    expected: FloatArray,
+    potentials: FloatArray,
+    sigma: float,
+    smoothing: float,
 ) -> FloatArray:
     """Solve for the potentials of one marginal while all others stay."""
-    stiffness = SMOOTHING * max(sigma, _LEAST_NOISE) ** 2
+    stiffness = smoothing * max(sigma, _LEAST_NOISE) ** 2
     reached = expected > _EMPTY  # a cell without particles tells nothing of its potential
     step = np.zeros_like(expected)
     # The equation is monotone and convex in the step; steps of at most 1 keep exp in range.
@@ -266,8 +271,8 @@ class ScaledParticles:
         """Go through all marginals once."""
         moved = 0.0
         for place, noisy in enumerate(self._marginals):
-            expected = self._expected(place)
-            step = scaling_step(noisy.counts, expected, self.potentials[place], noisy.sigma)
+            expected, known = self._expected(place), self.potentials[place]
+            step = scaling_step(noisy.counts, expected, known, noisy.sigma, SMOOTHING)
             self._move(place, expected, step)
             moved = max(moved, float(np.abs(expected * np.expm1(step)).sum()) / self._total)
         return moved
@@ -361,12 +366,15 @@ def fit_tree(
     target: int | None,
     in_order: Sequence[int] | None = None,
 ) -> ColumnTree:
-    """Find the distributions of a tree by noisy counts of its pairs.
+    r"""Find the distributions of a tree by noisy counts of its pairs.
 
-    For each node the joint distribution of target, parent and node is the one that is nearest to
-    a first guess and that fits the noisy counts as well as their noise allows. The guess is that
-    the node is independent; of columns whose first bins are in an order, so many each, that it is
-    tied to its parent by copulas.
+    For each node the joint distribution of target, parent and node is a first guess, changed by
+    potentials that fit the noisy counts best under a normal prior. The guess is that the node is
+    independent; of columns whose first bins are in an order, so many each, that it is tied to its
+    parent by copulas. With noise :math:`\sigma` in each of C cells, n / C rows in a cell tell its
+    potential up to :math:`C \sigma / n`, so that the prior holds it by :math:`\kappa = C / n` over
+    its variance. (A fixed :math:`\kappa` would flatten strong relations in many rows with wide
+    noise.)
     """
     in_order = in_order or [0] * len(shares)
     joint: dict[int, FloatArray] = {}  # of target and column
@@ -416,7 +424,8 @@ def _fit_clique(
     for _ in range(_TREE_SWEEPS):
         for place, (axis, counts, sigma, first, last) in enumerate(facts):
             expected = n_rows * (first.T @ joint.sum(axis=1 - axis) @ last)
-            step = scaling_step(counts, expected, potentials[place], sigma)
+            smoothing = counts.size / (n_rows * _PRIOR_VARIANCE)
+            step = scaling_step(counts, expected, potentials[place], sigma, smoothing)
             potentials[place] = potentials[place] + step
             joint = joint * np.expand_dims(first @ np.exp(step) @ last.T, 1 - axis)
         joint *= (above / joint.sum(axis=2))[:, :, None]

@@ -236,6 +236,25 @@ def test_the_pairs_of_a_fitted_tree_are_met(nodes, target, pairs):
         np.testing.assert_allclose(counted(found, column).counts, shares, atol=2e-4)
 
 
+@pytest.mark.parametrize(("strength", "most"), [(0.7, 1.05), (0.0, 0.4)])
+def test_a_tree_keeps_strong_relations_and_not_those_of_the_noise(strength, most):
+    """By its error, that of the noisy counts being 1 (standard error: 0.03)."""
+    kept, sigma, n_rows = np.zeros((3, 4)), 500.0 if strength else 4000.0, 100_000
+    kept[range(3), range(3)] = 1 / 3
+    own, other = np.full(3, 1 / 3), strength * kept.sum(axis=0) + (1 - strength) / 4
+    truth = n_rows * (strength * kept + (1 - strength) / 12)
+    shares, rng = [own, np.full(2, 0.5), other, np.full(2, 0.5)], np.random.default_rng(0)
+    nodes = (TreeNode(0, None), TreeNode(2, 0), TreeNode(1, None), TreeNode(3, None))
+    off = raw = 0.0
+    for _ in range(50):
+        counts = truth + sigma * rng.normal(size=truth.shape)
+        noisy = NoisyMarginal(marginal_of(0, 2), counts.ravel(), sigma)
+        found = law(fit_tree(nodes, shares, {(0, 2): noisy}, n_rows, None))
+        off += np.abs(n_rows * found.sum(axis=(1, 3)) - truth).sum()
+        raw += np.abs(counts - truth).sum()
+    assert off < most * raw
+
+
 def test_conditionals_are_distributions_whatever_the_counts():
     rng = np.random.default_rng(5)
     shares = [rng.dirichlet(np.ones(size)) for size in SIZES]
