@@ -28,9 +28,10 @@ predictions and scales of noise.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,12 +67,12 @@ class Marginal:
 
     def cells(self, codes: IntArray) -> IntArray:
         """Return the cell of each row."""
-        cells = np.zeros(len(codes), dtype=np.int64)
+        kind = np.int32 if self.n_cells < 2**31 else np.int64
+        cells = np.zeros((), dtype=kind)
         for column, groups, size in zip(self.columns, self.groups, self.shape, strict=True):
             own = codes[:, column]
             alone = size == len(groups) and bool((groups == np.arange(size)).all())
-            cells *= size
-            cells += own if alone else groups[own]
+            cells = cells * kind(size) + (own if alone else groups[own])
         return cells
 
     @property
@@ -206,11 +207,39 @@ def on_lattice(prediction: FloatArray) -> FloatArray:
     return np.round(prediction * PREDICTED) / PREDICTED
 
 
+class CountedRows(Rows):
+    """Batches of codes and weights, which are read once for each marginal.
+
+    What was counted is as private as the rows, and forgotten with them.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows, self.n_rows = rows, rows.n_rows
+        self._known: dict[Any, FloatArray] = {}
+
+    def map(self, step: Callable[[Any], Any]) -> "CountedRows":
+        """Take a step, after which counts are others."""
+        return CountedRows(self._rows.map(step))
+
+    def sum(self, count: Callable[[Any], Tables]) -> Tables:
+        """Pass over all rows."""
+        return self._rows.sum(count)
+
+    def counts(self, marginals: Sequence[Marginal]) -> Tables:
+        """Return counts without noise, and pass over the rows only for those not known."""
+        keys = [(m.columns, *(groups.tobytes() for groups in m.groups)) for m in marginals]
+        new = {k: m for k, m in zip(keys, marginals, strict=True) if k not in self._known}
+        if new:
+            found = self._rows.sum(partial(_counts_of_batch, marginals=tuple(new.values())))
+            self._known.update(zip(new, found, strict=True))
+        return tuple(self._known[key] for key in keys)
+
+
 def exact_counts(rows: Rows | IntArray, marginals: Sequence[Marginal]) -> Tables:
     """Return the counts of marginals without noise; rows are batches of codes and weights."""
     if not isinstance(rows, Rows):
         rows = HeldRows((rows, None), len(rows))
-    return rows.sum(partial(_counts_of_batch, marginals=marginals))
+    return (rows if isinstance(rows, CountedRows) else CountedRows(rows)).counts(marginals)
 
 
 def _counts_of_batch(

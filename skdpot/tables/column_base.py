@@ -478,7 +478,7 @@ class ColumnGrid:
 
     def cells(self, unit: FloatArray) -> IntArray:
         """Return the cell of each place on a scale, int32 of shape (n_rows,)."""
-        cells = np.searchsorted(np.asarray(self.edges)[1:-1], unit, side="right")
+        cells = _cuts_below(np.asarray(self.edges)[1:-1], unit)
         return np.where(np.isnan(unit), self.n_cells, cells).astype(np.int32)
 
     def values(
@@ -538,6 +538,33 @@ class ColumnGrid:
         rounding, numbers = self.column.rounding, self.column.lattice(edges)
         rounded = rounding.unknown if self.rounded is None else self.rounded
         return rounding.multiples(numbers[:-1], numbers[1:], rounded)
+
+
+_FINEST, _PER_OCTAVE, _MANY = 30, 10, 2**14  # of slots, as powers of 2; places worth a table
+
+
+def _cuts_below(cuts: FloatArray, places: FloatArray) -> IntArray:
+    """Return how many cuts are not above each place, as `numpy.searchsorted` does, but faster.
+
+    Numbers with the same first bits share a slot. Slots are in the order of the numbers, so that
+    all but the slots with several cuts need one comparison.
+    """
+    if len(places) < _MANY:
+        return np.searchsorted(cuts, places, side="right")
+    n_slots = (_FINEST << _PER_OCTAVE) + 2
+
+    def slots(numbers: FloatArray) -> IntArray:
+        found = np.ascontiguousarray(numbers).view(np.int64) >> (52 - _PER_OCTAVE)
+        found -= (1023 - _FINEST) << _PER_OCTAVE
+        return np.clip(found, 0, n_slots - 1, out=found)
+
+    before = np.searchsorted(slots(cuts), np.arange(n_slots + 1))
+    own = slots(places)
+    cells = before[own]
+    cells += np.append(cuts, np.inf)[cells] <= places
+    several = np.flatnonzero((np.diff(before) > 1)[own])
+    cells[several] = np.searchsorted(cuts, places[several], side="right")
+    return cells
 
 
 def present_texts(texts: Iterable[str], missing: frozenset[str]) -> list[str | None]:

@@ -25,6 +25,7 @@ from skdpot.privacy.selection import CHOICE_MU, ChoiceEvent
 from skdpot.release.choices import choice_sensitivity, release_choices
 from skdpot.release.contingency import (
     MARGINAL_SENSITIVITY,
+    CountedRows,
     FloatArray,
     IntArray,
     Marginal,
@@ -358,7 +359,7 @@ class TableFit:
             for noisy, grid in zip(found.counts, found.grids, strict=True)
         )
         self.advance("columns")
-        rows = found.rows.map(partial(_binned, bins=bins))
+        rows = CountedRows(found.rows.map(partial(_binned, bins=bins)))
         nodes, pairs = self._release_tree(rows, bins)
         by_columns = {n.marginal.columns: n for release in pairs for n in tables_of(release)}
         target = self.target if n_columns > 1 else None

@@ -54,12 +54,11 @@ class Rounding:
     def codes(self, numbers: FloatArray) -> IntArray:
         """Return how round numbers are; 0 for zero, and for NaN."""
         whole = np.rint(numbers)
-        steps = list(zip(self.steps, self.phases, strict=True))
-        is_multiple = np.abs(numbers - whole) < _OFF_LATTICE
+        round_ones = np.flatnonzero(np.abs(numbers - whole) < _OFF_LATTICE)
         levels = np.zeros(len(numbers), dtype=np.int64)
-        for step, phase in steps[1:]:
-            is_multiple &= (whole - phase) % step == 0.0
-            levels += is_multiple
+        for step, phase in zip(self.steps[1:], self.phases[1:], strict=True):
+            round_ones = round_ones[(whole[round_ones] - phase) % step == 0.0]
+            levels[round_ones] += 1
         codes = 1 + self._order(whole) * len(self.steps) + levels
         return np.where(np.isnan(numbers) | (whole + (self.origin or 0.0) == 0.0), 0, codes)
 

@@ -12,6 +12,7 @@ from skdpot.preprocessing import DatetimeColumn, NumericColumn, TableSchema
 from skdpot.release.contingency import Marginal, NoisyMarginal, tables_of
 from skdpot.release.release import record_releases, replay_releases
 from skdpot.tables.cells import ROUNDS, combined
+from skdpot.tables.column_base import ColumnGrid
 
 N_ROWS, WIDE, LARGEST = 8000, 10**9, 2**62
 DAY = np.timedelta64(1, "D")
@@ -33,6 +34,23 @@ SCHEMA = TableSchema(
         DatetimeColumn("day", lower="1900-01-01", upper="2100-01-01", dtype="datetime64[s]"),
     ]
 )
+
+
+def test_cells_of_many_places_are_those_of_a_search():
+    rng = np.random.default_rng(0)
+    edges = np.concatenate(
+        [[-0.5, 0.0, 5e-324, 2.0**-40], np.exp(-20 * rng.random(300)), np.linspace(0.5, 1.5, 200)]
+    )
+    edges = np.unique(np.concatenate([edges, np.nextafter(edges, 2.0)]))
+    grid = ColumnGrid(number("any", 0, 1, missing=True), len(edges) - 1, True, edges)
+    places = np.concatenate([edges, np.nextafter(edges, -1.0), rng.random(20_000), [-0.0, np.nan]])
+    places = np.append(places[(places >= 0.0) & (places <= 1.0)], [np.nan, -np.nan])
+    found = grid.cells(places)
+    few = [grid.cells(part) for part in np.array_split(places, 100)]
+    np.testing.assert_array_equal(found, np.concatenate(few))
+    kept = places[:-2]
+    np.testing.assert_array_equal(found[:-2], np.searchsorted(edges[1:-1], kept, side="right"))
+    assert found[-2:].tolist() == [grid.n_cells] * 2
 
 
 def table(seed=0, n_rows=N_ROWS):

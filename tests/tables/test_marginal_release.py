@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,9 +15,11 @@ from skdpot.privacy.events import NonPrivateEvent
 from skdpot.release import contingency
 from skdpot.release.contingency import (
     MARGINAL_SENSITIVITY,
+    CountedRows,
     Marginal,
     NoisyMarginal,
     counts_of,
+    exact_counts,
     largest_change,
     misfit_sensitivity,
     release_marginals,
@@ -24,6 +27,7 @@ from skdpot.release.contingency import (
     tables_of,
 )
 from skdpot.release.release import record_releases
+from skdpot.sources import HeldRows
 
 RNG = np.random.default_rng(77)
 N_ROWS, SIZES = 60, (3, 4, 2, 5)
@@ -153,7 +157,7 @@ def test_noise_is_drawn_before_the_rows_are_counted(monkeypatch):
         Marginal, "counts", lambda self, *_: order.append("rows") or np.zeros(self.n_cells)
     )
     released(ALL[:2], SIGMAS[:2])
-    assert order == ["noise", "rows", "noise", "rows"]
+    assert order == ["noise", "noise", "rows", "rows"]
     order.clear()
     misfits(ALL[:2], [np.zeros(3), np.zeros(4)], 5.0)
     assert order == ["noise", "rows", "rows"]
@@ -250,6 +254,20 @@ def test_counts_by_a_matrix_product_are_those_of_single_pairs(weighted, monkeypa
             np.testing.assert_allclose(
                 table, marginal.counts(CODES, weights), rtol=1e-5 if weighted else 0.0
             )
+
+
+def test_rows_are_read_once_for_each_marginal(monkeypatch):
+    reads = []
+    rows = HeldRows((CODES, None), N_ROWS)
+    monkeypatch.setattr(HeldRows, "sum", lambda own, count: reads.append(1) or count(own.value))
+    counted = CountedRows(rows)
+    grouped = [replace(m, groups=tuple(np.minimum(g, 1) for g in m.groups)) for m in PAIRS]
+    for some, n_reads in ((PAIRS[:2], 1), (PAIRS[:2], 1), (PAIRS, 2), (grouped, 3), (PAIRS, 3)):
+        for marginal, table in zip(some, exact_counts(counted, some), strict=True):
+            np.testing.assert_array_equal(table, marginal.counts(CODES))
+        assert len(reads) == n_reads
+    moved = counted.map(lambda batch: (CODES[:5], None))
+    np.testing.assert_array_equal(exact_counts(moved, PAIRS[:1])[0], PAIRS[0].counts(CODES[:5]))
 
 
 def test_what_is_recorded_has_its_noise():
