@@ -36,7 +36,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"/benchmarks/|/federated/|__init__\.py",
+    "ignore_pattern": r"/benchmarks/|/engines/|/federated/|__init__\.py",
     "within_subsection_order": "FileNameSortKey",
     "thumbnail_size": (400, 280),
     "download_all_examples": False,

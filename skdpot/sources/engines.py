@@ -25,6 +25,7 @@ _AT_ONCE = 8  # counts that one task of Dask adds
 _MOST_COLLECTED = 16  # counts that the driver of Spark adds
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".arrow": "feather"}
 _FORMATS |= {".feather": "feather", ".orc": "orc"}
+_COMPRESSED = (".bz2", ".gz", ".lz4", ".zst")  # what the names of compressed CSV files end with
 # What pandas.read_csv takes for missing.
 _MISSING = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"]
 _MISSING += ["1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"]
@@ -35,7 +36,21 @@ def arrow_module(name: str = "pyarrow") -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise ImportError("Reading X in batches needs pyarrow: pip install pyarrow.") from None
+        raise ImportError(
+            "Reading X in batches needs pyarrow: pip install 'skdpot[arrow]'."
+        ) from None
+
+
+def _format_of(path: str | Path) -> str | None:
+    ends = [end for end in Path(path).suffixes if end not in _COMPRESSED]
+    return _FORMATS.get(ends[-1]) if ends else None
+
+
+def _files_in(directory: Path) -> list[str]:
+    """Return the files below a directory, without what engines left there of writes that failed."""
+    found = (p for p in directory.rglob("*") if p.is_file() and _format_of(p))
+    shown = (p for p in found if not any(n[0] in "._" for n in p.relative_to(directory).parts))
+    return sorted(map(str, shown))
 
 
 def frame_of(batch: "pa.RecordBatch | pa.Table") -> pd.DataFrame:
@@ -85,11 +100,8 @@ class DatasetSource(Source):
             if not found:
                 raise FileNotFoundError(f"There is no file {fspath(path)!r}.")
             for name in found:
-                inside = sorted(p for p in Path(name).rglob("*") if p.suffix in _FORMATS)
-                paths += list(map(str, inside)) if Path(name).is_dir() else [name]
-        kinds = {
-            _FORMATS.get(Path(path).suffixes[0] if Path(path).suffixes else "") for path in paths
-        }
+                paths += _files_in(Path(name)) if Path(name).is_dir() else [name]
+        kinds = set(map(_format_of, paths))
         if len(kinds) != 1 or None in kinds:
             raise ValueError(
                 "X must name files of one format, which their names end with: "
