@@ -23,7 +23,6 @@ from skdpot.tables.model import (
     ScaledParticles,
     TableModel,
     TreeNode,
-    draw_cells,
     fit_tree,
     project_to_total,
     spanning_tree,
@@ -112,12 +111,6 @@ def test_without_noise_shares_of_bins_are_exact(ordered):
     counts = rng.multinomial(100_000, rng.dirichlet(np.ones(200)))
     found = coarsen(counts, n_rows=100_000, ordered=ordered)
     np.testing.assert_allclose(found.cell_shares, counts / 1e5, atol=1e-6)
-
-
-def test_a_doubtful_cell_in_the_noise_counts_as_empty():
-    for count, doubtful, share in ((30.0, (), 0.03), (30.0, (2,), 5e-7), (90.0, (2,), 0.07)):
-        found = coarsen([500.0, 480.0, count], 15.0, missing=True, doubtful=doubtful)
-        assert found.cell_shares[2] == pytest.approx(share, abs=max(0.3 * share, 5e-7))
 
 
 @given(arrays(np.float64, st.integers(1, 40), elements=st.floats(-1e6, 1e6)), st.floats(1.0, 1e6))
@@ -326,16 +319,6 @@ def test_the_weights_are_the_optimum_of_what_is_stated(sigma):
     assert again.sweep() < 1e-7
 
 
-def test_cells_without_particles_do_no_harm():
-    """Counts that no particle can meet; and negative ones, which no weight can."""
-    marginal = marginal_of(0, 2)
-    counts = np.linspace(-300, 300, marginal.n_cells)
-    particles = scaled([NoisyMarginal(marginal, counts, 7.0)], np.full(5, 10.0), 50)
-    assert np.isfinite(particles.weights).all()
-    assert particles.weights.sum() == pytest.approx(50.0)
-    assert all(np.isfinite(potentials).all() for potentials in particles.potentials)
-
-
 # --- rows -----------------------------------------------------------------------------------------
 
 
@@ -394,23 +377,6 @@ def test_rows_follow_the_weights_and_the_conditions(n_rows, allowed):
         due = due * np.expand_dims(shares, [axis for axis in range(4) if axis != column])
     for part in (codes, codes[: n_rows // 2]) if n_rows > 1 else ():  # at any place
         assert np.abs(frequencies(part) - due / due.sum()).max() < 0.012
-
-
-@pytest.mark.parametrize("kept", [None, np.array([0.0, 1.0, 1.0, 1.0, 0.25, 0.0])])
-def test_cells_occur_in_their_shares(kept):
-    rng = np.random.default_rng(5)
-    bins = np.array([0, 0, 1, 2, 2, 2])
-    shares = rng.dirichlet(np.ones(6))
-    codes = rng.integers(0, 3, 3000)
-    cells = draw_cells(codes, ColumnBins(bins, shares, np.arange(3)), rng, kept)
-    np.testing.assert_array_equal(bins[cells], codes)
-    wanted = shares if kept is None else shares * kept
-    for code in range(3):
-        members = np.flatnonzero(bins == code)
-        mine = cells[codes == code]
-        expected = len(mine) * wanted[members] / wanted[members].sum()
-        counts = np.bincount(mine, minlength=6)[members]
-        assert np.abs(counts - expected).max() <= 1  # stratified
 
 
 def test_rows_have_the_pairs_of_the_weights_and_rare_cells_by_chance():
