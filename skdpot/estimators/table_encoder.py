@@ -170,7 +170,7 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             names = None if self.schema is None else self.schema.names
             table, source = open_table(self, X, names=names, min_samples=1)
             schema = bound_schema(self.schema, table, type(self).__name__)
-            rows = table_rows(table, source, schema.read, type(self).__name__, 1)
+            rows = table_rows(table, source, schema.names, schema.read, type(self).__name__, 1)
             warn_of_guess(schema, type(self).__name__)
             self.privacy_spent_ = None
             if not schema.is_resolved:

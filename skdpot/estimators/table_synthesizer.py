@@ -295,7 +295,8 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         self._check_target(schema)
         rules = RowMap(schema)
         rules.place(self.target)  # refused before rows are read
-        return table_rows(table, source, rules.read, name, fewest), rules, persons, table.kind
+        rows = table_rows(table, source, schema.names, rules.read, name, fewest)
+        return rows, rules, persons, table.kind
 
     def _keep(self, rules: RowMap, n_samples: int, kind: str) -> None:
         """Store what samples are made of, besides the model."""

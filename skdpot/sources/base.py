@@ -14,7 +14,7 @@ added to noise that is drawn there, and forgotten.
 import pickle
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self, TypeAlias
 
@@ -134,6 +134,21 @@ class Source(ABC):
         ExactCounts
             The sum, of which no batch is left out and none is added twice.
         """
+
+    def select(self, names: Sequence[str]) -> "Source":
+        """Return a source with some of the columns at least, which may read less.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of the columns that a fit needs.
+
+        Returns
+        -------
+        Source
+            By default this source.
+        """
+        return self
 
 
 class Rows(ABC):

@@ -3,8 +3,8 @@
 Engines count partitions where they are, and add up counts on the way.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from glob import glob
 from importlib import import_module
@@ -71,6 +71,7 @@ class ArrowSource(Source):
     """Batches of anything that starts a new stream of Arrow for each pass."""
 
     data: Any
+    columns: tuple[str, ...] | None = None
 
     @property
     def head(self) -> pd.DataFrame:
@@ -79,7 +80,13 @@ class ArrowSource(Source):
 
     def sum(self, count: Callable[[Any], ExactCounts]) -> ExactCounts:
         """Count batch by batch."""
-        return ExactCounts.total(count(frame_of(batch)) for batch in self._stream())
+        batches = self._stream()
+        kept = self.columns or batches.schema.names
+        return ExactCounts.total(count(frame_of(batch.select(kept))) for batch in batches)
+
+    def select(self, names: Sequence[str]) -> Source:
+        """Convert some columns only."""
+        return replace(self, columns=tuple(names))
 
     def _stream(self) -> Any:
         return arrow_module().RecordBatchReader.from_stream(self.data)
@@ -90,6 +97,7 @@ class DatasetSource(Source):
     """Batches of a dataset of pyarrow: of files that have the same columns."""
 
     data: Any
+    columns: tuple[str, ...] | None = None
 
     @classmethod
     def of_paths(cls, given: Any) -> "DatasetSource":
@@ -143,7 +151,12 @@ class DatasetSource(Source):
 
     def _batches(self) -> Iterator[Any]:
         ahead = {"batch_readahead": 4, "fragment_readahead": 1}
-        return self.data.to_batches(batch_size=_BATCH, **ahead)
+        kept = None if self.columns is None else list(self.columns)
+        return self.data.to_batches(columns=kept, batch_size=_BATCH, **ahead)
+
+    def select(self, names: Sequence[str]) -> Source:
+        """Read some columns only."""
+        return replace(self, columns=tuple(names))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,6 +173,10 @@ class LazySource(Source):
     def sum(self, count: Callable[[Any], ExactCounts]) -> ExactCounts:
         """Count batch by batch."""
         return ExactCounts.total(map(count, self.data.collect_batches(chunk_size=_BATCH)))
+
+    def select(self, names: Sequence[str]) -> Source:
+        """Read some columns only."""
+        return LazySource(self.data.select(names))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -189,6 +206,10 @@ class DaskSource(Source):
             groups = (parts[k : k + _AT_ONCE] for k in range(0, len(parts), _AT_ONCE))
             parts = [delayed(_added, pure=False)(group) for group in groups]
         return ExactCounts.unpacked(parts[0].compute())
+
+    def select(self, names: Sequence[str]) -> Source:
+        """Read some columns only."""
+        return DaskSource(self.data[list(names)])
 
 
 def _packed(count: Callable[[Any], ExactCounts], batch: Any) -> bytes:
@@ -222,6 +243,10 @@ class SparkSource(Source):
         if n_parts > _MOST_COLLECTED:
             parts = parts.repartition(_MOST_COLLECTED).mapInArrow(_add_arrow, "counts binary")
         return ExactCounts.total(ExactCounts.unpacked(row[0]) for row in parts.collect())
+
+    def select(self, names: Sequence[str]) -> Source:
+        """Read some columns only."""
+        return SparkSource(self.data.select(*(f"`{name.replace('`', '``')}`" for name in names)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -417,6 +417,7 @@ def open_table(
 def table_rows(
     table: Table,
     source: Source | None,
+    names: tuple[str, ...],
     read: Callable[[Any], Any],
     caller: str,
     min_samples: int,
@@ -424,7 +425,7 @@ def table_rows(
     """Return the rows of what `open_table` returned, read; refuse those that cannot be."""
     if source is None:
         return HeldRows(read(table), table.n_rows)
-    return SourceRows.checked(source, read, caller, min_samples)[0]
+    return SourceRows.checked(source.select(names), read, caller, min_samples)[0]
 
 
 def _check_numbers(X: Any) -> None:
