@@ -17,8 +17,7 @@ equal features, long enough to be clipped, and opposite targets; or opposite fea
 are public. The network needs more parameters than there are canaries.
 
 *Private bounds and scalers.* Outliers, in cells of their own, are seen best, beside three times as
-many ordinary rows that keep the cells narrow. Without noise each exact median *is* the value of one
-record, or the mean of two: use several times as many features as canaries.
+many ordinary rows that keep the cells narrow.
 """
 
 import math

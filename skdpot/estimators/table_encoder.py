@@ -86,8 +86,8 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     Privacy
     -------
     With a resolved schema `fit` releases nothing and charges nothing: its result is the same for
-    all tables with the same columns, data types and number of rows. Otherwise it releases two
-    noisy histograms per column without bounds, and the categories whose noisy counts pass a
+    all tables with the same columns, data types and number of rows. Otherwise it releases
+    five noisy histograms per column without bounds, and the categories whose noisy counts pass a
     threshold per column without a list (`skdpot.tables.schema`), as one event under replace-one
     that is charged before the noise is drawn. The number of rows, the names and data types of the
     columns and all that the schema states are treated as public; so is that each value is of the

@@ -59,7 +59,7 @@ class _NoisyRows(Mechanism):
         """Plan and charge; only then read the rows and draw the noise.
 
         Releases ``Θ_k B_kᵀ + noise`` for the batches B_k of all steps, as one event under
-        replace-one with sensitivity ``2 R max_k ‖Θ_k‖₂``, after the two events of private bounds.
+        replace-one with sensitivity ``2 R max_k ‖Θ_k‖₂``, after the events of private bounds.
         Batches stay secret; their sizes and all directions are public. Sorting after the noise
         removes the order of the rows.
         """

@@ -1,22 +1,22 @@
 """The bounded set that every private record is mapped into: public, or estimated privately.
 
-Private bounds are found in two ways, chosen by a public rule:
+Private bounds are found in rounds of histograms, of which each is a sum over rows:
 
-- *features*: for each feature a histogram of the differences of random pairs, on a grid of powers
-  of two, gives its spread; then a histogram of the feature itself, on a grid whose cells are one
-  spread wide or narrower, gives its centre. The cells of the second depend on the first release
-  only (adaptive composition).
-- *norm*: one histogram of row norms gives a radius. It needs far fewer rows.
+- *features*: the powers of two of the absolute values tell how large those of each feature are.
+  Cells between these, equally wide, are divided again where all rows are in a few of them, or else
+  counted again, which tells a centre and a spread.
+- *norms* about that centre, in units of the spread, give a radius. Of few rows, or many features,
+  norms about the origin are all that is counted, which needs far less of both.
 
-For columns of a table, `release_ranges` reads two bounds that hold nearly all values from the same
-histograms. `skdpot.release.value_histogram` has their sensitivity.
+The cells of a round depend on the releases before it only (adaptive composition). For columns of a
+table, `release_ranges` reads two bounds that hold nearly all values from the same histograms.
+`skdpot.release.value_histogram` has their sensitivity.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,16 +27,19 @@ from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import calibrate_lattice, check_counts, check_positive
 from skdpot.release.value_histogram import (
-    Counting,
     FloatArray,
+    Histograms,
     IntArray,
-    MagnitudeGrid,
-    SignedGrid,
-    Smoothing,
-    noisy_histogram,
+    Intervals,
+    Magnitudes,
+    Norms,
+    cells_seen,
     noisy_quantiles,
+    release_histograms,
+    threshold,
+    with_neighbours,
 )
-from skdpot.sources import HeldRows, Rows, SourceRows
+from skdpot.sources import Rows
 
 _LARGEST_NORM = 1e30
 
@@ -292,39 +295,36 @@ def _check_resolved(name: str, radius: float) -> None:
 
 
 MAX_AUTO_FEATURES = 32
+N_ROUNDS = 5  # of histograms of features
 _LARGEST_SHARE, _SMALLEST_SHARE = 0.1, 0.002  # of the squared mu of a whole fit
 _ROWS_OVER_NOISE = 27.0
-# There are half as many pairs as rows: the first histogram needs more of the budget.
-_SPREAD_SHARE = 2 / 3
-# Rows beyond this many times the noise would cost time and add no accuracy.
-_ROWS_PER_SIGMA, _MIN_ROWS_USED = 1000, 2**17
-_FINE_PAIRS_PER_SIGMA = 200
+_NORM_SHARE = 0.1  # of what bounds by features get
 _NORM_TAIL, _LARGEST_NORM_TAIL = 0.03, 0.25
-
-_VALUES = SignedGrid()  # in units of ``spread / cells_per_spread``
-_NORMS = MagnitudeGrid(per_octave=4)
+_NORM_PARTS = 4
+_N_CELLS, _N_EXACT_CELLS = 64, 2**14
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoundsPlan:
     """The public part of a release of private bounds, fixed before any row is read.
 
-    "features" finds the centre and spread of each feature, "norm" one radius. `noises` belong to
-    the histograms of pair differences and of values, or of norms; it is empty without privacy.
+    `features` is the noise of the rounds that find the centre and spread of each feature, `norms`
+    that of a histogram of norms. None is no such release, or no noise if the plan has no event.
     """
 
-    mode: Literal["features", "norm"]
     n_samples: int
     n_features: int
-    noises: tuple[GaussianEvent, ...]
-    centers: bool
+    by_features: bool
+    features: GaussianEvent | None = None
+    norms: GaussianEvent | None = None
 
     @property
     def event(self) -> Event:
         """The charge for the whole release."""
-        if not self.noises:
-            return NonPrivateEvent()
-        return self.noises[0] if len(self.noises) == 1 else ComposedEvent(events=self.noises)
+        noises = tuple(noise for noise in (self.features, self.norms) if noise is not None)
+        if len(noises) == 1:
+            return noises[0]
+        return ComposedEvent(events=noises) if noises else NonPrivateEvent()
 
     def before(self, event: Event) -> Event:
         """Return the cost of a fit that estimates its bounds first."""
@@ -332,69 +332,32 @@ class BoundsPlan:
 
     def settled(self, rows: npt.NDArray[Any] | Rows, streams: Streams) -> DataBounds:
         """Release the bounds; the caller has charged `event`."""
-        if isinstance(rows, SourceRows):
-            raise NotImplementedError("private bounds of rows in batches")
-        held: Any = rows.value if isinstance(rows, HeldRows) else rows
-        return release_private_bounds(held, self, streams)
-
-    @property
-    def n_used(self) -> int:
-        """Number of rows that the histograms count."""
-        if not self.noises:
-            return self.n_samples
-        enough = math.ceil(_ROWS_PER_SIGMA * self.noises[0].sigma)
-        return min(self.n_samples, max(enough, _MIN_ROWS_USED))
-
-    @property
-    def fine(self) -> bool:
-        """Whether the noise is small enough, beside the pairs, for narrower cells."""
-        return not self.noises or self.n_used // 2 >= _FINE_PAIRS_PER_SIGMA * self.noises[0].sigma
-
-    @property
-    def cells_per_spread(self) -> int:
-        """Cells of the second histogram that make up one spread."""
-        return 4 if self.fine else 1
-
-    @property
-    def grids(self) -> tuple[MagnitudeGrid | SignedGrid, ...]:
-        """Cells of the histograms of pair differences and of values, or of norms."""
-        return (_NORMS,) if self.mode == "norm" else (MagnitudeGrid(2 if self.fine else 1), _VALUES)
-
-    @property
-    def smoothings(self) -> tuple[Smoothing, ...]:
-        """How their tables are cleaned: windows of one or two octaves, or 2 to 3 spreads."""
-        if self.mode == "norm":
-            return (Smoothing(window=4, margin=1, n_candidates=_NORMS.n_cells),)
-        pairs, values = (self.n_features * grid.n_cells for grid in self.grids)
-        octaves, window = 2 * (2 if self.fine else 1), 8 if self.fine else 3
-        return (
-            Smoothing(window=octaves, margin=octaves, n_candidates=pairs),
-            Smoothing(window=window, margin=5 * self.cells_per_spread, n_candidates=values),
-        )
+        return release_private_bounds(rows, self, streams)
 
     @property
     def norm_level(self) -> float:
         """Share of the rows in the radius, lower when the noise hides the rest."""
         # Three standard deviations of a count are the noise of a sum over nine cells.
-        hidden = 3 * self.noises[0].sigma / self.n_used if self.noises else 0.0
+        hidden = 3 * self.norms.sigma / self.n_samples if self.norms else 0.0
         return 1 - min(max(_NORM_TAIL, hidden), _LARGEST_NORM_TAIL)
 
     @property
     def clears_threshold(self) -> bool:
         """Whether features of ordinary shape are expected to stand out from the noise."""
-        # Windows with 40 % of the pairs and 60 % of the rows, and two standard deviations to spare.
-        shares = (0.4 * (self.n_used // 2), 0.6 * self.n_used)
-        return all(
-            mass >= (smoothing.z + 2) * math.sqrt(smoothing.window) * noise.sigma
-            for mass, smoothing, noise in zip(shares, self.smoothings, self.noises, strict=False)
-        )
+        if self.features is None:
+            return True
+        cells = self.n_features * Magnitudes(n_features=1).shape[1]
+        # Half of the rows in two octaves, and two standard deviations to spare.
+        least = (threshold(cells) + 2) * math.sqrt(2) * self.features.sigma
+        return 0.5 * self.n_samples >= least
 
 
 def bounds_share(n_samples: int, n_features: int, mu: float, group_size: int = 1) -> float:
     """Return the share of the squared mu of a fit that its private bounds get.
 
-    The noise of a count is then a third of the square root of the number of rows, comparable to
-    sampling variation: 10 % for few rows, .3 % at epsilon = 1 for a million rows of 8 features.
+    The noise of a count, if all went to one round, is then a third of the square root of the number
+    of rows, comparable to sampling variation: 10 % for few rows, .3 % at epsilon = 1 for a million
+    rows of 8 features.
     """
     n_histograms = n_features if n_features <= MAX_AUTO_FEATURES else 1
     enough = _ROWS_OVER_NOISE * n_histograms * (group_size / mu) ** 2 / n_samples
@@ -417,58 +380,53 @@ def plan_private_bounds(
     mu: float,
     *,
     mode: Literal["auto", "features", "norm"] = "auto",
-    centers: bool = True,
     group_size: int = 1,
 ) -> BoundsPlan:
-    """Fix the procedure and the cost of a release of bounds."""
+    """Fix the procedure and the cost; "features" are centres and spreads without a radius."""
     check_counts(n_samples=n_samples, n_features=n_features, group_size=group_size)
     made = partial(BoundsPlan, n_samples=n_samples, n_features=n_features)
-    if mode != "norm":
-        noises = _feature_noises(n_features, mu, centers, group_size)
-        plan = made(mode="features", noises=noises, centers=centers)
-        if mode == "features" or (n_features <= MAX_AUTO_FEATURES and plan.clears_threshold):
-            return plan
-    own = () if mu == math.inf else (_of_counts(mu, group_size * math.sqrt(2), "row norms"),)
-    return made(mode="norm", noises=own, centers=False)
-
-
-def _feature_noises(
-    n_features: int, mu: float, centers: bool, group_size: int
-) -> tuple[GaussianEvent, ...]:
-    """Split `mu` between the two families of histograms."""
     if mu == math.inf:
-        return ()
-    shares = {"distances of pairs": _SPREAD_SHARE, "values": 1 - _SPREAD_SHARE}
-    if not centers:
-        shares = {"distances of pairs": 1.0}
+        return made(by_features=mode == "features" or n_features <= MAX_AUTO_FEATURES)
+    norms = partial(_of_counts, group_size * math.sqrt(2), "norms")
+    if mode != "norm":
+        left = 1.0 if mode == "features" else 1 - _NORM_SHARE
+        sensitivity = group_size * math.sqrt(2 * n_features)
+        each = _of_counts(sensitivity, "values", mu * math.sqrt(left / N_ROUNDS))
+        plan = made(by_features=True, features=replace(each, n_steps=N_ROUNDS))
+        if mode == "features":
+            return plan
+        if n_features <= MAX_AUTO_FEATURES and plan.clears_threshold:
+            return replace(plan, norms=norms(mu * math.sqrt(_NORM_SHARE)))
+    return made(by_features=False, norms=norms(mu))
+
+
+def _of_counts(sensitivity: float, counted: str, mu: float) -> GaussianEvent:
     # The factor absorbs the rounding of the roots: the squares must not exceed mu**2.
-    return tuple(
-        _of_counts(
-            mu * math.sqrt(share) * (1 - 1e-13), group_size * math.sqrt(2 * n_features), counted
-        )
-        for counted, share in shares.items()
-    )
-
-
-def _of_counts(mu: float, sensitivity: float, counted: str) -> GaussianEvent:
-    noise = calibrate_lattice(mu, sensitivity)
+    noise = calibrate_lattice(mu * (1 - 1e-13), sensitivity)
     return GaussianEvent(**vars(noise), label=f"Histograms of {counted}")
 
 
 _PAIR_MEDIAN = math.sqrt(2) * float(ndtri(0.75))  # of |x - x'| for two standard normal numbers
-_SMALLEST, _LARGEST = 2.0**-64, 2.0**64
-_FINITE = 1e300
+_LARGEST_VALUE = 2.0**1000  # of a feature; those of larger ones are counted together
+_LARGEST_RADIUS = 2.0**64
+_LARGE = 0.9  # quantile of absolute values
+_FEWEST = 2.0  # cells in a spread, or else they are divided
+_SEEN = 0.75  # of what all cells count, before cells are divided
+_SPREADS = 8.0  # that all cells cover, or else they are joined
+_POINTS = (np.arange(200) + 0.5) / 200
+_BESIDE, _NORM_BESIDE = 3, 1  # cells that are read with those that stand out
+_TIED = 0.25  # of the rows, in one cell
+_MOST = (0.02, 0.98)
 _CENTER_LEVELS = (0.05, 0.5, 0.95)
-_TIE_NOISE = 4.5
 _REACH, _LARGEST_WIDENING = 3.0, 4.0
 # Ranges of columns.
 _DEVIATIONS = 3.0  # of a normal distribution, to reach beyond its quantiles
 _LEAST_UNITS = 1.5
 _LEVELS = (0.005, 0.05)
-_CELLS_KEPT = 64  # about so many, of which the noise is in a cumulative count
-_CELLS_BESIDE_ZERO = 32
 _SILENT = 4.0  # standard deviations of the noise that tell nothing from something,
 _AT_STAKE = 0.2  # unless so many of the rows could be hidden in them
+
+AnyRows: TypeAlias = npt.NDArray[Any] | Rows
 
 
 @dataclass(frozen=True)
@@ -481,147 +439,210 @@ class FeatureScales:
 
 
 def ball_radius(n_features: int) -> float:
-    """Return the radius that holds nearly all rows of features with unit spread."""
+    """Return a radius that holds nearly all rows of features with unit spread."""
     # A standard normal row has a norm of sqrt(d) +- 0.7; more leaves room for correlations.
     return math.sqrt(n_features) + 2.5
 
 
-def release_private_bounds(X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams) -> DataBounds:
-    """Release bounds for the rows of `X`. Charge ``plan.event`` first.
+def release_private_bounds(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> DataBounds:
+    """Release bounds for rows, or batches of them. Charge ``plan.event`` first.
 
     Privacy
     -------
-    Releases the bounds, under ``plan.event`` and replace-one; the shape of `X` is public. The
-    number of clipped rows is never reported.
+    Releases the bounds, under ``plan.event`` and replace-one; the number of rows and of features is
+    public. The number of clipped rows is never reported.
     """
-    if plan.mode == "norm":
-        radius = _norm_radius(X, _Histograms.of(X.shape, plan, streams))
-        if radius is None:
-            _warn_fallback("the row norms")
-        return DataBounds.from_norm(radius or ball_radius(plan.n_features), plan.n_features)
-    found = release_feature_scales(X, plan, streams)
-    # Heavy tails and clusters get a wider unit, within limits.
-    unit = np.clip(found.reach / _REACH, found.spread, _LARGEST_WIDENING * found.spread)
-    return DataBounds(found.center, unit, ball_radius(len(unit)))
+    center, unit = np.zeros(plan.n_features), np.ones(plan.n_features)
+    if plan.by_features:
+        found = release_feature_scales(rows, plan, streams)
+        center = found.center
+        # Heavy tails and clusters get a wider unit, within limits.
+        unit = np.clip(found.reach / _REACH, found.spread, _LARGEST_WIDENING * found.spread)
+    shape: dict[str, Any] = {"n_features": plan.n_features, "parts": _NORM_PARTS}
+    norms = Norms(center=center, scale=unit, **shape)
+    table = release_histograms(norms, rows, plan.norms, streams.secret, plan.event)[0]
+    sigma = plan.norms.sigma if plan.norms else 0.0
+    seen = cells_seen(table, sigma, threshold(table.size))
+    if not seen.size:
+        _warn_fallback("the row norms")
+        return DataBounds(center, unit, ball_radius(plan.n_features))
+    seen = with_neighbours(seen, _NORM_BESIDE, table.size)
+    # Where units fit the features, a cell more costs little and holds what the noise hides.
+    cell = int(noisy_quantiles(table, seen, [plan.norm_level])[0]) + plan.by_features
+    radius, usual = norms.end(max(cell, 1)), ball_radius(plan.n_features)
+    largest = _LARGEST_WIDENING * usual if plan.by_features else _LARGEST_RADIUS
+    return DataBounds(center, unit, float(np.clip(radius, 1 / _LARGEST_RADIUS, largest)))
 
 
-def release_feature_scales(
-    X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams
-) -> FeatureScales:
+def release_feature_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> FeatureScales:
     """Release centre and spread of each feature. Charge ``plan.event`` first.
 
     Privacy
     -------
-    Two noisy histograms per feature, or one without centres; the shape of `X` is public.
+    Noisy histograms of each feature in rounds; the number of rows and of features is public.
     """
-    d, tables = plan.n_features, _Histograms.of(X.shape, plan, streams)
-    center, spread, reach = np.zeros(d), np.ones(d), np.zeros(d)
-    failed = np.zeros(d, dtype=bool)
-    for j in range(d):
-        found = _spread(tables.used(X[:, j]), j, tables)
-        failed[j], spread[j] = found is None, found or 1.0
-    for j in range(d if plan.centers else 0):
-        located = _center(tables.used(X[:, j]), j, float(spread[j]), tables)
-        failed[j] |= located is None
-        if located is not None:
-            center[j], spread[j], reach[j] = located
-    if failed.any():
-        _warn_fallback(f"{failed.sum()} of {d} features")
-    return FeatureScales(center, spread, reach)
+    found = _release_features(rows, plan, streams)
+    if hidden := sum(one is None for one in found):
+        _warn_fallback(f"{hidden} of {len(found)} features")
+    known = [(0.0, 1.0, 0.0) if one is None else one.scales for one in found]
+    return FeatureScales(*np.array(known).T)
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Equal cells around multiples of their width, a power of two."""
+
+    lowest: float
+    width: float
+    number: int
+
+    @classmethod
+    def over(cls, low: float, high: float, number: int) -> "_Cells":
+        """Return cells that hold an interval."""
+        middle = low / 2 + high / 2
+        # Floating point must tell them apart.
+        least = max((high - low) / (number - 2), abs(middle) * 2.0**-48, 2.0**-1000)
+        width = 2.0 ** math.ceil(math.log2(least))
+        return cls((math.floor(middle / width) - number // 2 - 0.5) * width, width, number)
+
+    @property
+    def wider(self) -> "_Cells":
+        """Cells for four times as long an interval."""
+        length = self.number * self.width
+        return self.over(self.lowest - 1.5 * length, self.lowest + 2.5 * length, self.number)
 
 
 @dataclass(frozen=True, eq=False)
-class _Histograms:
-    """The histograms of one release, of the same rows in a public random order."""
+class _Feature:
+    """What histograms show of one feature: noisy counts of cells, and which stand out."""
 
-    plan: BoundsPlan
-    streams: Streams
-    order: IntArray
+    table: FloatArray
+    seen: IntArray
+    sigma: float
+    cells: _Cells
+    largest: float  # that absolute values have
 
-    @classmethod
-    def of(cls, shape: tuple[int, ...], plan: BoundsPlan, streams: Streams) -> "_Histograms":
-        """Draw the rows that are counted."""
-        if shape != (plan.n_samples, plan.n_features):
-            raise ValueError(
-                f"The plan is for data of shape {(plan.n_samples, plan.n_features)}, got {shape}."
-            )
-        order = streams.public.permutation(plan.n_samples)[: plan.n_used]
-        return cls(plan, streams, order)
+    def quantiles(self, levels: npt.ArrayLike) -> FloatArray:
+        """Return quantiles of the values."""
+        places = noisy_quantiles(self.table, self.seen, levels)
+        return np.asarray(self.cells.lowest + self.cells.width * places)
 
-    def used(self, column: npt.NDArray[Any]) -> FloatArray:
-        """Return the values of the rows that are counted."""
-        return column[self.order].astype(np.float64)
+    @property
+    def read(self) -> "_Feature":
+        """The feature with the cells beside those that stand out; what is constant stays so."""
+        if not self.spread or not self.sigma:
+            return self
+        return replace(self, seen=with_neighbours(self.seen, _BESIDE, self.table.size))
 
-    def counting(self, feature: int | None, width: float | None = None) -> Counting:
-        """Return what is counted: norms, pair differences, or values in cells of a width."""
-        return Counting(
-            grid=self.plan.grids[width is not None],
-            order=self.order,
-            shape=(self.plan.n_samples, self.plan.n_features),
-            feature=feature,
-            width=width or 1.0,
-            paired=feature is not None and width is None,
-        )
+    @cached_property
+    def spread(self) -> float:
+        """The median distance of two values that differ, in standard deviations, or 0."""
+        places = noisy_quantiles(self.table, self.seen, _POINTS)
+        alike = np.floor(places)[:, None] == np.floor(places)
+        # Different values may share a cell, but not with so many others.
+        alike &= (alike.mean(axis=0) > _TIED) | np.eye(len(places), dtype=np.bool_)
+        distances = np.abs(places[:, None] - places)[~alike]
+        median = float(np.median(distances)) if distances.size else 0.0
+        return self.cells.width * median / _PAIR_MEDIAN
 
-    def release(
-        self, used: FloatArray, counting: Counting, levels: Sequence[float]
-    ) -> tuple[FloatArray, FloatArray | None]:
-        """Return a noisy table and quantiles that it shows, leaving out the cell of zeros."""
-        plan, phase = self.plan, int(counting.grid is _VALUES)
-        noise, edges = plan.noises[phase], counting.grid.edges
-        table = noisy_histogram(used, counting, noise, self.streams.secret, plan.event)
-        cells = table[table.size + 1 - edges.size :]
-        return table, noisy_quantiles(cells, edges, levels, noise.sigma, plan.smoothings[phase])
-
-
-def _spread(used: FloatArray, feature: int, tables: _Histograms) -> float | None:
-    """Return the spread: 0 for a constant feature, None when nothing stands out."""
-    plan, counting = tables.plan, tables.counting(feature)
-    if plan.noises:
-        table, found = tables.release(used, counting, (0.5,))
-        if found is not None:
-            return float(np.exp2(found[0])) / _PAIR_MEDIAN
-        # Whether all pairs are ties, as far as the noise lets one see.
-        sigma = plan.noises[0].sigma
-        least = max(plan.smoothings[0].z, plan.n_used // 2 / sigma - _TIE_NOISE)
-        return 0.0 if table[0] / sigma > least else None
-    first, second = counting.pairs(used)
-    with np.errstate(over="ignore"):
-        differences = np.abs(first - second)
-    differences = differences[differences > 0]
-    median = np.median(differences) if differences.size else _PAIR_MEDIAN
-    return float(np.clip(median, _SMALLEST, _LARGEST)) / _PAIR_MEDIAN
-
-
-def _center(
-    used: FloatArray, feature: int, spread: float, tables: _Histograms
-) -> tuple[float, float, float] | None:
-    """Return centre, spread (at least half the width of the centre's cell) and reach."""
-    if not tables.plan.noises:
-        used = np.clip(used, -_FINITE, _FINITE)  # differences of larger values overflow
-        low, center, high = (float(q) for q in np.quantile(used, _CENTER_LEVELS))
+    @property
+    def scales(self) -> tuple[float, float, float]:
+        """Centre, spread and reach; the spread of what looks constant is 1, or a cell."""
+        low, center, high = map(float, self.quantiles(_CENTER_LEVELS))
+        spread = self.spread or max(self.cells.width, 1.0)
         return center, spread, max(high - center, center - low)
-    width, edges = spread / tables.plan.cells_per_spread, _VALUES.edges
-    _, quantiles = tables.release(used, tables.counting(feature, width), _CENTER_LEVELS)
-    if quantiles is None:
-        return None
-    low, center, high = (float(q) for q in quantiles)
-    cell = int(np.searchsorted(edges[1:-1], center))
-    cell_width = float(edges[cell + 1] - edges[cell])
-    reach = max(high - center, center - low)
-    return center * width, max(spread, cell_width * width / 2), reach * width
+
+    @property
+    def next_cells(self) -> _Cells:
+        """The cells to count next: the same ones if they are neither too wide nor too narrow."""
+        cells, spread = self.cells, self.spread
+        clear = self.table[self.seen].sum() > _SEEN * self.table.sum()
+        if clear and spread < _FEWEST * cells.width:
+            low, high = self.quantiles(_MOST)
+            return _Cells.over(low - cells.width, high + cells.width, cells.number)
+        if spread < cells.number / _SPREADS * cells.width:
+            return cells
+        middle, half = float(self.quantiles(0.5)), spread * _SPREADS / 2
+        return _Cells.over(middle - half, middle + half, cells.number)
+
+    def range(self, n_samples: int) -> tuple[float, float]:
+        """Return bounds that hold nearly all values."""
+        first, last = self.seen[0], self.seen[-1]
+        if not self.sigma:
+            ends = (self.cells.lowest + self.cells.width * (cell + 0.5) for cell in (first, last))
+            low, high = (_roundest(end, self.cells.width / 2) for end in ends)
+            return low, high
+        # About so many cells, of which the noise is in a cumulative count.
+        level = 3 * self.sigma * math.sqrt(self.cells.number) / n_samples
+        level = float(np.clip(level, *_LEVELS))
+        low, median, high = map(float, self.quantiles((level, 0.5, 1 - level)))
+        reach = -float(ndtri(level))
+        beyond = (high - low) * (_DEVIATIONS - reach) / (2 * reach)
+        least = _LEAST_UNITS * self.spread
+        lower, upper = min(low - beyond, median - least), max(high + beyond, median + least)
+        silent = _AT_STAKE * n_samples
+        # The outermost cells have no end.
+        lower = min(lower, -self.largest) if first == 0 else lower
+        upper = max(upper, self.largest) if last == self.cells.number - 1 else upper
+        # Zero is a bound where nothing is seen beyond it, unless many rows could be there.
+        zero = int(np.floor(-self.cells.lowest / self.cells.width))
+        below, above = self.seen[self.seen < zero], self.seen[self.seen > zero]
+        nothing = [
+            self.table[part].sum() <= _SILENT * self.sigma * math.sqrt(part.size) <= silent
+            for part in (below, above)
+        ]
+        lower = max(lower, 0.0) if nothing[0] and high >= 0.0 else lower
+        upper = min(upper, 0.0) if nothing[1] and low <= 0.0 else upper
+        return lower, upper
 
 
-def _norm_radius(X: npt.NDArray[Any], tables: _Histograms) -> float | None:
-    """Return a radius that holds most of the rows, None when nothing stands out."""
-    counting, level = tables.counting(None), tables.plan.norm_level
-    norms, edges = counting.values(X, tables.order), _NORMS.edges
-    if not tables.plan.noises:
-        return float(np.clip(np.quantile(norms, level), _SMALLEST, _LARGEST))
-    _, upper = tables.release(norms, counting, (level,))
-    if upper is None:
-        return None
-    return float(np.exp2(edges[np.searchsorted(edges, upper[0] - 1e-9)]))
+def _roundest(middle: float, reach: float) -> float:
+    """Return the number with the fewest digits near another."""
+    for digits in range(-308, 324):
+        if abs(round(middle, digits) - middle) <= reach:
+            return round(middle, digits)
+    return middle
+
+
+def _release_features(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list[_Feature | None]:
+    """Release what is known of each feature, None where nothing stands out."""
+    d, noise = plan.n_features, plan.features
+    sigma, n_cells = (noise.sigma, _N_CELLS) if noise else (0.0, _N_EXACT_CELLS)
+
+    def release(histograms: Histograms) -> FloatArray:
+        return release_histograms(histograms, rows, noise, streams.secret, plan.event)
+
+    sizes = Magnitudes(n_features=d)
+    tables = release(sizes)
+    ends = [_magnitudes(sizes, table, sigma, threshold(tables.size)) for table in tables]
+    cells = [_Cells.over(-2 * usual, 2 * usual, n_cells) for usual, _ in ends]
+    sums, times, z = np.zeros((d, n_cells)), np.zeros(d), threshold(d * n_cells)
+    found: list[_Feature | None] = [None] * d
+    for _ in range(N_ROUNDS - 1):
+        lowest, width = (np.array([getattr(c, f) for c in cells]) for f in ("lowest", "width"))
+        histograms = Intervals(n_features=d, lowest=lowest, width=width, n_cells=n_cells)
+        sums += release(histograms)
+        times += 1
+        for j in range(d):
+            table, own = sums[j] / times[j], sigma / math.sqrt(times[j])
+            one = _Feature(table, cells_seen(table, own, z), own, cells[j], ends[j][1])
+            found[j] = one if one.seen.size else found[j]
+            following = one.next_cells if one.seen.size else cells[j].wider
+            if following != cells[j]:
+                cells[j], sums[j], times[j] = following, 0.0, 0.0
+    return [one and one.read for one in found]
+
+
+def _magnitudes(
+    sizes: Magnitudes, table: FloatArray, sigma: float, z: float
+) -> tuple[float, float]:
+    """Return what most absolute values are below, and all that are seen; 1 if nothing is."""
+    seen = cells_seen(table[1:], sigma, z) + 1
+    if not seen.size:
+        return 1.0, 1.0
+    cells = int(noisy_quantiles(table, seen, _LARGE)), int(seen[-1])
+    usual, largest = (min(sizes.end(cell), _LARGEST_VALUE) for cell in cells)
+    return usual, largest
 
 
 def _warn_fallback(what: str) -> None:
@@ -641,60 +662,23 @@ class ColumnRange:
     found: bool
 
 
-_NOTHING = ColumnRange(-4.0, 4.0, False)
-
-
-def release_ranges(
-    columns: Sequence[FloatArray] | Rows, plan: BoundsPlan, streams: Streams
-) -> tuple[ColumnRange, ...]:
+def release_ranges(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> tuple[ColumnRange, ...]:
     """Release a range of each column. Charge ``plan.event`` first.
 
     Privacy
     -------
-    Two noisy histograms per column. The number of rows is public; that of missing values is not.
+    Noisy histograms of each column in rounds. The number of rows is public; that of missing values
+    is not.
 
     The bounds are the quantiles at the level that the noise allows, between 0.5 and 5 %, moved
     outwards to three standard deviations of a normal distribution, and at least one and a half
-    spreads from the median. Zero is a bound if nothing beyond it stands out from the noise.
+    spreads from the median. Where these leave out more, bounds are powers of two that hold all
+    values that are seen. Zero is a bound if nothing beyond it stands out from the noise.
     """
-    if isinstance(columns, SourceRows):
-        raise NotImplementedError("private bounds of rows in batches")
-    held: Any = columns.value if isinstance(columns, HeldRows) else columns
-    tables = _Histograms.of((len(held[0]), len(held)), plan, streams)
-    used = [tables.used(column) for column in held]
-    if not plan.noises:
-        return tuple(map(_exact_range, used))
-    units = [_spread(values, j, tables) for j, values in enumerate(used)]
-    return tuple(_range(values, j, units[j] or 0.0, tables) for j, values in enumerate(used))
-
-
-def _exact_range(used: FloatArray) -> ColumnRange:
-    found = np.clip(used[~np.isnan(used)], -_FINITE / 10, _FINITE / 10)
-    return ColumnRange(float(found.min()), float(found.max()), True) if found.size else _NOTHING
-
-
-def _range(used: FloatArray, feature: int, unit: float, tables: _Histograms) -> ColumnRange:
-    """Return the range of one column, of which the unit is 0 where no two values differ."""
-    plan, grid, noise = tables.plan, _VALUES, tables.plan.noises[1]
-    width = (unit or 1.0) / plan.cells_per_spread
-    level = float(np.clip(3 * noise.sigma * math.sqrt(_CELLS_KEPT) / plan.n_used, *_LEVELS))
-    levels = (level, 0.5, 1 - level)
-    table, found = tables.release(used, tables.counting(feature, width), levels)
-    if found is None:
-        return _NOTHING
-    low, median, high = map(float, found)
-    if low > grid.edges[-2] or high < grid.edges[1]:
-        return _NOTHING  # in the outermost cell, which has no end
-    reach = -float(ndtri(level))
-    beyond = (high - low) * (_DEVIATIONS - reach) / (2 * reach)
-    # Values that differ at all differ by about a unit, also where most are equal.
-    least = _LEAST_UNITS * plan.cells_per_spread if unit else 0.0
-    lower, upper = min(low - beyond, median - least), max(high + beyond, median + least)
-    zero, beside = grid.n_cells // 2, _CELLS_BESIDE_ZERO
-    silent = _SILENT * noise.sigma * math.sqrt(beside)
-    if silent <= _AT_STAKE * plan.n_used:
-        if lower < 0 <= high and table[zero - beside : zero].sum() < silent:
-            lower = 0.0
-        if upper > 0 >= low and table[zero + 1 : zero + 1 + beside].sum() < silent:
-            upper = 0.0
-    return ColumnRange(lower * width, max(upper, lower) * width, True)
+    found = _release_features(rows, plan, streams)
+    return tuple(
+        ColumnRange(-4.0, 4.0, False)
+        if one is None
+        else ColumnRange(*one.range(plan.n_samples), True)
+        for one in found
+    )

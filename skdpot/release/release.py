@@ -14,7 +14,7 @@ gradients of a training. The accountant charges a fit for all of them, so an aud
 >>> with record_releases() as releases:
 ...     scaler = PrivateScaler(epsilon=5.0).fit(X)
 >>> [release.kind for release in releases]
-['histogram', 'histogram', 'histogram', 'histogram']
+['histogram', 'histogram', 'histogram', 'histogram', 'histogram']
 
 `replay_releases` returns the recorded values to the same function on other rows. A function that
 depends on private rows through releases alone gives the same result, to the last bit:

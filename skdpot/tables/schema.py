@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from skdpot._utils.pages import html_card
@@ -577,8 +578,8 @@ def release_schema(rows: Rows, plan: SchemaPlan, streams: Streams) -> TableSchem
     return plan.schema.replace(*columns)
 
 
-def _numbers(batch: Mapping[str, PlainColumn], columns: Sequence[Any]) -> list[Any]:
-    return [column.numbers(batch[column.name]) for column in columns]
+def _numbers(batch: Mapping[str, PlainColumn], columns: Sequence[Any]) -> Any:
+    return np.column_stack([column.numbers(batch[column.name]) for column in columns])
 
 
 def _categories(batch: Mapping[str, PlainColumn], columns: Sequence[Any]) -> Tables:

@@ -209,8 +209,8 @@ def with_all_caps(reserved, target):
     return reserved[0], (target.mu_squared_units, target.leak_units)
 
 
-def largest_norm(radius, rows):
-    return min(radius, *(np.linalg.norm(of_time, axis=-1).max() for of_time in rows))
+def mean_norm(radius, rows):
+    return float(np.linalg.norm(np.concatenate(rows), axis=-1).mean())
 
 
 def moved_by_true_means(start, rows):
@@ -237,18 +237,6 @@ def by_the_norms_of_rows(step, rows):
 def times_the_largest_value(releases, rows):
     for release in releases:
         yield replace(release, value=np.abs(rows).max() * release.value)
-
-
-def the_largest_norm(radius, X):
-    return float(np.linalg.norm(X, axis=1).max())
-
-
-def with_a_true_reach(found, used):
-    return (*found[:2], float(np.abs(used - found[0]).max()))
-
-
-def up_to_the_largest_value(found, used):
-    return replace(found, upper=float(used.max()))
 
 
 def warned_of(rows):
@@ -310,7 +298,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "warm start by means": "release/test_noise.py::test_noise_has_the_law_that_is_charged[means]",
             "warm start by clusters": "release/test_noise.py::test_noise_has_the_law_that_is_charged[clusters]",
             "warm start by means, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[mean of a warm start]"}),
-        (half_noise("noisy_histogram"), {
+        (half_noise("release_histograms"), {
             "histograms of bounds": "release/test_noise.py::test_noise_has_the_law_that_is_charged[bounds of features]",
             "histograms of bounds, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[histogram of bounds]"}),
         (half_noise("select_categories"), {
@@ -484,7 +472,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "training": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[autoencoder]"}),
         (rewritten("plan_langevin", ("isinstance(one, BoundsPlan | WarmStartPlan)", "isinstance(one, WarmStartPlan)")), {"mean-field Langevin": "estimators/test_trajectory_privacy.py::test_epsilon_of_mfld_is_that_of_its_noise[options2-1-warm2]"}),
         (rewritten("plan_tables", ("(first.event,)", "()")), {"schema of a synthesizer": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer, nothing known]"}),
-        (returning("BoundsPlan.event", the_first_phase), {"the second histogram of a feature": "release/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of features]"}),
+        (returning("BoundsPlan.event", the_first_phase), {"norms after features": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[flow]"}),
+        (rewritten("plan_private_bounds", ("n_steps=N_ROUNDS", "n_steps=1")), {"rounds of histograms after the first": "release/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of features]"}),
     ],
     18: [
         (rewritten("TableFit._chosen", ("release_choices(rows,", "release_choices(rows.map(lambda batch: (batch[0], None)),")), {"rows of a person that weigh one each in a choice": "estimators/test_unit_of_privacy.py::test_rows_that_a_person_repeats_change_nothing"}),
@@ -503,7 +492,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "table of a sketch": "release/test_sensitivity.py::test_the_worst_neighbours_reach_the_bound_and_do_not_exceed_it[two rows of a person]",
             "table of a sketch, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[sketch of persons]"}),
         (given("SlicedSketch.__init__", "FitContext.sketch", group_size=1), {"sketches of trajectories": "estimators/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[bounds0-3]"}),
-        (given("_feature_noises", group_size=1), {"histograms of bounds": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[bounds of features, three rows of a person]"}),
+        (rewritten("plan_private_bounds", ("group_size * math.sqrt(2 * n_features)", "math.sqrt(2 * n_features)")), {"histograms of bounds": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[bounds of features, three rows of a person]"}),
         (given("planned_bounds", group_size=1), {"bounds of a sketch": "release/test_public_labels.py::test_private_bounds_pool_the_rows_of_a_person[3]"}),
         (given("Event.grouped", group_size=1), {"rows of different times": "privacy/test_group_privacy.py::test_rows_of_different_parts_move_all_parts_together_by_the_root_of_their_number"}),
         (given("Event.grouped", "plan_langevin", group_size=1), {"steps of mean-field Langevin": "estimators/test_trajectory_privacy.py::test_epsilon_of_mfld_is_that_of_its_noise[options0-3-warm0]"}),
@@ -595,8 +584,9 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (skipped("Ledger.forget"), {"a ledger remembered for each trial": "estimators/test_private_search_winners.py::test_no_registry_of_the_process_counts_trials"}),
     ],
     25: [
+        (rewritten("release_histograms", ("released(release)", "counts + 0 * released(release)")), {"bounds from exact counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow]"}),
         (rewritten("_lloyd_step", ("least = max(1.0", "counts = np.bincount(_nearest(rows, centers), minlength=len(centers)).astype(float); least = max(1.0")), {"true counts of clusters": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld, kmeans]"}),
-        (given("mean_field_langevin", radius=largest_norm), {"particles within the largest private norm": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld]"}),
+        (given("mean_field_langevin", radius=mean_norm), {"particles within the mean private norm": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld]"}),
         (given("mean_field_langevin", start=moved_by_true_means), {"particles start at true means": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld]"}),
         (given("mean_field_langevin", smoothing=times_the_spread_of_rows), {"gradients averaged as far as rows lie": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld, batches]"}),
         (returning("_noisy_count", true_count), {"a threshold by true labels": "contract/test_replay.py::test_a_fit_follows_from_its_releases[classifier, threshold]"}),
@@ -607,10 +597,10 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("Gradient.release", ("OutputUnits.of_ball(bounds)", "OutputUnits.of_ball(type(bounds)(bounds.center, bounds.scale, np.abs(bounds.to_ball(rows)).max()))")), {"outputs as wide as the rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[generator, gradient]"}),
         (returning("noisy_batches", times_the_largest_value), {"projected rows up to the largest": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow, resample]"}),
         (rewritten("SlicedSketch._open", ("projection_half_widths(self.bounds_, plan.directions)", "np.abs(self.bounds_.to_ball(rows.value[0]) @ plan.directions.T).max(axis=0)")), {"ranges of directions by true projections": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch]"}),
-        (returning("_center", with_a_true_reach), {"a reach of true values": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow, automatic]"}),
-        (returning("_norm_radius", the_largest_norm), {"a radius of true norms": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, norms of many features]"}),
+        (rewritten("_release_features", ("in tables", "in rows.sum(sizes.count)[0]")), {"true magnitudes": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow, automatic]"}),
+        (rewritten("release_private_bounds", ("norms.end(max(cell, 1))", "norms.end(int(np.flatnonzero(rows.sum(norms.count)[0][0])[-1]))")), {"a radius of true norms": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, norms of many features]"}),
         (given("NoisyAccumulator.add", rows=warned_of), {"a warning of rows that are cut": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, box]"}),
-        (returning("_range", up_to_the_largest_value), {"upper bounds at the largest value": "contract/test_replay.py::test_a_fit_follows_from_its_releases[encoder]"}),
+        (rewritten("_release_features", ("found[j] = one if one.seen.size else found[j]", "found[j] = replace(one, table=1.0 * rows.sum(histograms.count)[0][j])")), {"ranges of true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[encoder]"}),
         (returning("_noisy", the_exact_score), {"trials compared by exact scores": "contract/test_replay.py::test_a_fit_follows_from_its_releases[search]"}),
         (given("mean_field_langevin", plan=with_noises_exchanged), {"phases with each other's noise": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[paths, mfld, rough]"}),
     ],
@@ -622,6 +612,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("is_shared", (" and budget is budgets[0]", "")), {"two budgets taken for one": "privacy/test_check_pipeline.py::test_private_steps_share_a_budget_or_are_told_their_sum[steps]"}),
     ],
     27: [
+        (rewritten("Norms._cells", ("column - center", "column - column.mean()")), {"norms about the mean of a batch": "release/test_bounds.py::test_counts_are_sums_over_any_partition[norms]"}),
         (given("_read_columns", reader=without_empty_lines), {"empty lines passed over": "cli/test_table_files.py::test_an_empty_line_of_one_column_is_a_record"}),
         (rewritten("TableSchema.from_dtypes", ("column_from_dtype(table, name)", "propose.__globals__['_column_with_categories'](table, name)")), {"categories of a data type taken as public": "tables/test_table_schema.py::test_categories_that_a_data_type_lists_are_unknown[enum of polars]"}),
         (rewritten("NumericColumn.read", ("list(map(as_integer if self.integer else as_float, found))", "np.clip(np.array(found), -(2**62), 2**62)")), {"objects as numbers of one type": "tables/test_table_columns.py::test_what_a_value_becomes[one half beside large integers]"}),
@@ -633,6 +624,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("TickColumn.to_unit", since_the_earliest), {"times by the earliest": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[polars-Datetime(us, None)]"}),
     ],
     28: [
+        (rewritten("Histograms.count", ("counts += np.bincount(cells.ravel(), minlength=n_cells + 1)", "counts += sum(np.bincount(part.ravel(), minlength=n_cells + 1) for part in (cells, cells // 2))")), {"a row in two cells of a histogram": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[bounds of features]"}),
         (rewritten("_ExactProjections.units", ("self.limited", "False")), {"rows of more energy counted where they are": "release/test_strategy.py::test_a_row_of_more_energy_is_counted_in_the_middle[None]"}),
         (rewritten("_largest_change", ("+ dual * limit", "")), {"the price of a limit forgotten": "release/test_strategy.py::test_no_bins_of_limited_energy_move_the_statistic_further"}),
         (rewritten("Strategy._least_squares", ("centres - 0.5", "centres")), {"records taken to be in the middle of their bins": "release/test_strategy.py::test_no_bins_of_limited_energy_move_the_statistic_further"}),

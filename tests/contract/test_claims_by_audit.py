@@ -38,7 +38,7 @@ from skdpot.release.langevin import LangevinPhase, mean_field_langevin, plan_lan
 from skdpot.release.output_tables import Cells, ClippedOutputs, plan_tables, release_tables
 from skdpot.release.release import record_releases
 from skdpot.release.strategy import strategy_of
-from skdpot.release.value_histogram import Counting, SignedGrid, noisy_histogram
+from skdpot.release.value_histogram import Intervals, release_histograms
 from skdpot.release.warm_start import plan_warm_start, release_mean_start
 from tests.release.exact import no_noise
 
@@ -105,11 +105,11 @@ def mean_start():
 
 
 def histogram():
-    noise, grid = calibrate_lattice(MU, math.sqrt(2)), SignedGrid(n_uniform=1, octaves=2)
+    noise = calibrate_lattice(MU, math.sqrt(2))
+    cells = Intervals(n_features=1, lowest=np.array([-4.0]), width=np.ones(1), n_cells=8)
 
     def run(X):
-        counting = Counting(grid=grid, order=np.arange(4), shape=X.shape, feature=0)
-        noisy_histogram(X[:, 0], counting, noise, SecretStream(), NonPrivateEvent())
+        release_histograms(cells, X, noise, SecretStream(), NonPrivateEvent())
 
     return run, *beside(3)
 

@@ -97,11 +97,8 @@ def expected_scales(seen):
     """The scale of all noise that a fit of rows was charged for, and how often it is drawn."""
     expected = Counter()
     for event in seen.fitted.privacy_spent_.event.phases:
-        if event.label.startswith("Histograms of"):
-            # A record is in one cell of the histogram of each feature: 2 d counts move.
-            expected[event.sigma] += round(event.sensitivity**2 / 2)
-        else:  # a warm start adds up the rows of each of four times
-            expected[event.sigma] += event.n_steps * (4 if event.label == "Warm start" else 1)
+        # A warm start adds up the rows of each of four times.
+        expected[event.sigma] += event.n_steps * (4 if event.label == "Warm start" else 1)
     return scales(expected)
 
 
@@ -129,9 +126,8 @@ def test_every_noise_of_a_table_is_charged(name):
     before, after = phases[: len(phases) - len(kinds)], phases[len(phases) - len(kinds) :]
     expected = Counter()
     for event in before:
-        # A record is in one cell of the histogram of each column: two counts move.
-        histograms = event.n_columns if isinstance(event, ThresholdedCountsEvent) else None
-        expected[event.sigma] += histograms or round(event.sensitivity**2 / 2)
+        chosen = isinstance(event, ThresholdedCountsEvent)
+        expected[event.sigma] += event.n_columns if chosen else event.n_steps
     for event, kind in zip(after, kinds, strict=True):
         if not tables or tables[0].kind != kind:  # a tree that gains nothing is not counted
             continue

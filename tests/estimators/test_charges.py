@@ -27,9 +27,9 @@ from skdpot.federated.party import Party
 from skdpot.mechanisms import Gradient, LatentNetwork, Resample, Sketch
 from skdpot.mechanisms.fair import Records
 from skdpot.privacy.accounting import compose
-from skdpot.release import bounds as private_bounds
 from skdpot.release.bounds import DataBounds
 from skdpot.release.contingency import Marginal
+from skdpot.release.value_histogram import Histograms
 from tests.contract.fits import BOX, FITS, GROUPS, ROWS, TABLES, N, X, swept
 from tests.contract.test_draws_are_charged import ONE_EACH
 
@@ -59,7 +59,7 @@ def watched(patch, budget):
         ("drawn", SecretStream, "random_bytes"),
         ("read", DataBounds, "to_ball"),
         ("read", Marginal, "cells"),
-        ("read", private_bounds, "release_private_bounds"),
+        ("read", Histograms, "count"),
         ("read", Records, "take"),
         ("read", Records, "of"),
     ):
@@ -75,8 +75,8 @@ def charged(request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         seen = watched(patch, budget)
         fitted = clone(estimator).set_params(budget=budget).fit(rows, **given)
-    # Histograms of single columns, and sums of a search, are counted by code that is not watched.
-    counted = request.param.startswith(("scaler", "encoder", "search"))
+    # Sums of a search are counted by code that is not watched.
+    counted = request.param.startswith("search")
     return SimpleNamespace(
         fitted=fitted, rows=rows, given=given, budget=budget, counted=counted, **seen
     )

@@ -28,9 +28,9 @@ def test_centres_and_scales(X):
 
 def test_no_noise_at_infinite_epsilon(X):
     scaler = PrivateScaler(epsilon=math.inf).fit(X)
-    np.testing.assert_array_equal(scaler.center_, np.median(X, axis=0))
-    np.testing.assert_array_equal(scaler.center_, RobustScaler().fit(X).center_)
-    np.testing.assert_allclose(scaler.scale_, X.std(axis=0), rtol=0.12)  # 2,500 random pairs
+    off = (scaler.center_ - RobustScaler().fit(X).center_) / X.std(axis=0)
+    assert np.abs(off).max() < 0.01  # the cells of histograms
+    np.testing.assert_allclose(scaler.scale_, X.std(axis=0), rtol=0.05)
     assert scaler.privacy_spent_.epsilon == math.inf
     assert isinstance(scaler.privacy_spent_.event, NonPrivateEvent)
 
@@ -47,9 +47,7 @@ def test_parts_can_be_left_out(X):
     scaler = PrivateScaler(with_centering=False).fit(X)
     assert scaler.center_ is None
     np.testing.assert_allclose(scaler.transform(X), X / scaler.scale_)
-    assert isinstance(scaler.privacy_spent_.event, GaussianEvent)  # one histogram a feature
-    full = PrivateScaler().fit(X)
-    assert scaler.privacy_spent_.sigma[0] < full.privacy_spent_.sigma[0]
+    assert isinstance(scaler.privacy_spent_.event, GaussianEvent)
     scaler = PrivateScaler(with_scaling=False).fit(X)
     assert scaler.scale_ is None
     np.testing.assert_allclose(scaler.transform(X), X - scaler.center_)

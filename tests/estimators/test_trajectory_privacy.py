@@ -64,6 +64,11 @@ def sensitivity_of_a_table(fitted):
     return sketch.strategy_.sensitivity(energy)
 
 
+def mus_of_bounds(events):
+    """Of one row: in rounds of histograms of two features, and in one of norms."""
+    return [math.sqrt(2 * (10 if e.n_steps == 5 else 1)) / e.sigma for e in events]
+
+
 @pytest.mark.parametrize("group_size", [1, 3])
 @pytest.mark.parametrize("bounds", [(-1, 1), "private"])
 def test_epsilon_of_a_sketch_is_that_of_its_noise(bounds, group_size):
@@ -74,9 +79,7 @@ def test_epsilon_of_a_sketch_is_that_of_its_noise(bounds, group_size):
     if bounds == "private":
         *of_bounds, _ = events
         assert len(of_bounds) in (1, 2)
-        # Two histograms of d features, or one of norms: every row of the person in each.
-        cells = 1 if len(of_bounds) == 1 else 2
-        mus += [group_size * math.sqrt(2 * cells) / event.sigma for event in of_bounds]
+        mus += [group_size * mu for mu in mus_of_bounds(of_bounds)]
     assert len(events) == len(mus)
     assert events[-1].sigma == fitted.sketch_.noise_scale_
     spent = delta_of_gaussians(mus, 2.0)
@@ -104,8 +107,7 @@ def test_epsilon_of_mfld_is_that_of_its_noise(options, k, warm):
         distance = 2 * math.sqrt(2) + math.sqrt(2) * start.lattice  # of rows of norm sqrt(d)
         n_steps = k * (4 if warm == ["kmeans"] else 1)
         mus.append(math.sqrt(n_steps) * distance / start.sigma)
-    cells = 1 if len(gaussians) == 1 else 2
-    mus += [k * math.sqrt(2 * cells) / event.sigma for event in gaussians]
+    mus += [k * mu for mu in mus_of_bounds(gaussians)]
     assert bool(gaussians) == (options.get("bounds") == "private")
     epsilon = epsilon_by_dp_accounting([(first, 0.3, 5 * k)], mus, 1e-4)
     assert 0.98 * 1.5 < epsilon < 1.5 * 1.001

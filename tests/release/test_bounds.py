@@ -1,10 +1,11 @@
 """Bounds: the public map, and the mechanism that finds private ones."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot.exceptions import PrivacyWarning
@@ -17,7 +18,9 @@ from skdpot.release.bounds import (
     release_feature_scales,
     release_private_bounds,
 )
-from skdpot.release.value_histogram import FALSE_ALARM, MagnitudeGrid, SignedGrid
+from skdpot.release.value_histogram import FALSE_ALARM, Intervals, Magnitudes, Norms
+from skdpot.sources import ExactCounts, Source
+from skdpot.sources.base import SourceRows
 from tests.release.exact import streams
 
 MU = gdp_mu(1.0, 1e-5)
@@ -91,28 +94,56 @@ def test_what_cannot_be_is_refused(make, message):
         make()
 
 
-def test_cells_agree_with_their_edges():
-    rng = np.random.default_rng(0)
-    grid, values = SignedGrid(n_uniform=8, octaves=5), rng.uniform(-250, 250, 5000)
-    cells = grid.cells(values)
-    assert np.all((grid.edges[cells] <= values) & (values <= grid.edges[cells + 1]))
-    middles = (grid.edges[1:] + grid.edges[:-1]) / 2
-    assert grid.cells(middles).tolist() == list(range(grid.n_cells))
-    assert grid.cells(np.array([-np.inf, 1e300])).tolist() == [0, grid.n_cells - 1]
-    grid, values = MagnitudeGrid(4), np.exp2(rng.uniform(-60, 60, 5000))
-    cells, edges = grid.cells(values), np.exp2(grid.edges)
-    assert (edges[cells - 1] <= values * (1 + 1e-12)).all()
-    assert (values <= edges[cells] * (1 + 1e-12)).all()
-    assert grid.cells(np.array([0.0, 5e-324, np.inf])).tolist() == [0, 1, grid.n_cells - 1]
+VALUES = np.array([0.0, -0.0, 5e-324, -1e-300, 0.7, -1.0, 1.5, 1e300, -np.inf, np.nan])
+GRIDS = {
+    "magnitudes": Magnitudes(n_features=3),
+    "norms": Norms(n_features=3, parts=4, center=np.array([0.0, 1.0, -1e9]), scale=np.ones(3)),
+    "intervals": Intervals(
+        n_features=3,
+        lowest=np.array([-4.0, 0.0, 1e300]),
+        width=np.array([0.5, 2.0, 1e290]),
+        n_cells=16,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GRIDS)
+@settings(max_examples=50, deadline=None)
+@given(data=st.data(), order=st.sampled_from("CF"), dtype=st.sampled_from([np.float32, np.float64]))
+def test_counts_are_sums_over_any_partition(name, data, order, dtype):
+    """Of integers, which each row moves by one in each histogram, and none that it misses."""
+    cells, rng = GRIDS[name], np.random.default_rng(data.draw(st.integers(0, 99)))
+    X = rng.choice(VALUES, (60, 3)) if data.draw(st.booleans()) else rng.normal(size=(60, 3))
+    with np.errstate(over="ignore"):
+        X = np.asarray(X.astype(dtype), order=order)
+    (whole,), cuts = cells.count(X), np.sort(rng.integers(0, 61, 4))
+    parts, sent = np.split(rng.permutation(X), cuts), pickle.loads(pickle.dumps(cells))
+    assert whole.dtype == np.int64
+    assert np.array_equal(sum(sent.count(part)[0] for part in parts), whole)
+    n_missing = np.isnan(X).sum(axis=0) if cells.shape[0] == 3 else np.isnan(X).any(axis=1).sum()
+    assert np.array_equal(whole.sum(axis=1), np.ravel(60 - n_missing))
+    moved = np.abs(cells.count(X[1:])[0] + cells.count(X[:1][:, ::-1])[0] - whole)
+    assert moved.sum() <= 2 * cells.shape[0]
+
+
+def test_cells_agree_with_their_ends():
+    sizes = np.exp2(np.random.default_rng(0).uniform(-1000, 1000, 5000))
+    for parts in (1, 4):
+        grid = Magnitudes(n_features=1, parts=parts)
+        cells = grid.cells(-sizes[:, None])[:, 0]
+        assert all(
+            grid.end(c - 1) <= size < grid.end(c) for c, size in zip(cells, sizes, strict=True)
+        )
+        ends = grid.cells(np.array([[0.0], [5e-324], [np.inf]]))[:, 0]
+        assert ends.tolist() == [0, 1, grid.shape[1] - 1]
 
 
 def test_mode_is_chosen_from_public_facts():
     cases = [(30_000, 8), (30_000, 32), (10**7, 33), (100, 8)]
-    modes = [plan_private_bounds(*shape, MU).mode for shape in cases]
-    assert modes == ["features", "features", "norm", "norm"]
-    modes = [plan_private_bounds(n, 4, 0.1).mode for n in range(100, 20_000, 100)]
-    assert modes == sorted(modes, reverse=True)  # norm for few rows, then features for ever
-    assert plan_private_bounds(10**6, 1, 3.0).n_used == 2**17
+    modes = [plan_private_bounds(*shape, MU).by_features for shape in cases]
+    assert modes == [True, True, False, False]
+    modes = [plan_private_bounds(n, 4, 0.1).by_features for n in range(100, 20_000, 100)]
+    assert modes == sorted(modes)  # norms for few rows, then features for ever
     assert isinstance(plan_private_bounds(100, 8, math.inf).event, NonPrivateEvent)
 
 
@@ -124,7 +155,7 @@ def test_the_share_of_bounds_falls_with_the_number_of_rows():
     assert shares[-1] == 0.002
     assert 0.002 < shares[3] < 0.005
     plan = plan_private_bounds(10**6, 8, MU * math.sqrt(shares[3]), mode="features")
-    assert plan.noises[0].sigma == pytest.approx(math.sqrt(10**6) / 3, rel=0.01)
+    assert plan.features.sigma == pytest.approx(math.sqrt(5 * 10**6) / 3, rel=0.2)
     # A wide table gets one histogram, which needs as little as one column.
     assert bounds_share(10**5, 784, MU) == bounds_share(10**5, 1, MU)
     # The noise of one person's five rows is five times as large.
@@ -133,26 +164,35 @@ def test_the_share_of_bounds_falls_with_the_number_of_rows():
 
 def test_fallback_without_enough_rows():
     X = np.random.default_rng(0).normal(1e6, 1, size=(5, 3))
+    plan = plan_private_bounds(5, 3, MU, mode="features")
     with pytest.warns(PrivacyWarning, match="3 of 3 features did not stand out"):
-        bounds = release_private_bounds(
-            X, plan_private_bounds(5, 3, MU, mode="features"), streams()
-        )
-    assert bounds == DataBounds(np.zeros(3), np.ones(3), ball_radius(3))
+        found = release_feature_scales(X, plan, streams())
+    assert [*found.center, *found.spread] == [0.0] * 3 + [1.0] * 3
     with pytest.warns(PrivacyWarning, match="the row norms did not stand out"):
         bounds = release_private_bounds(X, plan_private_bounds(5, 3, MU), streams())
     assert bounds == DataBounds.from_norm(ball_radius(3), 3)
 
 
 def test_noise_alone_is_rarely_taken_for_data():
-    # At most 400 * FALSE_ALARM = 0.04 are expected; three or more happen once in 10^5.
-    plan = plan_private_bounds(2, 4, 0.2, mode="features", centers=False)
-    alarms = 0
+    """Five rounds of at most 1e-4 each are expected: 0.2 of 400; three or more once in 1000."""
+    plan, alarms = plan_private_bounds(2, 4, 0.2, mode="features"), 0
     for seed in range(400):
         with pytest.warns(PrivacyWarning) as caught:
             release_feature_scales(np.zeros((2, 4)), plan, streams(seed))
         alarms += "4 of 4 features" not in str(caught[0].message)
     assert alarms <= 2
     assert FALSE_ALARM == 1e-4
+
+
+@pytest.mark.parametrize("row", [[1e300, -1e300], [np.inf, -np.inf], [np.nan, 5e-324]])
+def test_a_few_rows_that_are_no_numbers_or_huge_change_little(row):
+    X = np.random.default_rng(0).normal(50, 10, size=(20_000, 2))
+    X[::100] = row
+    plan = plan_private_bounds(20_000, 2, 0.3)
+    bounds = release_private_bounds(X, plan, streams())
+    assert np.abs(bounds.center - 50).max() < 5
+    assert np.abs(np.log(bounds.scale / 10)).max() < 0.4
+    assert bounds.radius < 8
 
 
 FEATURES = {
@@ -162,6 +202,9 @@ FEATURES = {
     "tiny": (lambda r, n: r.normal(-3e-9, 1e-10, n), -3e-9, 1e-10),
     "huge": (lambda r, n: r.normal(1.7e9, 1e7, n), 1.7e9, 1e7),
     "constant": (lambda r, n: np.full(n, 7.0), 7.0, 1.0),
+    "zeros": (lambda r, n: np.zeros(n), 0.0, 1.0),
+    "largest": (lambda r, n: r.normal(0, 1e300, n), 0.0, 1e300),
+    "grades": (lambda r, n: r.integers(1, 6, n), 3.0, 1.3),
     "binary": (lambda r, n: (r.random(n) < 0.4).astype(float), 0.0, 1.048),
     "sparse": (lambda r, n: (r.random(n) < 0.3) * r.normal(0, 80, n), 0.0, 59.8),
 }
@@ -171,11 +214,10 @@ FEATURES = {
 def test_accuracy_with_many_rows(name):
     draw, center, spread = FEATURES[name]
     X = draw(np.random.default_rng(0), 30_000 * 8).reshape(30_000, 8)
-    found = release_feature_scales(
-        X, plan_private_bounds(30_000, 8, gdp_mu(0.2, 1e-5), mode="features"), streams()
-    )
-    assert np.abs(found.center - center).max() < 0.4 * spread
-    assert np.abs(np.log(found.spread / spread)).max() < 0.2
+    plan = plan_private_bounds(30_000, 8, gdp_mu(0.2, 1e-5), mode="features")
+    found = release_feature_scales(X, plan, streams())
+    assert np.abs(found.center - center).max() < 0.2 * spread
+    assert np.abs(np.log(found.spread / spread)).max() < 0.4
 
 
 @pytest.mark.parametrize(
@@ -190,3 +232,25 @@ def test_few_normal_rows_are_clipped(n, d, mu):
     assert (np.linalg.norm(U, axis=1) > 0.999 * bounds.radius).mean() < (0.01 if n > 900 else 0.1)
     spread = U.std() if n > 900 else np.linalg.norm(X, axis=1).mean() / bounds.radius
     assert 0.5 < spread < 1.3
+
+
+class Batches(Source):
+    """Rows of an array in batches of all sizes, in another order."""
+
+    def __init__(self, X):
+        self.parts = np.split(np.random.default_rng(1).permutation(X), [3, 3, 500, 4000])
+
+    head = np.zeros((0, 3))
+
+    def sum(self, count):
+        return ExactCounts.total(count(pickle.loads(pickle.dumps(part))) for part in self.parts)
+
+
+@pytest.mark.parametrize("n_rows", [100, 5000])
+def test_private_bounds_do_not_depend_on_batches_or_order(n_rows):
+    X = np.random.default_rng(0).normal(50, 10, size=(n_rows, 3))
+    plan = plan_private_bounds(n_rows, 3, 0.3)
+    assert plan.by_features == (n_rows == 5000)
+    batches = SourceRows.checked(Batches(X), np.asarray, "test", 1)[0]
+    first, second = (release_private_bounds(rows, plan, streams()) for rows in (X, batches))
+    assert first == second

@@ -14,7 +14,12 @@ from skdpot import SlicedSketch
 from skdpot.ot.slices import uniform_directions
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.release import sketch as sketches
-from skdpot.release.bounds import DataBounds, plan_private_bounds, release_private_bounds
+from skdpot.release.bounds import (
+    DataBounds,
+    plan_private_bounds,
+    release_feature_scales,
+    release_private_bounds,
+)
 from skdpot.release.categories import plan_category_selection, select_categories
 from skdpot.release.langevin import LangevinPhase, mean_field_langevin, plan_langevin
 from skdpot.release.output_tables import ClippedOutputs, plan_tables, release_tables
@@ -39,8 +44,8 @@ def sketch(seed, **options):
 def bounds(seed, mode):
     X = np.zeros((4, 3 if mode == "features" else 2000))
     plan = plan_private_bounds(*X.shape, 0.2, mode=mode)
-    for k in range(1 if mode == "features" else 30):
-        release_private_bounds(X, plan, streams(100 * seed + k))
+    run = release_private_bounds if mode == "norm" else release_feature_scales
+    run(X, plan, streams(seed))
 
 
 def tables(seed):

@@ -37,7 +37,7 @@ PLANS = {
 }
 # Phases, and the steps of the last one for three columns and three rows of a person.
 SHAPES = {
-    "bounds of features": (2, 1), "bounds of norms": (1, 1), "outputs": (1, 3),
+    "bounds of features": (1, 5), "bounds of norms": (1, 1), "outputs": (1, 3),
     "threshold": (3, 1), "threshold, public classes": (2, 1), "categories": (1, 3),
     "means": (1, 3), "clusters": (1, 12),
 }  # fmt: skip

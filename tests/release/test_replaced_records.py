@@ -12,7 +12,12 @@ import pytest
 
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.release.bounds import DataBounds, plan_private_bounds, release_private_bounds
+from skdpot.release.bounds import (
+    DataBounds,
+    plan_private_bounds,
+    release_feature_scales,
+    release_private_bounds,
+)
 from skdpot.release.categories import plan_category_selection, select_categories
 from skdpot.release.langevin import LangevinPhase, mean_field_langevin, plan_langevin
 from skdpot.release.output_tables import (
@@ -44,9 +49,8 @@ def bounds(mode, group_size=1):
         # All rows of a person from one cell to another, which is the most that they can do.
         Y[:group_size] = 1e6 if rng.random() < 0.5 else entries(rng, (group_size, d))
         plan = plan_private_bounds(n, d, rng.uniform(0.3, 3), mode=mode, group_size=group_size)
-        # The first histograms of all features are charged for together, and so are the second.
-        together = d if mode == "features" else 1
-        return lambda Z: release_private_bounds(Z, plan, streams()), X, Y, together
+        run = release_private_bounds if mode == "norm" else release_feature_scales
+        return lambda Z: run(Z, plan, streams()), X, Y, 1
 
     return make
 

