@@ -110,14 +110,16 @@ class SyntheticRows(PrivateSampler):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Private rows, at least two.
-        y : array-like of shape (n_samples,), optional
+        X : array-like of shape (n_samples, n_features), or source of rows
+            Private rows, at least two: in memory, or read in batches from the paths of files,
+            datasets of pyarrow, relations of DuckDB, LazyFrames of polars, DataFrames of Dask or
+            Spark, or a `skdpot.sources.Source`. Batches need a `Sketch`.
+        y : array-like of shape (n_samples,) or str, optional
             Class labels, only used with ``conditional=True``; private unless the mechanism declares
-            them public.
+            them public. If X is read in batches, the name of their column.
         groups : array-like of shape (n_samples,), optional
             The person of each row, if persons have several, see `SlicedSketch.fit`. Needs a
-            `Sketch`.
+            `Sketch`, and X in memory.
 
         Returns
         -------
@@ -127,7 +129,10 @@ class SyntheticRows(PrivateSampler):
         Raises
         ------
         ValueError
-            If parameters or data are not usable. Nothing is charged.
+            If parameters or data are not usable. Nothing is charged, unless X is read in batches
+            and cannot be read to the end after the charge, which then stays.
+        ImportError
+            If what X needs is not installed, such as pyarrow for files.
         BudgetExceededError
             If `budget` cannot pay. Nothing is charged and nothing changes.
         """

@@ -148,8 +148,9 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame of pandas or polars, or array-like of shape (n_samples, n_columns)
-            Private table.
+        X : DataFrame of pandas or polars, array-like of shape (n_samples, n_columns), or source \
+of rows
+            Private table, in memory or read in batches, see `DPTableSynthesizer.fit`.
         y : None
             Ignored.
 
@@ -163,8 +164,11 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         BudgetExceededError
             If `budget` has too little left. Nothing is charged or changed.
         ValueError
-            If a parameter, the schema or the table is invalid. Nothing is charged or changed. The
-            message names columns and quotes no value.
+            If a parameter, the schema or the table is invalid. Nothing is charged or changed,
+            unless X is read in batches and cannot be read to the end after the charge, which then
+            stays. The message names columns and quotes no value.
+        ImportError
+            If what X needs is not installed, such as pyarrow for files.
         """
         with all_or_nothing(self):
             names = None if self.schema is None else self.schema.names

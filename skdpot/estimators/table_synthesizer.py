@@ -212,8 +212,11 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame of pandas or polars, or array-like of shape (n_samples, n_columns)
-            Private rows, at least two.
+        X : DataFrame of pandas or polars, array-like of shape (n_samples, n_columns), or source \
+of rows
+            Private rows, at least two: in memory, or read in batches from the paths of files,
+            datasets of pyarrow, relations of DuckDB, LazyFrames of polars, DataFrames of Dask or
+            Spark, or a `skdpot.sources.Source`. `unit` needs rows in memory.
         y : object, optional
             Ignored; a column to predict belongs in X, see `target`.
 
@@ -225,7 +228,10 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a parameter, the schema or the data are invalid. Nothing is charged.
+            If a parameter, the schema or the data are invalid. Nothing is charged, unless X is read
+            in batches and cannot be read to the end after the charge, which then stays.
+        ImportError
+            If what X needs is not installed, such as pyarrow for files.
         BudgetExceededError
             If `budget` has too little left. Nothing is charged and nothing changes.
 

@@ -151,15 +151,16 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            This party's rows, at least two.
+        X : array-like of shape (n_samples, n_features), or source of rows
+            This party's rows, at least two; with "sliced" also what is read in batches, see
+            `SlicedSketch.fit`.
         y : array-like of shape (n_samples,), optional
             Their classes; only used by a protocol with ``labeled=True``.
         masses : array-like of shape (n_samples,), optional
             Non-negative weights of the rows, scaled to sum to one. Not allowed with "sliced".
         groups : array-like of shape (n_samples,), optional
             The person of each row, if persons have several, see `SlicedSketch.fit`. Only with
-            "sliced".
+            "sliced", and X in memory.
 
         Returns
         -------
@@ -169,7 +170,10 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If parameters or data are invalid. Nothing is charged.
+            If parameters or data are invalid. Nothing is charged, unless X is read in batches
+            and cannot be read to the end after the charge, which then stays.
+        ImportError
+            If what X needs is not installed, such as pyarrow for files.
         BudgetExceededError
             If `budget` is too small. Nothing is charged and nothing changes.
         """

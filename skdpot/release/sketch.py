@@ -223,14 +223,17 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Private rows, at least two.
-        y : array-like of shape (n_samples,), optional
-            Class labels, private unless `public_labels`; only used with ``conditional=True``.
+        X : array-like of shape (n_samples, n_features), or source of rows
+            Private rows, at least two: in memory, or read in batches from the paths of files,
+            datasets of pyarrow, relations of DuckDB, LazyFrames of polars, DataFrames of Dask or
+            Spark, or a `skdpot.sources.Source`.
+        y : array-like of shape (n_samples,) or str, optional
+            Class labels, private unless `public_labels`; only used with ``conditional=True``. If X
+            is read in batches, the name of their column.
         groups : array-like of shape (n_samples,), optional
             The person of each row, if persons have several. Up to 16 rows of each, drawn at random,
             together weigh as one row: the noise is that of one row per person. Not with
-            ``public_labels=True``, see `group_size`.
+            ``public_labels=True``, see `group_size`. Needs X in memory.
 
         Returns
         -------
@@ -240,7 +243,10 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If parameters or data are not usable. Nothing is charged.
+            If parameters or data are not usable. Nothing is charged, unless X is read in batches
+            and cannot be read to the end after the charge, which then stays.
+        ImportError
+            If what X needs is not installed, such as pyarrow for files.
         BudgetExceededError
             If `budget` cannot pay. Nothing is charged and nothing changes.
         """
