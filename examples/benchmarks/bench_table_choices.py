@@ -22,6 +22,7 @@ import pandas as pd
 from bench_tables import judge
 from table_task import DEFAULT_CSV, TableTask, load_task
 
+import skdpot.tables.bins
 import skdpot.tables.column_base
 import skdpot.tables.fitting
 import skdpot.tables.model
@@ -53,11 +54,11 @@ CHANGES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
         ),
     ),
     "... no groups of bins": (
-        (tables.fitting, "_MOST_GROUPS", 64),
+        (tables.fitting, "MOST_GROUPS", 64),
         (tables.fitting, "_SEEN_CELL", 1e-9),
     ),
-    "... 12 bins in place of 24": ((tables.model, "MAX_BINS", 12),),
-    "... 48 bins in place of 24": ((tables.model, "MAX_BINS", 48),),
+    "... 12 bins in place of 24": ((tables.bins, "MAX_BINS", 12),),
+    "... 48 bins in place of 24": ((tables.bins, "MAX_BINS", 48),),
     "... 64 cells in place of 256": ((column_base, "MAX_CELLS", 64),),
     "... counts held ten times tighter": ((tables.model, "SMOOTHING", 0.005),),
     "... counts held ten times looser": ((tables.model, "SMOOTHING", 0.5),),

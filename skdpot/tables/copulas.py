@@ -18,7 +18,7 @@ from skdpot.release.contingency import FloatArray, NoisyMarginal
 _RANKS = 128
 _CORRELATIONS = (0.3, 0.5, 0.7, 0.85, 0.93, 0.97, 0.99)  # and their negatives
 _SINGLE = 2.0  # times the mean share of a bin: what holds more, such as zero, is one value
-_FEWEST = 3  # bins in an order
+FEWEST_TIED = 3  # bins in an order
 _BALANCED = 10
 
 
@@ -36,7 +36,7 @@ def tied_shares(
         np.flatnonzero(own[:n] < _SINGLE / n) for own, n in zip(shares, in_order, strict=True)
     ]
     mixed = [independent]
-    for tied in [ordered] if min(map(len, spread)) < _FEWEST else [ordered, spread]:
+    for tied in [ordered] if min(map(len, spread)) < FEWEST_TIED else [ordered, spread]:
         first, second = (_overlaps(own[part]) for own, part in zip(shares, tied, strict=True))
         block = np.ix_(*tied)
         for copula in _copulas():

@@ -38,19 +38,17 @@ from skdpot.release.contingency import (
 )
 from skdpot.release.release import Release
 from skdpot.sources import Rows
+from skdpot.tables.bins import MAX_BINS, ColumnBins, bin_codes, bins_in_order, coarsen
 from skdpot.tables.cells import ROUNDS, FoundCells, find_cells
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.model import (
-    MAX_BINS,
-    ColumnBins,
     ColumnTree,
+    ScaledParticles,
     TableModel,
     TreeNode,
-    bin_codes,
-    bins_in_order,
-    coarsen,
     fit_tree,
     spanning_tree,
+    with_second_parents,
 )
 from skdpot.tables.schema import SchemaPlan, TableSchema, plan_schema
 
@@ -74,7 +72,8 @@ _MANY = {
     "pairs": 0.29,
 }
 _WIDE_SHARE, _USUAL_WIDE = 0.6, 0.2  # more for columns if many have too many values for cells
-_MOST_FEW = 20  # columns of which all pairs and triples are candidates
+_MOST_FEW = 30  # columns of which all pairs are candidates,
+_FEWER = 20  # and all triples
 _LABELS = {
     "roundness": "Counts of round numbers in columns on a scale",
     "magnitudes": "Counts of columns on a scale, by magnitude",
@@ -216,6 +215,7 @@ def _check_drawable(
 
 TARGET_IMPORTANCE = 4.0  # of pairs with the target against other pairs
 _NOISE_COST = 0.25  # rows put wrong by noise of standard deviation 1 in a cell, scaled
+_NOISE = math.sqrt(2.0 / math.pi)  # mean absolute value of normal noise
 _SHARING = 30  # marginals that the noise of one is guessed for
 
 
@@ -323,7 +323,7 @@ def choose(candidates: Candidates, sigma: float) -> Candidates:
     return candidates.take(places[order[:n_chosen]].tolist())
 
 
-SWEEPS = 30
+SWEEPS = 15
 _MOST_HELD = 2**25  # columns of particles
 
 
@@ -413,12 +413,13 @@ class TableFit:
             chosen = both_levels(bins, pairs)[-1:]
             worst = self._released(rows, chosen, np.ones(1), "pairs")
         else:
-            triples: list[Columns] = list(itertools.combinations(range(n_columns), 3))
+            triples: list[Columns] = _along(model.tree)
+            if n_columns <= _FEWER:
+                triples = list(itertools.combinations(range(n_columns), 3))
             if n_columns > _MOST_FEW:
                 some = marginals_of(bins, pairs, 2)
                 some = self._chosen(rows, some, predicted(some), "pairs")
                 pairs = sorted(marginal.columns for marginal in some)
-                triples = _along(model.tree)
             some = marginals_of(bins, triples, 2)
             some = self._chosen(rows, some, predicted(some), "triples") if some else ()
             marginals = (*both_levels(bins, pairs), *some)
@@ -427,11 +428,36 @@ class TableFit:
             worst = self._released(rows, choice.marginals, choice.weights, "pairs")
         self.advance("pairs")
         model = replace(model, releases=(*model.releases, *before, worst))
+        tree, drawn = self._with_second_parents(model, particles)
+        model = replace(model, tree=tree)
+        particles = ScaledParticles(drawn, np.full(n_particles, model.n_rows / n_particles))
         for noisy in model.consistent:
             particles.add(noisy)
         particles.run(SWEEPS)
         self.advance("particles")
         return replace(model, potentials=tuple(particles.potentials))
+
+    def _with_second_parents(
+        self, model: TableModel, particles: ScaledParticles
+    ) -> tuple[ColumnTree, IntArray]:
+        """Let columns hang on a second one where the tree is far off the counts of that pair."""
+        pairs = [noisy for noisy in model.consistent if len(noisy.marginal.columns) == 2]
+        found = counts_of(particles.codes, [n.marginal for n in pairs], particles.weights)
+        best: dict[Columns, tuple[float, NoisyMarginal]] = {}
+        for noisy, table in zip(pairs, found, strict=True):
+            explained = sampling_misfit(table, model.n_rows) + _NOISE * noisy.sigma * len(table)
+            gain = float(np.abs(noisy.counts - table).sum()) - explained
+            if gain > best.get(noisy.marginal.columns, (-math.inf,))[0]:
+                best[noisy.marginal.columns] = gain, noisy
+        return with_second_parents(
+            model.tree,
+            [one.shares for one in model.bins],
+            best,
+            model.n_rows,
+            bins_in_order(model.bins, model.grids),
+            len(particles.codes),
+            self.streams.solver,
+        )
 
     def _chosen(
         self,

@@ -21,18 +21,12 @@ from skdpot.release.contingency import (
     release_of,
     tables_of,
 )
+from skdpot.tables.bins import ColumnBins, bins_in_order, coarsen
 from skdpot.tables.cells import combined
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.conditions import parse_conditions
 from skdpot.tables.fitting import MOST_GROUPS, SWEEPS, TARGET_IMPORTANCE, sampling_misfit
-from skdpot.tables.model import (
-    ColumnBins,
-    TableModel,
-    bins_in_order,
-    coarsen,
-    fit_tree,
-    spanning_tree,
-)
+from skdpot.tables.model import TableModel, fit_tree, spanning_tree
 
 GIVEN = "given"  # kind of the releases of a model of tables that somebody else released
 _COUNT, _ERROR, _RELEASES = "count", "standard_error", "n_releases"

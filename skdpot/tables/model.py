@@ -1,8 +1,8 @@
 r"""A distribution over the cells of a table, fitted to noisy marginals.
 
-Everything here is computed from released counts: bins of each column that a noisy histogram can
-tell apart; a tree of columns, from which rows are drawn exactly with any values given; and weights
-of these particles that agree with the noisy marginals, found by unbalanced Sinkhorn scaling.
+Everything here is computed from released counts: a tree of columns, some of which hang on two
+others, from which rows are drawn exactly with any values given; and weights of these particles that
+agree with the noisy marginals, found by unbalanced Sinkhorn scaling.
 
 Among all weights W of given particles the solver finds those that minimise
 
@@ -29,194 +29,9 @@ import numpy.typing as npt
 
 from skdpot.release.contingency import FloatArray, IntArray, Marginal, NoisyMarginal, tables_of
 from skdpot.release.release import Release
+from skdpot.tables.bins import POSSIBLE, ColumnBins, bin_codes
 from skdpot.tables.column_base import ColumnGrid
-from skdpot.tables.copulas import tied_shares
-
-MAX_BINS = 24  # of a column with a scale or an order
-_MAX_CATEGORIES = 64
-_SEEN_CATEGORY = 3.0  # standard deviations of noise at which a category has a bin of its own,
-_SEEN_INTERVAL = 4.0  # and rows of an interval
-_SEEN_TAIL = 1.5  # and rows of a part of a tail
-FEW_GROUPS = 4  # of a column in which triples are counted
-_POSSIBLE = 1e-9  # least share of a cell: what the noise hides may occur
-
-
-@dataclass(frozen=True, eq=False)
-class ColumnBins:
-    """Bins of one column."""
-
-    bins: IntArray
-    cell_shares: FloatArray
-    coarse: IntArray
-
-    @property
-    def n_bins(self) -> int:
-        """Number of bins."""
-        return len(self.coarse)
-
-    @property
-    def shares(self) -> FloatArray:
-        """Estimated share of the rows in each bin."""
-        shares = np.bincount(self.bins, weights=self.cell_shares, minlength=self.n_bins)
-        return shares.astype(np.float64)
-
-    @cached_property
-    def _groups(self) -> tuple[IntArray, IntArray, IntArray]:
-        fine, coarse = np.arange(self.n_bins), self.coarse
-        if coarse.max() < FEW_GROUPS:
-            return fine, coarse, coarse
-        shares = np.bincount(coarse, weights=self.shares).astype(np.float64)
-        return fine, coarse, _group_intervals(shares, FEW_GROUPS, 0.0)[coarse]
-
-    def groups(self, level: int) -> IntArray:
-        """Return the group of each bin: itself (0), a coarse one (1) or one of few (2)."""
-        return self._groups[level]
-
-    def satisfied(self, kept: FloatArray) -> FloatArray:
-        """Return the share of each bin that satisfies a condition, by shares of cells that do."""
-        return np.bincount(self.bins, weights=self.cell_shares * kept) / self.shares
-
-
-def bins_in_order(bins: Sequence[ColumnBins], grids: Sequence[ColumnGrid]) -> list[int]:
-    """Return how many of the first bins of each column are in an order."""
-    return [
-        (one.n_bins - grid.column.missing) * grid.ordered
-        for one, grid in zip(bins, grids, strict=True)
-    ]
-
-
-def bin_codes(codes: IntArray, bins: Sequence[ColumnBins]) -> IntArray:
-    """Return the bins that the cells of rows are in."""
-    binned = np.empty(codes.shape, dtype=np.int32, order="F")
-    for column, found in enumerate(bins):
-        binned[:, column] = found.bins[codes[:, column]]
-    return binned
-
-
-def coarsen(noisy: NoisyMarginal, grid: ColumnGrid, n_rows: int, n_groups: int) -> ColumnBins:
-    """Choose bins by a noisy histogram.
-
-    Neighbouring cells of a scale are joined until a bin stands out of the noise and has about its
-    share of the rows; rare categories are joined to one bin. Missing values keep their own.
-    """
-    counts, sigma = noisy.counts, noisy.sigma
-    counts = counts + (n_rows - counts.sum()) / len(counts)  # the total is known
-    ordered, missing = grid.ordered, grid.column.missing
-    empty = grid.is_doubtful & (counts <= _SEEN_CATEGORY * sigma)
-    if ordered:
-        # Noise on many empty cells, once negative counts are cut off, would look like a long tail.
-        # From either end halves are dropped that noise explains, as a whole and in each cell.
-        last = len(counts) - missing
-        empty[: _first_seen(counts[:last], sigma)] = True
-        empty[last - _first_seen(counts[:last][::-1], sigma) : last] = True
-    if empty.all():
-        empty[:] = False
-    nearest = project_to_total(np.where(empty, -math.inf, counts), n_rows)
-    n_bins, seen = (MAX_BINS, _SEEN_INTERVAL) if ordered else (_MAX_CATEGORIES, _SEEN_CATEGORY)
-    bins = _grouped(nearest, n_bins, seen * sigma, ordered=ordered, missing=missing)
-    weights = np.where(empty, 0.0, grid.weights)
-    cells = np.maximum(_shrunk(counts, nearest, bins, sigma, weights) / n_rows, _POSSIBLE)
-    cells /= cells.sum()
-    shares = np.bincount(bins, weights=cells).astype(np.float64)
-    groups: IntArray = np.arange(len(shares))
-    if len(shares) - missing > n_groups:  # cells of more would drown in noise
-        groups = _grouped(shares, n_groups, 0.0, ordered=ordered, missing=missing)
-    return ColumnBins(bins, cells, groups)
-
-
-def _first_seen(counts: FloatArray, sigma: float) -> int:
-    """Return where the first half, quarter and so on begins that stands out of the noise."""
-    start, stop = 0, len(counts)
-    while stop - start > 1:
-        middle = (start + stop) // 2
-        half = counts[start:middle]
-        limit = _SEEN_TAIL * sigma * math.sqrt(len(half))
-        if half.sum() > limit or half.max() > _SEEN_INTERVAL * sigma:
-            stop = middle
-        else:
-            start = middle
-    return start
-
-
-def _grouped(
-    counts: FloatArray, n_groups: int, least: float, *, ordered: bool, missing: bool
-) -> IntArray:
-    """Join cells to groups; missing values keep their own."""
-    present = counts[:-1] if missing else counts
-    groups = (_group_intervals if ordered else _group_categories)(present, n_groups, least)
-    return np.append(groups, groups.max() + 1) if missing else groups
-
-
-def project_to_total(counts: FloatArray, total: float) -> FloatArray:
-    """Return the nearest counts (L2) that are not negative and have the right sum."""
-    falling = np.sort(counts)[::-1]
-    excess = np.cumsum(falling) - total
-    last = np.flatnonzero(falling * np.arange(1, len(counts) + 1) > excess)[-1]
-    return np.maximum(counts - excess[last] / (last + 1), 0.0)
-
-
-def _group_intervals(counts: FloatArray, n_groups: int, least: float) -> IntArray:
-    """Join neighbouring cells; one that has more than its share alone stays alone."""
-    is_large = counts > counts.sum() / n_groups
-    rest = counts[~is_large].sum() / max(n_groups - int(is_large.sum()), 1)
-    step = max(rest, least)
-    groups = np.zeros(len(counts), dtype=np.int64)
-    group, held, alone = 0, 0.0, False
-    for cell, (count, large) in enumerate(zip(counts, is_large, strict=True)):
-        if cell and (large or alone or held + count > 1.25 * step or held >= step > 0.0):
-            group, held = group + 1, 0.0
-        groups[cell], alone = group, bool(large)
-        held += count
-    # A small rest goes to its neighbour, unless that is one cell.
-    if group and held < 0.3 * step and not is_large[groups == group - 1].any():
-        groups[groups == group] = group - 1
-    return groups
-
-
-def _group_categories(counts: FloatArray, n_groups: int, least: float) -> IntArray:
-    """Keep the frequent categories and join the others, the last group."""
-    order = np.argsort(-counts, kind="stable")
-    n_seen = min(int(np.sum(counts > least)), n_groups)
-    if n_seen >= len(counts) - 1:
-        return np.arange(len(counts))
-    groups = np.full(len(counts), n_seen)
-    groups[np.sort(order[:n_seen])] = np.arange(n_seen)
-    return groups
-
-
-def _shrunk(
-    counts: FloatArray, nearest: FloatArray, bins: IntArray, sigma: float, weights: FloatArray
-) -> FloatArray:
-    """Draw the cells of a bin towards their weights by as much as noise explains the difference.
-
-    Cells that stand far out of the noise stay as they are. The sum of a bin is that of its raw
-    counts, which unlike those without negative ones have no bias.
-    """
-    n_bins = int(bins.max()) + 1
-
-    def added(values: FloatArray) -> FloatArray:
-        return np.bincount(bins, values, n_bins).astype(np.float64)
-
-    raw = np.where(weights > 0.0, counts, 0.0)
-    sums = project_to_total(added(raw), float(nearest.sum()))
-    plain = weights > 0.0
-    for _ in range(2):  # the second time without what stands out
-        share = np.where(plain, weights, 0.0)
-        share /= np.maximum(added(share), 1e-300)[bins]
-        expected = share * added(np.where(plain, raw, 0.0))[bins]
-        plain = plain & (raw - expected <= _SEEN_INTERVAL * sigma)
-    deviations = np.where(plain, raw - expected, 0.0)
-    sizes = added(plain.astype(np.float64))
-    spread = added(deviations**2) / np.maximum(sizes - 1.0, 1.0)
-    kept = np.maximum(spread - sigma**2, 0.0) / np.maximum(spread, 1e-300)
-    shrunk = np.where(plain, expected + kept[bins] * deviations, raw)
-    shrunk = np.maximum(shrunk, 0.0)
-    found = added(shrunk)
-    # Of a bin without rows cells are as likely as their weights.
-    flat = weights / np.maximum(added(weights), 1e-300)[bins]
-    within = np.where(found[bins] > 0.0, shrunk / np.maximum(found[bins], 1e-300), flat)
-    return sums[bins] * within
-
+from skdpot.tables.copulas import FEWEST_TIED, tied_shares
 
 SMOOTHING = 0.05  # kappa
 _PRIOR_VARIANCE = 0.15  # of the potentials of a tree
@@ -297,20 +112,25 @@ class ScaledParticles:
         self.weights *= factors.take(self._cells[place])
 
 
-_TREE_SWEEPS = 40
+_TREE_SWEEPS, _CLIQUE_SWEEPS, _TIED_SWEEPS = 40, 15, 5
+_MOST_CASES = 2**18  # times bins
 
 
 @dataclass(frozen=True)
 class TreeNode:
-    """A column, and the column that it hangs on."""
+    """A column, and the columns that it hangs on besides the target."""
 
     column: int
     parent: int | None
+    second: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnTree:
-    """Every column depends on its parent in a tree and on the target."""
+    """Every column depends on its parent in a tree, on the target, and on a second parent if any.
+
+    The axes of its distributions are the target, the parent, the second parent if any, the column.
+    """
 
     nodes: tuple[TreeNode, ...]
     conditionals: tuple[FloatArray, ...]
@@ -325,20 +145,26 @@ class ColumnTree:
         n_columns = len(self.nodes) + (self.target is not None)
         codes = np.zeros((n_rows, n_columns), dtype=np.int32, order="F")
         log_weights = np.zeros(n_rows)
-        roots: IntArray = np.zeros(n_rows, dtype=np.int64)
         if self.target is not None:
             shares, likelihood = _restricted(self.target_shares[None], allowed.get(self.target))
-            roots = _stratified(np.zeros(n_rows, dtype=np.int64), shares, rng)
+            codes[:, self.target] = _stratified(np.zeros(n_rows, dtype=np.int64), shares, rng)
             log_weights += np.log(likelihood[0])
-            codes[:, self.target] = roots
         for node, conditional in zip(self.nodes, self.conditionals, strict=True):
-            parents = 0 if node.parent is None else codes[:, node.parent]
-            cases = roots * conditional.shape[1] + parents
-            flat = conditional.reshape(-1, conditional.shape[2])
+            cases = _cases(codes, (self.target, node.parent, node.second), conditional.shape)
+            flat = conditional.reshape(-1, conditional.shape[-1])
             shares, likelihood = _restricted(flat, allowed.get(node.column))
             log_weights += np.log(likelihood)[cases]
             codes[:, node.column] = _stratified(cases, shares, rng)
         return codes, log_weights
+
+
+def _cases(codes: IntArray, above: Sequence[int | None], shape: Sequence[int]) -> IntArray:
+    """Return which combination of bins of the columns above each row has."""
+    cases = np.zeros(len(codes), dtype=np.int64)
+    for column, size in zip(above, shape[:-1], strict=False):
+        if column is not None:
+            cases = cases * size + codes[:, column]
+    return cases
 
 
 def spanning_tree(
@@ -376,59 +202,110 @@ def fit_tree(
     its variance. (A fixed :math:`\kappa` would flatten strong relations in many rows with wide
     noise.)
     """
-    in_order = in_order or [0] * len(shares)
     joint: dict[int, FloatArray] = {}  # of target and column
     roots = np.ones(1) if target is None else shares[target]
+    in_order = in_order or [0] * len(shares)
     conditionals = []
     for node in nodes:
         above = roots[:, None] if node.parent is None else joint[node.parent]
-        others = (target, node.parent)  # the first axes of the joint distribution
-        tables = [
-            (axis, pairs[pair])
-            for axis, other in enumerate(others)
-            if other is not None
-            and (pair := (min(other, node.column), max(other, node.column))) in pairs
-        ]
-        guess = np.broadcast_to(shares[node.column], above.shape[1:] + shares[node.column].shape)
-        for axis, noisy in tables:
-            both = noisy.marginal.columns
-            if axis == 1 and min(in_order[column] for column in both) > 2:
-                guess = tied_shares(noisy, [shares[c] for c in both], [in_order[c] for c in both])
-                guess = guess if both[1] == node.column else guess.T
-        fitted = _fit_clique(above, guess, node.column, tables, n_rows)
+        fitted = _fit_clique(
+            above, (target, node.parent), node.column, shares, pairs, n_rows, in_order
+        )
         joint[node.column] = fitted.sum(axis=1)
-        conditionals.append(fitted / fitted.sum(axis=2, keepdims=True))
+        conditionals.append(fitted / fitted.sum(axis=-1, keepdims=True))
     return ColumnTree(tuple(nodes), tuple(conditionals), target, roots)
+
+
+def with_second_parents(
+    tree: ColumnTree,
+    shares: Sequence[FloatArray],
+    pairs: Mapping[tuple[int, ...], tuple[float, NoisyMarginal]],
+    n_rows: int,
+    in_order: Sequence[int],
+    n_particles: int,
+    rng: np.random.Generator,
+) -> tuple[ColumnTree, IntArray]:
+    """Let columns hang on one more of those before them, and draw rows.
+
+    Each takes the column with the largest gain, of noisy counts that come with gains. Particles of
+    a tree that lacks strong pairs have weights of which few are not small.
+    """
+    codes = np.zeros((n_particles, len(shares)), dtype=np.int32, order="F")
+    tables = {columns: noisy for columns, (_, noisy) in pairs.items()}
+    drawn: set[int] = set()
+    nodes, conditionals = [], []
+    if tree.target is not None:
+        none = np.zeros(n_particles, dtype=np.int64)
+        codes[:, tree.target] = _stratified(none, tree.target_shares[None], rng)
+    for node, conditional in zip(tree.nodes, tree.conditionals, strict=True):
+        gains = {
+            other: pairs[pair][0]
+            for other in drawn - {node.parent}
+            if (pair := (min(node.column, other), max(node.column, other))) in pairs
+            and conditional.size * len(shares[other]) <= _MOST_CASES
+        }
+        second = max(gains, key=gains.__getitem__, default=None)
+        if node.parent is not None and second is not None and gains[second] > 0.0:
+            node = replace(node, second=second)
+            others = (tree.target, node.parent, second)
+            shape = (*conditional.shape[:2], len(shares[second]), conditional.shape[-1])
+            cases = _cases(codes, others, shape)
+            above = np.bincount(cases, minlength=math.prod(shape[:-1])).reshape(shape[:-1])
+            conditional = _fit_clique(
+                above / n_particles, others, node.column, shares, tables, n_rows, in_order
+            )
+            conditional /= conditional.sum(axis=-1, keepdims=True)
+        cases = _cases(codes, (tree.target, node.parent, node.second), conditional.shape)
+        flat = conditional.reshape(-1, conditional.shape[-1])
+        codes[:, node.column] = _stratified(cases, flat, rng)
+        drawn.add(node.column)
+        nodes.append(node)
+        conditionals.append(conditional)
+    found = ColumnTree(tuple(nodes), tuple(conditionals), tree.target, tree.target_shares)
+    return found, codes
 
 
 def _fit_clique(
     above: FloatArray,
-    guess: FloatArray,
+    others: Sequence[int | None],
     node: int,
-    tables: Sequence[tuple[int, NoisyMarginal]],
+    shares: Sequence[FloatArray],
+    pairs: Mapping[tuple[int, ...], NoisyMarginal],
     n_rows: int,
+    in_order: Sequence[int],
 ) -> FloatArray:
-    """Fit (target, parent, node), whose first two axes are known, to tables of node and axis."""
+    """Fit the distribution of others, which is known, and a node to tables of it and each other."""
     above = np.maximum(above, 1e-12)
-    guess = np.maximum(guess, 1e-15)
-    joint = above[:, :, None] * (guess / guess.sum(axis=1, keepdims=True))
-    facts = []
-    for axis, noisy in tables:
+    joint = above[..., None] * shares[node]
+    facts, tied = [], []
+    for axis, other in enumerate(others):
+        noisy = None if other is None else pairs.get((min(other, node), max(other, node)))
+        if noisy is None:
+            continue
+        both = noisy.marginal.columns
         counts = noisy.counts.reshape(noisy.marginal.shape)
         # 1 where a bin is in a group.
         first, last = (np.eye(groups.max() + 1)[groups] for groups in noisy.marginal.groups)
-        if noisy.marginal.columns[1] != node:
+        if both[1] != node:
             counts, first, last = counts.T, last, first
-        facts.append((axis, counts, noisy.sigma, first, last))
+        rest = tuple(place for place in range(len(others)) if place != axis)
+        facts.append((rest, counts, noisy.sigma, first, last))
+        if axis and min(in_order[column] for column in both) >= FEWEST_TIED:
+            guess = tied_shares(noisy, [shares[c] for c in both], [in_order[c] for c in both])
+            tied.append((rest, guess if both[1] == node else guess.T))
+    for _ in range(_TIED_SWEEPS if len(tied) > 1 else len(tied)):
+        for rest, guess in tied:
+            joint *= np.expand_dims(guess / joint.sum(axis=rest), rest)
+        joint *= (above / joint.sum(axis=-1))[..., None]
     potentials = [np.zeros_like(counts) for _, counts, *_ in facts]
-    for _ in range(_TREE_SWEEPS):
-        for place, (axis, counts, sigma, first, last) in enumerate(facts):
-            expected = n_rows * (first.T @ joint.sum(axis=1 - axis) @ last)
+    for _ in range(_TREE_SWEEPS if len(others) < 3 else _CLIQUE_SWEEPS):
+        for place, (rest, counts, sigma, first, last) in enumerate(facts):
+            expected = n_rows * (first.T @ joint.sum(axis=rest) @ last)
             smoothing = counts.size / (n_rows * _PRIOR_VARIANCE)
             step = scaling_step(counts, expected, potentials[place], sigma, smoothing)
             potentials[place] = potentials[place] + step
-            joint = joint * np.expand_dims(first @ np.exp(step) @ last.T, 1 - axis)
-        joint *= (above / joint.sum(axis=2))[:, :, None]
+            joint *= np.expand_dims(first @ np.exp(step) @ last.T, rest)
+        joint *= (above / joint.sum(axis=-1))[..., None]
     return np.maximum(joint, 1e-15)
 
 
@@ -443,21 +320,22 @@ def _restricted(shares: FloatArray, allowed: FloatArray | None) -> tuple[FloatAr
 
 def _stratified(cases: IntArray, shares: FloatArray, rng: np.random.Generator) -> IntArray:
     """Draw a bin for each row from the shares of its case, evenly within a case."""
+    n_rows, (n_cases, n_bins) = len(cases), shares.shape
+    mixed = rng.permutation(n_rows)
     # Short integers are sorted by their digits, many times faster.
-    short = cases.astype(np.int16) if len(shares) <= 2**15 else cases
-    order = np.argsort(short, kind="stable")
-    sizes = np.bincount(cases, minlength=len(shares))
-    drawn = np.empty(len(cases), dtype=np.int64)
-    start = 0
-    for case in np.flatnonzero(sizes):
-        size = sizes[case]
-        shuffled = rng.permutation(size)
-        edges = np.cumsum(shares[case])
-        even = (np.arange(size) + rng.random()) / size * edges[-1]
-        bins = np.searchsorted(edges, even, side="right")
-        last = np.searchsorted(edges, edges[-1])  # of those with a share
-        drawn[order[start : start + size]] = np.minimum(bins, last).take(shuffled)
-        start += size
+    short = cases.astype(np.int16) if n_cases <= 2**15 else cases
+    order = mixed[np.argsort(short[mixed], kind="stable")]
+    sizes = np.bincount(cases, minlength=n_cases)
+    own = np.repeat(np.arange(n_cases), sizes)
+    starts, first = np.cumsum(sizes) - sizes, np.asarray(rng.random(n_cases))
+    places = np.arange(n_rows) - starts[own] + first[own]
+    edges = np.cumsum(shares, axis=1)
+    edges /= np.maximum(edges[:, -1:], 1e-300)  # of a case without rows shares may be zero
+    last = (edges < 1.0).sum(axis=1)  # of those with a share
+    edges += np.arange(n_cases)[:, None]
+    bins = np.searchsorted(edges.ravel(), own + places / sizes[own], side="right") - own * n_bins
+    drawn = np.empty(n_rows, dtype=np.int64)
+    drawn[order] = np.minimum(bins, last[own])
     return drawn
 
 
@@ -515,7 +393,7 @@ class TableModel:
             return self.marginals
         known = []
         for noisy, bins in zip(self.columns, self.bins, strict=True):
-            counted = bins.cell_shares > 2 * _POSSIBLE
+            counted = bins.cell_shares > 2 * POSSIBLE
             variances = noisy.sigma**2 * np.bincount(bins.bins, counted, bins.n_bins)
             known.append((self.n_rows * bins.shares, variances + noisy.sigma**2))
         for noisy in self.marginals:

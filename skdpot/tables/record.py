@@ -23,10 +23,11 @@ from skdpot.release.contingency import (
     tables_of,
 )
 from skdpot.release.contributions import WEIGHTINGS, Unit
+from skdpot.tables.bins import ColumnBins
 from skdpot.tables.cells import MAX_CELLS, ROUNDS
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.fitting import events_of
-from skdpot.tables.model import ColumnBins, ColumnTree, TableModel
+from skdpot.tables.model import ColumnTree, TableModel
 from skdpot.tables.row_map import RowMap, constants_of
 from skdpot.tables.schema import TableSchema
 
@@ -310,11 +311,14 @@ def _check_tree(tree: ColumnTree, n_bins: Sequence[int]) -> None:
     whole = len(tree.nodes) == len(tree.conditionals) == len(due)
     _require(whole, "its columns do not form a tree")
     for node, conditional in zip(tree.nodes, tree.conditionals, strict=True):
-        fits = node.column in due - seen and node.parent in seen
+        above = [node.parent] if node.second is None else [node.parent, node.second]
+        fits = (
+            node.column in due - seen and seen.issuperset(above) and len(set(above)) == len(above)
+        )
         _require(fits, "its columns do not form a tree")
         seen.add(node.column)
-        above = 1 if node.parent is None else n_bins[node.parent]
-        _check_shares(conditional, (n_roots, above, n_bins[node.column]))
+        sizes = (1 if column is None else n_bins[column] for column in above)
+        _check_shares(conditional, (n_roots, *sizes, n_bins[node.column]))
 
 
 def _check_marginal(marginal: Marginal, n_bins: Sequence[int]) -> None:

@@ -30,9 +30,10 @@ from skdpot.metrics.marginals_display import MarginalsDisplay, draw_pairs
 from skdpot.privacy.budget import epsilon_text
 from skdpot.privacy.spent import SEEDED, PrivacySpent
 from skdpot.release.contingency import FloatArray, IntArray, NoisyMarginal
+from skdpot.tables.bins import ColumnBins, bin_codes, project_to_total
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.frames import Table, read_table
-from skdpot.tables.model import ColumnBins, TableModel, bin_codes, project_to_total
+from skdpot.tables.model import TableModel
 from skdpot.tables.schema import TableSchema
 
 _FEWEST, _MOST = 20_000, 100_000  # synthetic rows, unless the caller says how many

@@ -31,7 +31,7 @@ from tests.tables.table_models import SCHEMA, people
 KNOWN, OPEN = SCHEMA, TableSchema.from_dtypes(people(5))
 ONE = TableSchema([KNOWN["city"]])
 TWO = TableSchema([KNOWN["city"], KNOWN["age"]])
-MANY = TableSchema([BooleanColumn(f"answer {j}") for j in range(25)])
+MANY = TableSchema([BooleanColumn(f"answer {j}") for j in range(35)])
 SCHEMAS = {
     "known": KNOWN, "open": OPEN, "one column": ONE, "two columns": TWO, "many columns": MANY
 }  # fmt: skip

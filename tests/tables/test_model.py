@@ -14,18 +14,18 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.release.contingency import Marginal, NoisyMarginal, release_of
-from skdpot.tables import model
+from skdpot.tables import bins, model
+from skdpot.tables.bins import MAX_BINS, ColumnBins, project_to_total
 from skdpot.tables.model import (
-    MAX_BINS,
     SMOOTHING,
-    ColumnBins,
     ColumnTree,
     ScaledParticles,
     TableModel,
     TreeNode,
+    draw_cells,
     fit_tree,
-    project_to_total,
     spanning_tree,
+    with_second_parents,
 )
 
 SIZES = (3, 2, 4, 2)
@@ -68,7 +68,7 @@ def coarsen(counts, sigma=0.0, n_rows=1000, *, ordered=False, missing=False, dou
     column = SimpleNamespace(missing=missing)
     known = {"is_doubtful": is_doubtful, "weights": np.ones(len(counts))}
     grid = SimpleNamespace(ordered=ordered, column=column, **known)
-    return model.coarsen(noisy, grid, n_rows, N_GROUPS)
+    return bins.coarsen(noisy, grid, n_rows, N_GROUPS)
 
 
 @given(st.data())
@@ -113,6 +113,12 @@ def test_without_noise_shares_of_bins_are_exact(ordered):
     np.testing.assert_allclose(found.cell_shares, counts / 1e5, atol=1e-6)
 
 
+def test_a_doubtful_cell_in_the_noise_counts_as_empty():
+    for count, doubtful, share in ((30.0, (), 0.03), (30.0, (2,), 5e-7), (90.0, (2,), 0.07)):
+        found = coarsen([500.0, 480.0, count], 15.0, missing=True, doubtful=doubtful)
+        assert found.cell_shares[2] == pytest.approx(share, abs=max(0.3 * share, 5e-7))
+
+
 @given(arrays(np.float64, st.integers(1, 40), elements=st.floats(-1e6, 1e6)), st.floats(1.0, 1e6))
 def test_the_projection_is_the_nearest_point_of_the_simplex(counts, total):
     """By another route: the shift at which what is left of the counts adds up."""
@@ -130,18 +136,23 @@ def test_the_projection_is_the_nearest_point_of_the_simplex(counts, total):
 
 
 def random_tree(seed, target=3):
-    """A tree with a root, a child and a grandchild, all of which depend on the target."""
+    """A tree with a root, a child and a child of both, all of which depend on the target."""
     rng = np.random.default_rng(seed)
     first, second, third, *rest = (column for column in range(4) if column != target)
-    nodes = [TreeNode(first, None), TreeNode(second, first), TreeNode(third, second)]
+    nodes = [TreeNode(first, None), TreeNode(second, first), TreeNode(third, second, first)]
     nodes += [TreeNode(column, first) for column in rest]
-    n_roots = 1 if target is None else SIZES[target]
-    above = [1 if node.parent is None else SIZES[node.parent] for node in nodes]
+    sizes = [[1 if c is None else SIZES[c] for c in above(target, node)] for node in nodes]
     conditionals = tuple(
-        rng.dirichlet(np.full(SIZES[node.column], 0.8), size=(n_roots, size))
-        for node, size in zip(nodes, above, strict=True)
+        rng.dirichlet(np.full(SIZES[node.column], 0.8), size=size)
+        for node, size in zip(nodes, sizes, strict=True)
     )
+    n_roots = 1 if target is None else SIZES[target]
     return ColumnTree(tuple(nodes), conditionals, target, rng.dirichlet(np.full(n_roots, 5.0)))
+
+
+def above(target, node):
+    """Columns that a column hangs on, as axes of its distribution."""
+    return [target, node.parent] + ([] if node.second is None else [node.second])
 
 
 def law(tree):
@@ -151,9 +162,8 @@ def law(tree):
         root = 0 if tree.target is None else row[tree.target]
         chance = tree.target_shares[root]
         for node, conditional in zip(tree.nodes, tree.conditionals, strict=True):
-            chance *= conditional[root, 0 if node.parent is None else row[node.parent]][
-                row[node.column]
-            ]
+            case = tuple(0 if c is None else row[c] for c in above(tree.target, node))
+            chance *= conditional[case][row[node.column]]
         table[row] = chance
     return table
 
@@ -248,6 +258,25 @@ def test_a_tree_keeps_strong_relations_and_not_those_of_the_noise(strength, most
     assert off < most * raw
 
 
+@pytest.mark.parametrize("target", [3, None])
+def test_the_pairs_of_second_parents_are_met(target):
+    table = random_table(0)
+    pairs = [(0, 1), (1, 2), (0, 2), (0, 3), (2, 3)]
+    tables = {pair: counted(table * N_ROWS, *pair) for pair in pairs}
+    nodes = (*PATH, TreeNode(3, 0)) if target is None else PATH
+    tree = fit_tree(nodes, shares_of(table), tables, N_ROWS, target)
+    gains = {pair: (1.0, noisy) for pair, noisy in tables.items() if pair != (1, 2)}
+    gains[0, 1], gains[1, 2] = (-1.0, tables[0, 1]), (0.0, tables[1, 2])  # of the tree
+    rng, n = np.random.default_rng(0), 200_000
+    found, codes = with_second_parents(tree, shares_of(table), gains, N_ROWS, [0] * 4, n, rng)
+    seconds = {node.column: node.second for node in found.nodes}
+    assert seconds == {0: None, 1: None, 2: 0} | ({3: 2} if target is None else {})
+    for pair in pairs:
+        due = counted(table, *pair).counts
+        np.testing.assert_allclose(counted(law(found), *pair).counts, due, atol=0.004)
+        np.testing.assert_allclose(counted(frequencies(codes), *pair).counts, due, atol=0.005)
+
+
 def test_conditionals_are_distributions_whatever_the_counts():
     rng = np.random.default_rng(5)
     shares = [rng.dirichlet(np.ones(size)) for size in SIZES]
@@ -319,6 +348,16 @@ def test_the_weights_are_the_optimum_of_what_is_stated(sigma):
     assert again.sweep() < 1e-7
 
 
+def test_cells_without_particles_do_no_harm():
+    """Counts that no particle can meet; and negative ones, which no weight can."""
+    marginal = marginal_of(0, 2)
+    counts = np.linspace(-300, 300, marginal.n_cells)
+    particles = scaled([NoisyMarginal(marginal, counts, 7.0)], np.full(5, 10.0), 50)
+    assert np.isfinite(particles.weights).all()
+    assert particles.weights.sum() == pytest.approx(50.0)
+    assert all(np.isfinite(potentials).all() for potentials in particles.potentials)
+
+
 # --- rows -----------------------------------------------------------------------------------------
 
 
@@ -377,6 +416,23 @@ def test_rows_follow_the_weights_and_the_conditions(n_rows, allowed):
         due = due * np.expand_dims(shares, [axis for axis in range(4) if axis != column])
     for part in (codes, codes[: n_rows // 2]) if n_rows > 1 else ():  # at any place
         assert np.abs(frequencies(part) - due / due.sum()).max() < 0.012
+
+
+@pytest.mark.parametrize("kept", [None, np.array([0.0, 1.0, 1.0, 1.0, 0.25, 0.0])])
+def test_cells_occur_in_their_shares(kept):
+    rng = np.random.default_rng(5)
+    bins = np.array([0, 0, 1, 2, 2, 2])
+    shares = rng.dirichlet(np.ones(6))
+    codes = rng.integers(0, 3, 3000)
+    cells = draw_cells(codes, ColumnBins(bins, shares, np.arange(3)), rng, kept)
+    np.testing.assert_array_equal(bins[cells], codes)
+    wanted = shares if kept is None else shares * kept
+    for code in range(3):
+        members = np.flatnonzero(bins == code)
+        mine = cells[codes == code]
+        expected = len(mine) * wanted[members] / wanted[members].sum()
+        counts = np.bincount(mine, minlength=6)[members]
+        assert np.abs(counts - expected).max() <= 1  # stratified
 
 
 def test_rows_have_the_pairs_of_the_weights_and_rare_cells_by_chance():

@@ -233,7 +233,7 @@ LIES = {
     "do not form a tree": [
         *(fact("tree", "nodes", value=change) for change in (shorter, lambda n: [n[0], *n[:-1]])),
         *(node(0, column=number) for number in (4, 17)), node(0, parent=5),
-        *(node(-1, parent=number) for number in (99, -1)),
+        *(node(-1, parent=number) for number in (99, -1)), node(-1, second=17),
     ],
     "potentials that no fit": [array("potentials.0", 0, 700.0)],
     "one marginal twice": [marginal_twice],
