@@ -33,7 +33,7 @@ from skdpot.ot.flow import FlowResult, FlowSchedule, SlicedFlowProblem, sliced_f
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.release.sketch import ROW_BOUNDS, SlicedSketch
-from skdpot.sources import Source, fit_rows, record_columns
+from skdpot.sources import Source, fit_rows, head_of, record_columns
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "sketch": Sketch,
@@ -154,7 +154,7 @@ class SyntheticRows(PrivateSampler):
                 self.classes_ = release.classes
             if isinstance(rows, Source):
                 record_columns(self, release.value)
-                X = rows.head
+                X = head_of(rows)
             self.n_samples_ = len(rows) if needs else release.value.n_samples_
             self._class_shares = release.class_shares
             self._store(mechanism, release, X)

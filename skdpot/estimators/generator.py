@@ -35,7 +35,7 @@ from skdpot.nets.generator_training import (
 from skdpot.nets.training import check_callbacks, draw_latents, evaluate, train_network
 from skdpot.ot.flow import DirectionBatch
 from skdpot.release.release import Records, Release
-from skdpot.sources import Source
+from skdpot.sources import Source, head_of
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "sketch": Sketch,
@@ -191,7 +191,7 @@ class DPSlicedGenerator(SyntheticRows):
         if network.module is not None:
             classes = getattr(mechanism, "classes", None) if self.conditional else ()
             if isinstance(rows, Source):  # its labels are not read yet
-                n_features = rows.head.shape[1] - self.conditional
+                n_features = head_of(rows).shape[1] - self.conditional
             else:
                 n_features = rows.shape[1]
                 classes = encode_labels(y, len(rows), classes)[1] if self.conditional else ()

@@ -27,7 +27,7 @@ from skdpot.ot.slices import make_directions
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.release.bounds import public_bounds
 from skdpot.release.sketch import SlicedSketch
-from skdpot.sources import Source
+from skdpot.sources import Source, head_of
 
 _LEAST_SLICES = 64
 
@@ -94,14 +94,15 @@ n_features), default="orthogonal"
         """Charge, and publish the sketch of this party."""
         if masses is not None:
             raise ValueError('protocol="sliced" counts every row once: leave masses=None.')
-        n_features = (rows.head if isinstance(rows, Source) else rows).shape[1]
+        n_features = (head_of(rows) if isinstance(rows, Source) else rows).shape[1]
         directions = self._directions(n_features)
         public = public_bounds(context.bounds, context.norm_bound, n_features)
         if public is not None:
             # Refused before any charge: what no request can carry could never be compared.
             SketchRequest(directions, self.n_bins, public)
         options = {"projections": directions, "n_bins": self.n_bins, "device": context.device}
-        return context.sketch(context.source, None, **options)
+        given = rows if isinstance(rows, Source) else context.source  # some are read once
+        return context.sketch(given, None, **options)
 
     def advise(self, sketch: SlicedSketch) -> None:
         """Warn if noise drowns the table; it uses public facts only."""

@@ -291,6 +291,8 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
             raise ValueError("partial_fit with conditional=True needs the parameter classes.")
         with all_or_nothing(self):
             first = not self._is_open
+            if source_of(X) is not None:
+                raise ValueError("partial_fit takes rows in memory: pass it one batch at a time.")
             rows, _ = self._read(X, y, reset=first)
             check_arrivals(self, rows.n_rows, n_samples)
             if first:

@@ -16,13 +16,15 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn, Self, TypeAlias
 
 import numpy as np
 
 Tables: TypeAlias = tuple[Any, ...]  # arrays of integers, and Counters
 
-_UNKNOWN = "A batch could not be read ({}). What the error says may quote values; it is not shown."
+_UNKNOWN = "X could not be read ({}). What the error says may quote values; it is not shown."
+_LIBRARIES = ("numpy", "pandas", "polars")  # whose batches raise no errors of their own
 
 
 class ExactCounts:
@@ -237,25 +239,40 @@ class _Count:
 
     def __call__(self, batch: Any) -> ExactCounts:
         try:
-            if not len(batch):
+            rows, n_rows = batch, len(batch)
+            if not n_rows:
                 return ExactCounts()
-            n_rows = len(batch)
             for step in self.steps:
-                batch = step(batch)
-            return ExactCounts(self.count(batch), n_rows)
+                rows = step(rows)
+            return ExactCounts(self.count(rows), n_rows)
         except Exception as error:
             known = self.told and isinstance(error, (ValueError, TypeError))
+            known &= type(batch).__module__.partition(".")[0] in _LIBRARIES
             return ExactCounts(
                 problem=str(error) if known else _UNKNOWN.format(type(error).__name__)
             )
 
 
 def _pass_over(source: Source, count: _Count) -> ExactCounts:
-    try:
-        found = source.sum(count)
-        problem = found._problem
-    except Exception as error:  # what readers and engines say may quote values
-        problem = _UNKNOWN.format(type(error).__name__)
-    if problem:
-        raise ValueError(problem)  # outside of the handler, so that no context is attached
+    found: Any = quietly(partial(source.sum, count))
+    if not isinstance(found, ExactCounts):
+        raise TypeError("The sum of a source must be ExactCounts, those of all batches.")
+    if found._problem:
+        raise ValueError(found._problem)
     return found
+
+
+def head_of(source: Source) -> Any:
+    """Return the head of a source; a query may have begun to read rows for it."""
+    return quietly(lambda: source.head)
+
+
+def quietly(read: Callable[[], Any]) -> Any:
+    """Return what a reader or an engine does, without an error of it, which may quote values."""
+    try:
+        return read()
+    except ImportError:  # names a package to install
+        raise
+    except Exception as error:
+        problem = _UNKNOWN.format(type(error).__name__)
+    raise ValueError(problem)  # outside of the handler, so that no context is attached

@@ -5,17 +5,18 @@ Engines count partitions where they are, and add up counts on the way.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from glob import glob
 from importlib import import_module
 from os import PathLike, fspath
+from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from skdpot.sources.base import ExactCounts, Source
+from skdpot.sources.base import ExactCounts, Source, quietly
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +74,7 @@ class ArrowSource(Source):
     data: Any
     columns: tuple[str, ...] | None = None
 
-    @property
+    @cached_property
     def head(self) -> pd.DataFrame:
         """Names and data types."""
         return frame_of(self._stream().schema.empty_table())
@@ -102,13 +103,15 @@ class DatasetSource(Source):
     @classmethod
     def of_paths(cls, given: Any) -> "DatasetSource":
         """Open files, directories and patterns such as ``"data/*.parquet"``."""
-        paths = []
-        for path in [given] if isinstance(given, str | PathLike) else given:
+        paths: list[str] = []
+        for place, path in enumerate([given] if isinstance(given, str | PathLike) else given):
             found = sorted(glob(fspath(path), recursive=True))
-            if not found:
-                raise FileNotFoundError(f"There is no file {fspath(path)!r}.")
+            if not found:  # what it says may be no path
+                raise FileNotFoundError(f"X names no file by the path at place {place}.")
             for name in found:
                 paths += _files_in(Path(name)) if Path(name).is_dir() else [name]
+        if len(set(map(realpath, paths))) < len(paths):
+            raise ValueError("X names a file twice, whose rows would be counted twice.")
         kinds = set(map(_format_of, paths))
         if len(kinds) != 1 or None in kinds:
             raise ValueError(
@@ -122,28 +125,39 @@ class DatasetSource(Source):
             )
             dataset = arrow_module("pyarrow.dataset")
             options = dataset.CsvFileFormat(convert_options=convert)
-        return cls(arrow_module("pyarrow.dataset").dataset(paths, format=options))
+        opened = partial(arrow_module("pyarrow.dataset").dataset, paths, format=options)
+        return cls.of(quietly(opened))
 
-    @cached_property
-    def head(self) -> pd.DataFrame:
-        """Names and data types, which are those of each file."""
-        expected = self.data.schema
-        for fragment in self.data.get_fragments():
-            found = fragment.physical_schema
-            wrong = [n for n in expected.names if n not in found.names]
-            wrong += [n for n in found.names if n not in expected.names]
-            wrong += [
-                n
-                for n in expected.names
-                if n not in wrong and found.field(n).type != expected.field(n).type
+    @classmethod
+    def of(cls, data: Any) -> "DatasetSource":
+        """Refuse a dataset whose files differ in their columns; one without values may."""
+        pa, fragments = arrow_module(), list(data.get_fragments())
+        schemas = quietly(lambda: [fragment.physical_schema for fragment in fragments])
+        fields = [f for schema in schemas for f in schema if not pa.types.is_null(f.type)]
+        known = {field.name: field for field in reversed(fields)}
+        expected = pa.schema([known.get(field.name, field) for field in data.schema])
+        keys_of = arrow_module("pyarrow.dataset").get_partition_keys
+        for fragment, found in zip(fragments, schemas, strict=True):
+            types = dict.fromkeys(keys_of(fragment.partition_expression), pa.null())
+            types |= {field.name: field.type for field in found}
+            given = [types.pop(field.name, None) for field in expected]
+            wrong = [
+                repr(field.name)
+                for field, kind in zip(expected, given, strict=True)
+                if kind not in (field.type, pa.null())
             ]
-            if wrong:
+            if wrong or types:  # without a header, names of other columns would be a row
                 raise ValueError(
                     f"{getattr(fragment, 'path', 'A part of X')!r} differs from the other files "
-                    f"in the columns {', '.join(map(repr, wrong))}: all must have the same columns "
-                    "of the same data types."
+                    f"in {', '.join(wrong) or 'columns that they lack'}: all must have the same "
+                    "columns of the same data types."
                 )
-        return frame_of(expected.empty_table())
+        return cls(data.replace_schema(expected))
+
+    @property
+    def head(self) -> pd.DataFrame:
+        """Names and data types, which are those of each file."""
+        return frame_of(self.data.schema.empty_table())
 
     def sum(self, count: Callable[[Any], ExactCounts]) -> ExactCounts:
         """Count batch by batch; the next ones are read meanwhile."""
@@ -165,7 +179,7 @@ class LazySource(Source):
 
     data: Any
 
-    @property
+    @cached_property
     def head(self) -> Any:
         """Names and data types."""
         return self.data.head(0).collect()
@@ -285,9 +299,9 @@ def source_of(X: Any) -> Source | None:
     if name == "LazyFrame":
         return LazySource(X)
     if hasattr(X, "to_batches") and hasattr(X, "get_fragments"):
-        return DatasetSource(X)
+        return DatasetSource.of(X)
     if name == "RecordBatchReader":  # can be read once
-        return ArrowSource(X.read_all())
+        return ArrowSource(quietly(X.read_all))
     if library in ("duckdb", "_duckdb"):
         return ArrowSource(X)
     return None

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._utils.validation import encode_labels, read_rows, record_features, validate_rows
-from skdpot.sources.base import Source, SourceRows, Tables
+from skdpot.sources.base import Source, SourceRows, Tables, head_of
 from skdpot.sources.engines import source_of
 
 Batch: TypeAlias = tuple[np.ndarray, np.ndarray | None]
@@ -29,7 +29,7 @@ def read_numbers(
     Returns batches of rows and of the positions of their labels among classes, and these. `label`
     is the name of a column.
     """
-    head = source.head
+    head = head_of(source)
     names = None
     if labelled:
         there = list(getattr(head, "columns", ()))
@@ -47,7 +47,7 @@ def read_numbers(
     rows, found = SourceRows.checked(source, reader, caller, min_samples, _labels)
     if not labelled:
         return rows, None
-    labels = sorted(found[0])
+    labels = list(found[0])
     known = encode_labels(labels, len(labels), classes)[1]
     return rows.map(partial(_encoded, classes=known)), known
 

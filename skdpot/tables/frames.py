@@ -21,7 +21,7 @@ import pandas as pd
 
 from skdpot._utils.validation import record_features, validate_frame, validate_rows
 from skdpot.release.contributions import read_persons
-from skdpot.sources import HeldRows, Rows, Source, SourceRows, source_of
+from skdpot.sources import HeldRows, Rows, Source, SourceRows, head_of, source_of
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -406,7 +406,7 @@ def open_table(
     source = source_of(X)
     if source is None:
         return read_table(estimator, X, reset=True, names=names, min_samples=min_samples), None
-    head = source.head
+    head = head_of(source)
     if not hasattr(head, "columns"):
         raise TypeError("X is read in batches and must have named columns: pass a DataFrame.")
     table = Table.of(head)
