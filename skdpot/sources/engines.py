@@ -249,7 +249,9 @@ class SparkSource(Source):
 
     def sum(self, count: Callable[[Any], ExactCounts]) -> ExactCounts:
         """Count in the executors; of many partitions, counts are added there too."""
-        parts = self.data.mapInArrow(_CountArrow(count), "counts binary")
+        names = tuple(self.data.columns)  # of which mapInArrow cannot resolve those with dots
+        numbered = self.data.toDF(*(f"c{place}" for place in range(len(names))))
+        parts = numbered.mapInArrow(_CountArrow(count, names), "counts binary")
         try:
             n_parts = self.data.rdd.getNumPartitions()
         except Exception:  # a client of Spark Connect does not know
@@ -266,9 +268,11 @@ class SparkSource(Source):
 @dataclass(frozen=True, eq=False)
 class _CountArrow:
     count: Callable[[Any], ExactCounts]
+    names: tuple[str, ...]
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        total = ExactCounts.total(self.count(frame_of(batch)) for batch in batches)
+        named = (batch.rename_columns(list(self.names)) for batch in batches)
+        total = ExactCounts.total(self.count(frame_of(batch)) for batch in named)
         yield _message(total.packed())
 
 
