@@ -83,6 +83,7 @@ TASKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", TASKS)
 def test_scores_are_read_from_the_releases_of_this_run(case):
     """With the releases of other coins in the place of its own, an attacker finds the others."""

@@ -34,6 +34,7 @@ def success(n_trials=150, **options):
     return hits / n_trials
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_the_row_is_found_hardly_more_often_than_by_guessing(epsilon):
     bound = norm.cdf(norm.ppf(1 / N_CANDIDATES) + gdp_mu(epsilon, 1e-5))
@@ -70,6 +71,7 @@ def closeness(epsilon, n_rows, seeds):
     return np.mean(private_errors, axis=1), np.mean(fresh_errors, axis=1)
 
 
+@pytest.mark.slow
 def test_reconstructed_rows_are_as_near_to_anybody_else():
     private, fresh = closeness(1.0, 50, range(20))
     gain = (fresh - private) / fresh.mean()

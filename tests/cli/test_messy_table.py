@@ -102,6 +102,7 @@ def test_what_is_proposed_for_each_kind_of_column_and_comes_back(fitted, name, k
         assert new[name].map(lambda text: bool(re.fullmatch(written, text))).all()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
 def test_the_schema_reads_a_data_frame_of_the_same_texts(fitted):
     table, *_, schema = fitted

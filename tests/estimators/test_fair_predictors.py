@@ -70,6 +70,7 @@ def test_a_larger_alpha_makes_groups_more_alike(gradient):
     assert all("has the same group" in text for text in said)
 
 
+@pytest.mark.slow
 def test_with_noise_the_sketch_is_nearly_as_good():
     classifier = fitted(alpha=0.75, epsilon=3.0)
     assert impact(classifier) > 0.7

@@ -139,6 +139,7 @@ def test_poisson_sums_have_the_sensitivity_of_their_clip(case):
     assert bool(seen["tables"]) == (fit.alpha > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in CASES if "ranks" in case])
 def test_ranked_sums_have_the_sensitivity_of_their_batches_and_directions(case):
     """(1 - alpha) 2C + alpha n' (2 / KQ) (4 r L / min n'_c), with what was really drawn."""

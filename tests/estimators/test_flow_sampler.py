@@ -71,6 +71,7 @@ def test_rows_are_particles_without_repetition_and_more_of_them_are_new(plain):
     assert distance(many, X) < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fit", "apart"), [(fitted_with_a_seed, 0.04), (trained_with_a_seed, 0.06)]
 )

@@ -36,6 +36,7 @@ def distance(rows, others):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "options", "largest"),
     [
@@ -115,6 +116,7 @@ def test_a_given_sigma_is_costed(mechanism):
     assert free.epsilon == np.inf
 
 
+@pytest.mark.slow
 def test_the_events_describe_the_batches():
     rows, d = 1500, 3
     smoothing, gradient = (

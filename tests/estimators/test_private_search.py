@@ -197,6 +197,7 @@ def test_a_refit_gets_all_rows_and_what_was_set_aside(log, monkeypatch):
     assert compose(selection).epsilon(1e-5) < 2.0
 
 
+@pytest.mark.slow
 def test_folds_have_no_model_unless_it_is_refitted(log, monkeypatch):
     with_trials(monkeypatch, 2)
     found = search(cv=4).fit(X, Y)
@@ -499,6 +500,7 @@ def test_good_candidates_win(monkeypatch):
     assert right == pytest.approx(round(right))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{"score_bounds": (-1, 1)}, {"score_on": "release"}, {"scoring": "synthetic_accuracy"}],

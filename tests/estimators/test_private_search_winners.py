@@ -186,6 +186,7 @@ def test_winners_are_saved_and_sent_with_the_statement_of_the_search(name, optio
         assert total_spent(one).epsilon == pytest.approx(found.epsilon, rel=0.02)
 
 
+@pytest.mark.slow
 def test_sketches_of_winners_can_be_merged(tmp_path):
     sketch = SlicedSketch(projections=np.eye(3), bounds=(-1, 1), n_bins=8)
     both = [
@@ -413,6 +414,7 @@ def test_what_a_score_leaves_behind_is_not_released(log):
 
 
 # ------------------------------------------------------------------ the set of classes
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "options"),
     [

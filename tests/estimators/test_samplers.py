@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpot import PrivacyBudget
+from skdpot import DPTableSynthesizer, PrivacyBudget
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import trajectory_sketch
 from skdpot.ot.flow import NumpyDrift
@@ -26,10 +26,12 @@ KINDS = {
     "paths": lambda **options: trajectory_sampler(**SKETCH | LARGER | options),
     "mfld": lambda **options: trajectory_sampler(**MFLD | options),
 }
-EVERY = pytest.mark.parametrize("kind", KINDS)
+EVERY = pytest.mark.parametrize("kind", [*KINDS])
+KINDS["table"] = lambda **options: DPTableSynthesizer(n_particles=100, **options)
 METHODS = {
     "flow": {"sample": (), "score": (X,)},
     "classes": {"sample": (), "sample_labeled": (), "score": (X,)},
+    "table": {"sample": (), "score": (X,)},
     "paths": {"sample": (), "sample_frame": (), "sample_marginal": (1.3,), "score": (X, T)},
 }
 CASES = [(kind, name) for kind, methods in METHODS.items() for name in methods]

@@ -90,6 +90,7 @@ def test_distances_are_those_to_the_released_counts(grown):
         assert row["total_variation"] == pytest.approx(np.abs(counts - table.ravel()).sum() / 2)
 
 
+@pytest.mark.slow
 def test_what_noise_explains_is_what_noise_does():
     """Noise is drawn 400 times: the mean is right to 5 %, and the limit is never exceeded."""
     rng = np.random.default_rng(0)
@@ -148,6 +149,7 @@ def test_tables_and_summary_are_complete(report, beside):
     assert matrix.notna().sum(axis=None) == len(SCHEMA) + 2 * len(finest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["array", "one column", "no noise"])
 def test_every_kind_of_table_has_a_page(name):
     report = fitted(name).quality_report(n_samples=200, random_state=0)

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -113,36 +112,11 @@ def test_attributes(synthesizer):
 # --- sampling -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_samples", [1, 7, 25_000])
-def test_as_many_rows_as_wanted(synthesizer, n_samples):
-    assert len(synthesizer.sample(n_samples)) == n_samples
-    assert len(synthesizer.sample()) == 1
-
-
-@pytest.mark.parametrize("wrong", [0, -1, 2.5, "3", None, True])
-def test_a_number_of_rows_is_a_positive_integer(synthesizer, wrong):
-    with pytest.raises((ValueError, TypeError), match="n_samples"):
-        synthesizer.sample(wrong)
-
-
-def test_samples_differ_unless_a_seed_is_given(synthesizer):
-    first, second = (synthesizer.sample(100, random_state=3) for _ in range(2))
-    pd.testing.assert_frame_equal(first, second)
-    assert not synthesizer.sample(100).equals(synthesizer.sample(100))
-    assert not first.equals(synthesizer.sample(100, random_state=4))
-
-
 def test_sampling_changes_nothing(synthesizer):
     before = dict(vars(synthesizer))
     synthesizer.sample(50, {"smokes": True})
     synthesizer.score(TABLE)
     assert vars(synthesizer) == before
-
-
-def test_sampling_before_fit():
-    for call in ("sample", "score"):
-        with pytest.raises(NotFittedError):
-            getattr(DPTableSynthesizer(), call)(3)
 
 
 WANTED = {"age": (30, 40), "city": ["Bonn", "Graz"], "seen": ("2024-03-01", None)}

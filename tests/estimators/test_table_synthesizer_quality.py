@@ -107,6 +107,7 @@ def synthetic_bits(codes, **options):
     return synthesizer, synthesizer.sample(len(codes)).to_numpy().astype(int)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [None, "x6"])
 def test_an_exclusive_or_is_found(target):
     """Of its pairs each is independent; rows of independent columns are .5 away."""
@@ -117,6 +118,7 @@ def test_an_exclusive_or_is_found(target):
     assert abs(drawn[:, [1, 4, 6]].mean() - 0.5) < 0.02
 
 
+@pytest.mark.slow
 def test_the_pairs_of_many_columns_are_found():
     """A chain of 40 columns: neighbours agree in 62 % of the rows, which are .12 from chance."""
     rng = np.random.default_rng(4)

@@ -94,6 +94,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "k", "warm"), CASES)
 def test_epsilon_of_mfld_is_that_of_its_noise(options, k, warm):
     options = options | {"noise_multiplier": None, "group_size": k, "epsilon": 1.5, "delta": 1e-4}

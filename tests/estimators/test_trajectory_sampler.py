@@ -132,6 +132,7 @@ def test_one_time(mechanism, coupling):
         one.sample(1, times=[3.1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", QUICK)
 def test_many_times_need_no_other_parameters(mechanism):
     """Default steps shrink where times are near to each other."""
@@ -215,6 +216,7 @@ def test_paths_remember_where_they_came_from(diffusion):
         np.testing.assert_allclose(found, law.cross_covariance(s, t), atol=0.03)
 
 
+@pytest.mark.slow
 def test_mfld_moves_from_the_center_towards_the_rows():
     """Without a warm start it takes long: the clip lets rows far away pull little."""
     rows = 0.1 * RNG.standard_normal((800, 2)) + np.column_stack([(T - 15) / 8, 0 * T + 0.6])

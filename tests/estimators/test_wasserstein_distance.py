@@ -160,6 +160,7 @@ def test_a_union_of_parties(exact, other):
         exact.compare([other, clone(other)])
 
 
+@pytest.mark.slow
 def test_pairwise_distances_of_rows_and_of_parties(exact):
     rows = {"here": HERE, "there": THERE, "again": HERE[::-1]}
     frame, errors = sliced(epsilon=20.0).pairwise_distances(rows, return_std=True)

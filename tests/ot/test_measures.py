@@ -174,6 +174,7 @@ def test_exact_interpolation_lies_on_a_geodesic(pair, t):
     assert middle.n_points <= plan.source.n_points + plan.target.n_points - 1
 
 
+@pytest.mark.slow
 @given(pair=measures(), t=st.floats(0, 1))
 @settings(max_examples=100, deadline=None)
 def test_barycentric_interpolation_stays_nearer_to_the_source(pair, t):

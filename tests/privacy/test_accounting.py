@@ -221,6 +221,7 @@ def samples(z=1.1, rate=0.02, n_steps=200, **options):
     return poisson(3 * z, rate, n_steps, sensitivity=3.0, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("z", GOLDEN)
 def test_golden_values(z):
     """Also by closed-form tails instead of connected dots, another grid, numpy's FFT."""
@@ -302,6 +303,7 @@ def by_dp_accounting(relation, *steps):
     return accountant
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "steps", [[(0.02, 1.1, 200)], [(0.3, 4.0, 50)], [(0.02, 1.1, 100), (0.1, 3.0, 20)]]
 )

@@ -72,6 +72,7 @@ def other_machine(monkeypatch):
     forget()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event", [gaussian(0.7), TRAINING, gaussian(1e-3, n_steps=10)])
 @pytest.mark.parametrize("delta", [1e-9, 1e-5])
 def test_a_statement_bounds_what_any_machine_computes(event, delta, other_machine):

@@ -30,6 +30,7 @@ def _tally(batches, outcomes) -> np.ndarray:
     return np.array([found[outcome] for outcome in outcomes])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "size"), [(7, 2), (7, 3), (5, 4), (4, 4)])
 def test_ordered_fixed_size_batches_are_uniform(n, size):
     # Every ordered subset alike: members and order at once. 24,000 batches, level 1e-4.
@@ -46,6 +47,7 @@ def test_batches_hold_distinct_valid_indices():
             assert 0 <= batch.min() <= batch.max() < n
 
 
+@pytest.mark.slow
 def test_successive_pairs_of_batches_are_uniform():
     # The pair (step k, step k + 1) over all 9 combinations of one of three; level 1e-4.
     batches = [int(b[0]) for b in fixed_size_batches(3, 1, 18_000, SecretStream(4))]

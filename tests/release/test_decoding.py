@@ -86,6 +86,7 @@ def test_monotone_values_are_never_further_from_the_truth(n_bins, level, seed):
     assert np.all(errors[0] <= errors[1] * (1 + 1e-9) + 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [1, 10])
 @pytest.mark.parametrize("n_projections", [1, 40])
 @pytest.mark.parametrize("epsilon", [1e-6, 1.0, 1e3])

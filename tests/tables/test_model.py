@@ -311,6 +311,7 @@ def scaled(marginals, weights, n_sweeps=3000):
     return particles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [5.0, 200.0])
 def test_the_weights_are_the_optimum_of_what_is_stated(sigma):
     """By minimisation over the logarithms of the weights."""
@@ -435,6 +436,7 @@ def test_cells_occur_in_their_shares(kept):
         assert np.abs(counts - expected).max() <= 1  # stratified
 
 
+@pytest.mark.slow
 def test_rows_have_the_pairs_of_the_weights_and_rare_cells_by_chance():
     """Chance alone makes pairs of rows twice as wrong; 7 standard errors for the rare."""
     rng = np.random.default_rng(3)

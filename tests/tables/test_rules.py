@@ -171,6 +171,7 @@ def test_every_row_obeys_every_rule_and_condition(fitted, wanted):
             assert rows[name].isna().all() if value is None else (rows[name] == value).all()
 
 
+@pytest.mark.slow
 def test_rules_cost_no_utility(fitted):
     """What determines a column is counted as ever, and what it determines is exact."""
     rows, real = fitted.sample(20_000, random_state=2), people()
@@ -271,6 +272,7 @@ def test_bounds_categories_and_tables_that_are_open_are_found():
     assert (rows["education"].map(GRADES) == rows["grade"]).mean() > 0.99
 
 
+@pytest.mark.slow
 def test_tables_of_polars():
     rows = fit(as_polars(people(400))).sample(200, random_state=0)
     plain = pd.DataFrame(rows.to_dict(as_series=False))

@@ -354,6 +354,7 @@ def test_a_guess_leaves_out_what_it_cannot_describe():
     assert "every number occurs once" in TableSchema.guess(numbers).notes[0]
 
 
+@pytest.mark.slow
 @given(tables("pandas"))
 @settings(max_examples=50, deadline=None)
 def test_guessed_schemas_hold_all_values(case):
