@@ -135,7 +135,8 @@ class DatasetSource(Source):
         schemas = quietly(lambda: [fragment.physical_schema for fragment in fragments])
         fields = [f for schema in schemas for f in schema if not pa.types.is_null(f.type)]
         known = {field.name: field for field in reversed(fields)}
-        expected = pa.schema([known.get(field.name, field) for field in data.schema])
+        fields = [known.get(field.name, field) for field in data.schema]
+        expected = pa.schema(fields, data.schema.metadata)  # it says what pandas had as an index
         keys_of = arrow_module("pyarrow.dataset").get_partition_keys
         for fragment, found in zip(fragments, schemas, strict=True):
             types = dict.fromkeys(keys_of(fragment.partition_expression), pa.null())

@@ -34,9 +34,10 @@ def read_numbers(
     if labelled:
         there = list(getattr(head, "columns", ()))
         if not isinstance(label, str) or label not in there:
+            lacking = f" There is no column {label!r}." if isinstance(label, str) else ""
             raise ValueError(
                 "y must be the name of the column of X that holds the labels, where X is read in "
-                "batches."
+                f"batches.{lacking}"
             )
         head = head[[name for name in there if name != label]]
     if hasattr(head, "columns"):

@@ -28,3 +28,14 @@ def test_directories_of_engines(tmp_path, name, write):
     for name in ("_SUCCESS", "_metadata.csv", "._SUCCESS.crc", "notes.txt"):
         (tmp_path / name).write_text("a,b\nno,number\n")
     assert SlicedSketch(bounds=(0, 1)).fit(tmp_path).n_samples_ == 2 * len(ROWS)
+
+
+@pytest.mark.parametrize("name", [None, "person"])
+def test_an_index_of_pandas_is_no_feature(tmp_path, name):
+    pytest.importorskip("pyarrow")
+    for part, rows in enumerate((ROWS[:20], ROWS[20:])):
+        rows.set_index(pd.Index(rows.index * 7.0, name=name)).to_parquet(
+            tmp_path / f"{part}.parquet"
+        )
+    sketch = SlicedSketch(bounds=(0, 1)).fit(tmp_path)
+    assert sketch.feature_names_in_.tolist() == ["a", "b"]
