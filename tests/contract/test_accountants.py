@@ -86,10 +86,7 @@ class TestOneRecordMoreOrLess(AccountantSuite):
         return one_step(PoissonAddRemoveStep, size)
 
     def at_least(self, size: float, epsilon: float) -> float:
-        return max(
-            mixture_delta(epsilon, RATE, size, 0.0),
-            mixture_delta(epsilon, RATE, 0.0, size),
-        )
+        return max(mixture_delta(epsilon, RATE, size, 0.0), mixture_delta(epsilon, RATE, 0.0, size))
 
 
 class TestClippedSums(AccountantSuite):

@@ -121,10 +121,7 @@ ANSWERS = [
     (lambda: fitted(PATHS).sample_frame(np.int8(100)).shape, (300, 4)),
     (lambda: SLICED(X, X, n_projections=np.uint64(3)), 0.0),
     (lambda: metrics.wasserstein_distance(HUGE, HUGE + 1e100, p=40), pytest.approx(1e100)),
-    (
-        lambda: np.isfinite(SLICED(np.c_[HUGE, HUGE], -np.c_[HUGE, HUGE[::-1]], p=1e300)),
-        True,
-    ),
+    (lambda: np.isfinite(SLICED(np.c_[HUGE, HUGE], -np.c_[HUGE, HUGE[::-1]], p=1e300)), True),
     # Notebooks ask for all properties, of which one could not be computed.
     (lambda: "FairPrivateClassifier" in FairPrivateClassifier(alpha=None)._repr_html_(), True),
 ]
@@ -136,8 +133,7 @@ def test_numbers_of_any_type_and_size_are_answered(call, expected):
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"module": LatentNetwork(latent_dim=10**12)}, {"n_steps": True}, {"device": "tpu"}],
+    "changes", [{"module": LatentNetwork(latent_dim=10**12)}, {"n_steps": True}, {"device": "tpu"}]
 )
 def test_retraining_checks_parameters_too(changes):
     """A network of 10^12 inputs was an error of torch."""

@@ -22,7 +22,7 @@ from skdpot._utils import validation as rng_module
 from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy.noise import MAX_TABLE_S, discrete_gaussian
-from tests.contract.test_draws_are_charged import assert_on_lattice, hostile_rows
+from tests.contract.test_draws_are_charged import hostile_rows
 
 RARE = 1e-8
 ROWS = hostile_rows(np.zeros((120, 3)))
@@ -38,27 +38,6 @@ def quietly(make):
 def fitted(rows=ROWS, labels=None, **parameters):
     parameters = {"bounds": (-1, 1), "projections": SLICES, "n_bins": 16} | parameters
     return quietly(lambda: SlicedSketch(**parameters).fit(rows, labels))
-
-
-def streamed():
-    sketch = SlicedSketch(bounds=(-1, 1), projections=SLICES, n_bins=16)
-    for start in range(0, 120, 30):
-        rows = ROWS[start : start + 30]
-        quietly(lambda rows=rows: sketch.partial_fit(rows, n_samples=120))
-    return sketch
-
-
-@pytest.mark.parametrize("make", [streamed, lambda: fitted(epsilon=0.1).merge(fitted(epsilon=9.0))])
-def test_streamed_and_merged_sketches_hold_multiples_of_their_lattice(make):
-    sketch = make()
-    lattice = sketch.privacy_spent_.event.phases[-1].lattice
-    assert 16 * lattice <= min(1, sketch.noise_scale_)
-    assert_on_lattice(sketch.statistic_, lattice)
-
-
-def test_without_privacy_the_table_is_on_the_coarse_lattice():
-    sketch = fitted(epsilon=math.inf)
-    assert_on_lattice(sketch.statistic_, sketch.strategy_.lattice)
 
 
 def test_the_lattice_is_the_same_for_all_data():

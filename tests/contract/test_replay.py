@@ -24,12 +24,7 @@ import pytest
 import torch
 from sklearn.pipeline import make_pipeline
 
-from skdpot import (
-    DPTableSynthesizer,
-    FairPrivateRegressor,
-    PrivateTrajectorySampler,
-    SlicedSketch,
-)
+from skdpot import DPTableSynthesizer, FairPrivateRegressor, PrivateTrajectorySampler, SlicedSketch
 from skdpot.exceptions import ReplayError
 from skdpot.preprocessing import PrivateScaler, TableEncoder
 from skdpot.release.release import first_difference, record_releases, replay_releases

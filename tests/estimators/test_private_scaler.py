@@ -1,16 +1,13 @@
-"""PrivateScaler: what it learns, and what it costs."""
+"""PrivateScaler: what it learns."""
 
 import math
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.preprocessing import RobustScaler
 
-from skdpot.exceptions import BudgetExceededError, PrivacyWarning
+from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import PrivateScaler
-from skdpot.privacy.accounting import PrivacyTarget, event_cost
-from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 
 
@@ -61,22 +58,3 @@ def test_few_rows_fall_back_with_a_warning(X):
     with pytest.warns(PrivacyWarning, match="3 of 3 features did not stand out"):
         scaler = PrivateScaler(epsilon=0.1).fit(X[:10])
     np.testing.assert_array_equal(scaler.transform(X), X)
-
-
-# ------------------------------------------------------------------ privacy
-
-
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 300.0])
-@pytest.mark.filterwarnings("ignore:.*did not stand out:skdpot.exceptions.PrivacyWarning")
-def test_a_budget_of_epsilon_pays_exactly_once(X, epsilon):
-    budget = PrivacyBudget(epsilon)
-    scaler = PrivateScaler(epsilon, budget=budget).fit(X)
-    target = PrivacyTarget(epsilon, 1e-5)
-    cost = event_cost(scaler.privacy_spent_.event, target.leak_cap)
-    assert 1 - 1e-9 <= cost.mu_squared_units / target.mu_squared_units <= 1
-    assert scaler.privacy_spent_.sensitivity == (math.sqrt(6), math.sqrt(6))
-    assert "the number of rows" in scaler.privacy_spent_.assumptions
-    state = np.random.RandomState(0)
-    with pytest.raises(BudgetExceededError):
-        clone(scaler).set_params(random_state=state).fit(X)
-    assert state.random_sample() == np.random.RandomState(0).random_sample()

@@ -26,12 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdpot import (
-    DPTableSynthesizer,
-    FairPrivateClassifier,
-    PrivacyBudget,
-    PrivateScaler,
-)
+from skdpot import DPTableSynthesizer, FairPrivateClassifier, PrivacyBudget, PrivateScaler
 from skdpot._utils.validation import SecretStream
 from skdpot.estimators import _search_trials as trials
 from skdpot.estimators._search_plan import draw_splits

@@ -12,10 +12,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skdpot import DPTableSynthesizer
 from skdpot.exceptions import PrivacyWarning
-from skdpot.preprocessing import (
-    TableEncoder,
-    TableSchema,
-)
+from skdpot.preprocessing import TableEncoder, TableSchema
 from tests.tables.table_models import SCHEMA, people
 
 # That there is much noise, or none, is no news here.

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
-from skdpot.federated.baselines import fedwad, rescaled, triangle
+from skdpot.federated.baselines import fedwad, rescaled
 from skdpot.federated.party import Party
 from skdpot.ot.measures import (
     DiscreteMeasure,
@@ -110,15 +110,6 @@ def test_equal_sizes_alone_are_not_exact(kind):
     assert ratio > 1.2
 
 
-def test_large_references_ruin_barycentric_estimates():
-    """Each side averages other points of γ; exact measures do not care."""
-    mu, nu = clouds(20, 20, d=10, seed=10)
-    gamma = gaussian_reference(53, 10, scale=20.0, rng=np.random.default_rng(11))
-    distance = optimal_plan(mu, nu).squared_distance
-    assert estimate(mu, nu, gamma, 0.9) > 100 * distance
-    assert estimate(mu, nu, gamma, 0.9, "exact") < 2 * distance
-
-
 def test_the_estimate_of_a_union_may_be_too_small():
     """By hand: sources -2 and 2, buyer -1 and 1, γ = -1 and 1, exact measures at t = 1/3.
 
@@ -137,18 +128,6 @@ def test_the_estimate_of_a_union_may_be_too_small():
     assert found == pytest.approx(0.5, rel=1e-9)
     union = DiscreteMeasure([[-2.0], [2.0]])
     assert optimal_plan(union, buyer).squared_distance == pytest.approx(1.0, rel=1e-12)
-
-
-@pytest.mark.parametrize("scale", [0.1, 1.0, 5.0])
-def test_an_undisclosed_fraction_costs_little_accuracy(scale):
-    """Distances: within 0.5 % from 0.3 to 0.7, within 3 % from 0.1 to 0.8; at 0.9 no promise."""
-    mu, nu = clouds(70, 60, d=8, seed=18)
-    gamma = gaussian_reference(60, 8, scale=scale, rng=np.random.default_rng(19))
-    parties = [Party(name, m.points, allows="triangle") for name, m in (("a", mu), ("b", nu))]
-    for t, bound in [(0.1, 0.03), (0.3, 0.005), (0.4, 0.005), (0.6, 0.005), (0.7, 0.005)]:
-        found = triangle(*parties, t=t, disclose_t=False, reference=gamma)
-        ratio = np.sqrt(found.squared_distance / estimate(mu, nu, gamma, t))
-        assert abs(ratio - 1) < bound
 
 
 @pytest.mark.parametrize("t", [1.0, -0.1, np.nan])
@@ -187,12 +166,6 @@ def test_rounds_bound_the_distance_from_above_and_exact_ones_never_grow(triple):
     check_bounds(triple, 5, "barycentric")
 
 
-@given(triple=triples(balanced=True, least=2))
-@settings(max_examples=30, deadline=None)
-def test_nor_do_barycentric_rounds_between_equally_many_points(triple):
-    assert check_bounds(triple, 6, "barycentric") <= 1e-7
-
-
 def gaps(n, seed, t):
     """Relative gap by round, for two clouds in the dimension where it matters."""
     rng = np.random.default_rng(seed)
@@ -201,14 +174,3 @@ def gaps(n, seed, t):
     reference = gaussian_reference(n, 60, rng=rng)
     path = follow(mu, nu, reference, 30, rng, t)
     return path.distances / optimal_plan(mu, nu).distance - 1
-
-
-def test_drawn_fractions_converge_and_one_half_stalls():
-    """Gap after 30 rounds: 26 to 29 % against 0.01 to 0.6 %, over seeds 0 to 5."""
-    stalled = [gaps(60, seed, 0.5) for seed in range(3)]
-    moving = [gaps(60, seed, "drawn") for seed in range(3)]
-    for gap in stalled:
-        assert gap[-1] > 0.15
-        assert gap[-1] == pytest.approx(gap[-10], rel=1e-6)
-    for gap in moving:
-        assert -1e-9 < gap[-1] < 0.03

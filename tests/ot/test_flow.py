@@ -265,20 +265,3 @@ def test_equal_seeds_give_equal_flows_on_all_devices(kind, device):
     gaps = np.abs(runs[0].particles - runs[3].particles)
     assert np.median(gaps) < 1e-5
     assert np.quantile(gaps, 0.9) < 1e-3
-
-
-def test_shares_of_steps_fall_to_a_twentieth():
-    schedule = FlowSchedule(n_steps=100, step_size=0.5)
-    shares = [schedule.share(step) for step in range(100)]
-    assert shares[0] == shares[49] == 0.5
-    assert shares[-1] == pytest.approx(0.025)
-    assert shares == sorted(shares, reverse=True)
-
-
-@pytest.mark.parametrize(
-    ("n_features", "n_projections", "share", "h"), [(8, 72, 0.375, 3.0), (2, 200, 0.5, 1.0)]
-)
-def test_the_papers_step_is_three_eighths_of_a_full_one(n_features, n_projections, share, h):
-    directions = orthogonal_directions(n_projections, n_features, RNG)
-    turn = next(of_rows([(np.zeros((3, n_features)), directions)]).turns(RNG))
-    np.testing.assert_allclose(share * turn.drift_step, h, rtol=1e-5)

@@ -69,8 +69,7 @@ def exact_pmf(s: float, half_width: int) -> list[mpmath.mpf]:
 
 
 @pytest.mark.parametrize(
-    ("s", "mu"),
-    [*itertools.product((1.0, 1.37, 10.0, 31.4), (0.01, 1.0, 5.0)), (MAX_TABLE_S, 1.0)],
+    ("s", "mu"), [*itertools.product((1.0, 1.37, 10.0, 31.4), (0.01, 1.0, 5.0)), (MAX_TABLE_S, 1.0)]
 )
 def test_table_is_right_to_its_last_bit_and_adds_less_to_delta_than_is_charged(s, mu):
     """Total variation of 2**32 draws, times what epsilon can make of it."""

@@ -102,27 +102,6 @@ def test_any_noise_is_decoded_without_complaint(n_classes, n_projections, epsilo
         assert sketch.class_counts_.sum() == pytest.approx(n_samples)
 
 
-SHAPES = {
-    "two clusters": np.where(RNG.random((3000, 1)) < 0.25, -0.4, 0.5)
-    + 0.1 * RNG.normal(size=(3000, 2)),
-    "far outliers": 0.05 * RNG.normal(size=(3000, 2)) + 0.8 * (RNG.random((3000, 1)) < 0.05),
-    "one-sided": RNG.exponential(0.2, (3000, 2)) - 0.8,
-    "normal": 0.25 * RNG.normal(size=(3000, 2)),
-}
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("epsilon", [2.0, 30.0])
-def test_no_shape_is_decoded_worse_than_by_monotonicity_alone(shape, epsilon):
-    """A prior may help; it must not overrule a table that is far from it."""
-    options = {"bounds": (-1, 1), "n_bins": 32, "projections": uniform_directions(20, 2, RNG)}
-    sketch = SlicedSketch(epsilon=epsilon, **options).fit(SHAPES[shape])
-    exact = SlicedSketch(epsilon=np.inf, **options).fit(SHAPES[shape])
-    plain, _ = decode_quiet(sketch.statistic_, strategy_of(32), 3000)
-    errors = [np.sqrt(np.mean((cdf - exact.cdf_) ** 2)) for cdf in (sketch.cdf_, plain)]
-    assert errors[0] < 1.2 * errors[1]
-
-
 @given(
     noisy=st.lists(st.floats(-50, 150), min_size=1, max_size=6).map(np.array),
     spare=st.integers(0, 100),

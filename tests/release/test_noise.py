@@ -25,7 +25,6 @@ from skdpot.release.langevin import LangevinPhase, mean_field_langevin, plan_lan
 from skdpot.release.output_tables import ClippedOutputs, plan_tables, release_tables
 from skdpot.release.release import record_releases
 from skdpot.release.rows import StepDirections, noisy_batches, plan_rows
-from skdpot.release.strategy import strategy_of
 from skdpot.release.warm_start import plan_warm_start, release_kmeans_start, release_mean_start
 from tests.release.exact import again, gaps, streams
 from tests.release.test_replaced_records import no_coupling
@@ -163,32 +162,6 @@ def test_noise_of_rows_is_independent_over_directions_and_steps(noise):
     assert LEVEL < stats.chi2.cdf(np.sum(means**2), means.size) < 1 - LEVEL
     assert uncorrelated(means[:-1].ravel(), means[1:].ravel())
     assert uncorrelated(means[:, :-1].ravel(), means[:, 1:].ravel())
-
-
-def exact_statistic(sketch):
-    """Map, clip, project, count and apply the strategy, independently of the package's pass."""
-    bounds, n_bins = sketch.bounds_, sketch.statistic_.shape[-1]
-    U = (ROWS - bounds.center) / bounds.scale
-    if bounds.box:
-        U = np.clip(U, -1, 1)
-    else:
-        U = U * np.minimum(1, bounds.radius / np.linalg.norm(U, axis=1))[:, None]
-    share = (sketch.directions_ @ U.T / sketch.half_widths_[:, None] + 1) / 2
-    bins = np.clip(np.floor(share * n_bins), 0, n_bins - 1).astype(int)
-    counts = np.zeros(sketch.statistic_.shape)
-    codes = LABELS if sketch.conditional else np.zeros(60, dtype=int)
-    for column, code in zip(bins.T, codes, strict=True):
-        counts[code, np.arange(len(column)), column] += 1
-    return counts @ strategy_of(n_bins).matrix.T
-
-
-@pytest.mark.parametrize("conditional", [False, True])
-@pytest.mark.parametrize("bounds", [{"bounds": (-1, 1)}, {"norm_bound": 0.5}, {}])
-def test_without_noise_a_sketch_is_the_statistic(conditional, bounds):
-    sketch = SlicedSketch(np.inf, projections=DIRECTIONS, n_bins=100, **bounds)
-    sketch.set_params(conditional=conditional).fit(ROWS, LABELS)
-    # Single precision moves a projection across an edge once in ten thousand.
-    assert np.mean(np.any(sketch.statistic_ != exact_statistic(sketch), axis=2)) < 0.02
 
 
 def test_private_bounds_are_paid_for_by_more_noise():

@@ -67,26 +67,3 @@ def test_it_beats_isotonic_regression_on_noisy_gaussian_classes(n_classes, level
     noisy, covariance = noisy_functions(truth, level, rng)
     shrunk = estimate(noisy, covariance, level, directions)
     assert rms(shrunk - truth) < 0.7 * rms(isotonic(noisy) - truth)
-
-
-def test_gain_is_gaussian_conditioning():
-    """Against the textbook formula with the whole covariance, slices times edges."""
-    rng = np.random.default_rng(11)
-    directions = orthogonal_directions(6, 6, rng)  # one block: noise counts in full
-    covariance, edges = noise_covariance(), inner_edges()
-    whiten = np.linalg.inv(np.linalg.cholesky(covariance))
-    z, noise = np.tile(3 * edges, (1, 6, 1)), np.array([0.05])
-    difference = 0.1 * rng.standard_normal((1, 6, N_BINS - 1))
-    residual = decoding._Whitened(difference @ whiten.T, noise, whiten)
-    kept, deviations = decoding._smoothed(residual, z, directions)
-    ((_, prior),) = decoding._priors(residual, z, directions)
-    (values, vectors) = prior.bases[0]
-    kernel = decoding._kernel(directions, prior.length)
-    kernel = (1 - prior.nugget) * kernel + prior.nugget * np.eye(6)
-    root = np.linalg.cholesky(covariance)
-    shapes = root @ (vectors * values) @ vectors.T @ root.T
-    joint = prior.tau * np.kron(kernel, shapes)
-    gain = joint @ np.linalg.inv(joint + 0.05**2 * np.kron(np.eye(6), covariance))
-    np.testing.assert_allclose((kept @ root.T).ravel(), gain @ difference.ravel(), atol=1e-8)
-    variances = np.diag(joint - gain @ joint)
-    np.testing.assert_allclose(deviations.ravel(), np.sqrt(variances), atol=1e-8)

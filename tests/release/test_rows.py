@@ -14,7 +14,7 @@ from skdpot.exceptions import BudgetExceededError, CalibrationError
 from skdpot.mechanisms import FitContext, Resample
 from skdpot.ot.slices import orthogonal_directions, uniform_directions
 from skdpot.privacy.accounting import SingleFitTarget, compose
-from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.events import ComposedEvent, GaussianEvent
 from skdpot.privacy.noise import round_to_lattice
 from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release import rows as noisy_rows
@@ -272,12 +272,6 @@ def test_private_bounds_take_a_tenth():
     sampled = planned(bounds=1000, n_steps=5)
     assert TARGET.admits(sampled.event)
     assert isinstance(sampled.event.events[-1], SampledGaussianEvent)
-
-
-def test_no_noise_is_no_privacy():
-    assert isinstance(planned(FREE).event, NonPrivateEvent)
-    for plan in (planned(sigma=0), planned(sigma=0.0, bounds=1000), planned(FREE, bounds=1000)):
-        assert (plan.sigma, plan.event.is_private) == (0, False)
 
 
 @pytest.mark.parametrize(

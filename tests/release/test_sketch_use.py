@@ -289,12 +289,6 @@ def test_distance_of_sketches_is_symmetric_and_near_that_of_the_rows():
     assert first.distance(moved) == pytest.approx(exact, rel=0.05)
 
 
-def test_an_unfitted_sketch_says_so():
-    for read in (lambda s: s.quantiles([0.5]), lambda s: s.distance(X), lambda s: s.save("x")):
-        with pytest.raises(AttributeError, match="not fitted yet"):
-            read(SlicedSketch())
-
-
 # Adding sketches of disjoint parties.
 
 

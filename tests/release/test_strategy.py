@@ -29,13 +29,6 @@ def energy_of(n_features, n_projections, *, box=False, projections="orthogonal")
     return Energy.of(bounds, directions, projection_half_widths(bounds, directions))
 
 
-def worst_and_mean_noise(strategy, energy):
-    """Largest and root mean square deviation at inner edges, in units of √L / μ."""
-    variances = np.diag(strategy.known_total_covariance)
-    unit = strategy.sensitivity(energy) / math.sqrt(len(energy.weights))
-    return unit * math.sqrt(variances.max()), unit * math.sqrt(variances.mean())
-
-
 @pytest.mark.parametrize("n_bins", SIZES)
 def test_is_the_square_root_of_the_prefix_sums_up_to_the_lattice(n_bins):
     strategy = Strategy(n_bins)
@@ -209,21 +202,6 @@ def test_counts_do_not_depend_on_how_rows_are_divided(seed, n_features, box):
     parts = np.split(rows[rng.permutation(700)], ends)
     some = [count_projections(np.asfortranarray(part), *given, bounds=bounds) for part in parts]
     np.testing.assert_array_equal(np.sum(some, axis=0), whole)
-
-
-# Worst and root mean square noise of the square root, wherever the record is, and of the optimised
-# matrix in a ball of 13 and more features. The best Gaussian mechanism without geometry has a worst
-# noise of 1.88, 2.18 and 2.48 at 16, 32 and 64 bins.
-@pytest.mark.parametrize(("n_bins", "before", "now"), [
-    (16, (2.12, 2.00), (1.70, 1.50)), (32, (2.39, 2.27), (2.00, 1.71)),
-    (64, (2.78, 2.64), (2.30, 1.95)), (128, (3.06, 2.91), (2.61, 2.21)),
-])  # fmt: skip
-def test_noise_of_the_design(n_bins, before, now):
-    """In units of √L / μ, ends known; DESIGN section 4."""
-    anywhere, ball = Energy.unlimited(64), energy_of(64, 64)
-    assert worst_and_mean_noise(Strategy(n_bins), anywhere) == pytest.approx(before, abs=0.01)
-    strategy = best_strategy(n_bins, ball)
-    assert worst_and_mean_noise(strategy, ball) == pytest.approx(now, abs=0.01)
 
 
 @pytest.mark.parametrize(("n_features", "box", "least"), [(2, False, 0.45), (4, False, 0.25),

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from skdpot._utils.validation import SecretStream
-from skdpot.privacy.events import gdp_mu
 from skdpot.release import warm_start
 from skdpot.release.release import record_releases
 from skdpot.release.warm_start import (
@@ -74,28 +73,6 @@ def test_lloyd_steps_are_those_of_scikit_learn():
     theirs = KMeans(3, init=centers, n_init=1, max_iter=50, tol=0.0).fit(rows)
     np.testing.assert_allclose(ours, theirs.cluster_centers_, atol=1e-8)
     np.testing.assert_allclose(shares, np.bincount(theirs.labels_) / 400)
-
-
-def test_without_noise_means_are_exact():
-    rows = branches(n=300)
-    found = release_mean_start(rows, plan_warm_start("mean", math.inf, 2.0, 2), SecretStream(0))
-    np.testing.assert_allclose(found, [of_time.mean(axis=0) for of_time in rows], atol=1e-9)
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_three_branches_are_found_at_epsilon_one_third(seed):
-    """Centres of all three branches, and their shares, where they are apart."""
-    rows = branches(seed)
-    mu = gdp_mu(1 / 3, 1e-2 / 3)
-    centers, shares = kmeans(rows, plan_warm_start("kmeans", mu, 1.6, 2, 3), seed)
-    for i in range(2, 8):
-        s = i / 9
-        x, y = -math.cos(math.pi * s), math.sin(math.pi * s)
-        truth = np.array([[x, y], [2 * s - 1, 0.0], [x, -y]])
-        distances = np.linalg.norm(truth[:, None] - centers[i], axis=2)
-        assert sorted(distances.argmin(axis=1)) == [0, 1, 2]
-        assert distances.min(axis=1).max() < 0.25
-        np.testing.assert_allclose(shares[i], 1 / 3, atol=0.05)
 
 
 def test_centres_stay_in_the_ball_and_shares_on_the_simplex_at_any_noise():

@@ -80,11 +80,7 @@ CASES = {
     "polars": lambda: fit(as_polars(people().drop(columns="size")), schema=SCHEMA.exclude("size")),
     "array": lambda: fit(people()[["age", "income"]].to_numpy(), schema=None, epsilon=20.0),
     "left out": lambda: fit(people(), schema=SCHEMA.exclude("seen", "age", "stay"), target="city"),
-    "open schema": lambda: fit(
-        people().drop(columns="seen"),
-        schema=None,
-        epsilon=20.0,
-    ),
+    "open schema": lambda: fit(people().drop(columns="seen"), schema=None, epsilon=20.0),
     "one column": lambda: fit(people()[["city"]], schema=TableSchema([SCHEMA["city"]])),
     "target alone": lambda: fit(
         people()[["city"]], schema=TableSchema([SCHEMA["city"]]), target="city"

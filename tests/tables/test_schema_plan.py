@@ -10,12 +10,7 @@ import pytest
 
 from skdpot._utils.validation import SecretStream, Streams
 from skdpot.exceptions import PrivacyWarning
-from skdpot.preprocessing import (
-    CategoricalColumn,
-    DatetimeColumn,
-    NumericColumn,
-    TableSchema,
-)
+from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, NumericColumn, TableSchema
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.selection import ThresholdedCountsEvent
