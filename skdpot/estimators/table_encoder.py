@@ -148,8 +148,7 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame of pandas or polars, array-like of shape (n_samples, n_columns), or source \
-of rows
+        X : DataFrame, array-like of shape (n_samples, n_columns), or source of rows
             Private table, in memory or read in batches, see `DPTableSynthesizer.fit`.
         y : None
             Ignored.

@@ -212,8 +212,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame of pandas or polars, array-like of shape (n_samples, n_columns), or source \
-of rows
+        X : DataFrame, array-like of shape (n_samples, n_columns), or source of rows
             Private rows, at least two: in memory, or read in batches from the paths of files,
             datasets of pyarrow, relations of DuckDB, LazyFrames of polars, DataFrames of Dask or
             Spark, or a `skdpot.sources.Source`. `unit` needs rows in memory.

@@ -2,5 +2,6 @@
 
 from skdpot.federated.party import Party
 from skdpot.federated.remote import ReleaseFile
+from skdpot.release.joint import SecureSum
 
-__all__ = ["Party", "ReleaseFile"]
+__all__ = ["Party", "ReleaseFile", "SecureSum"]

@@ -78,6 +78,20 @@ discrete one, mixtures over samples and vectors in any directions included, and 
 :math:`2^{-b}`, which is in what `required_bits` counts. At s = 1000 this costs 2 to 5 parts in a
 million of the noise.
 
+Shares of several parties
+-------------------------
+Given a sum of independent discrete Gaussians of scales ``s`` and ``t``, one of them is a Gaussian
+on shifted integers of scale :math:`\tau = s t / \sqrt{s^2 + t^2}`. By the same summation, the sum
+has the law of scale :math:`\sqrt{s^2 + t^2}` up to a factor :math:`1 \pm 4.1 e^{-2 \pi^2 \tau^2}`
+in each probability: half of it comes from the sum over shifted integers, half from the divisor,
+which is a mean of such sums. Of ``m`` shares of scale ``s`` each, the sum of the first ``j`` and
+the next one have :math:`\tau^2 = s^2 j / (j + 1) \ge s^2 / 2`, and further shares keep the factors
+that are there. So the sum of all is discrete Gaussian noise of scale :math:`s \sqrt m` up to
+``m - 1`` such factors [2]_. `check_shares` demands :math:`s \ge \sqrt 2 \rho`, for which each is
+within :math:`1 \pm 2^{1-b}`. The draws of all ``m`` count as draws of one event, so that the leak
+that is charged covers these factors and all samplers. Whoever knows the shares of some parties is
+left with the sum of the others; if these are more than ``m``, the rest only blurs it.
+
 Look-ups take a time that depends on the value: timing attacks are out of scope.
 
 References
@@ -86,6 +100,8 @@ Canonne, Kamath, Steinke (2020), "The Discrete Gaussian for Differential Privacy
 Dong, Roth, Su (2022), "Gaussian Differential Privacy".
 
 .. [1] B. Balle, G. Barthe, M. Gaboardi, "Privacy Amplification by Subsampling", 2018, theorem 9.
+.. [2] P. Kairouz, Z. Liu, T. Steinke, "The Distributed Discrete Gaussian Mechanism for Federated
+   Learning with Secure Aggregation", ICML 2021.
 """
 
 import bisect
@@ -109,6 +125,7 @@ MAX_TABLE_S = 1024.0
 MAX_S = 2.0**40
 _MAX_BITS = 2**14
 _WORD = 64
+NOISE_REACH = 20.0  # standard deviations; noise beyond has a probability of 1e-88
 _LOG2_DRAWS = 32  # draws that one event may use, over all calls
 _MAX_LEAVES = 8  # tables that one draw may consult when s is wide
 
@@ -236,6 +253,21 @@ def _searched(
 def rounding_width(bits: int) -> float:
     """Return the scale ``t`` with ``2.1 exp(-2 pi^2 t^2) < 2**-bits``."""
     return math.sqrt((bits * math.log(2) + 1) / 2) / math.pi
+
+
+def check_shares(s: float, mu: float, n_shares: int, size: int) -> None:
+    """Refuse noise of scale `s` that tables do not draw precisely enough, in shares or alone."""
+    share = s / math.sqrt(n_shares)
+    bits = required_bits(share, mu)
+    if n_shares > 1 and math.sqrt(2) * rounding_width(bits) > share:
+        raise CalibrationError(
+            f"Noise for mu = {mu:.4g} cannot be the sum of {n_shares} shares. Lower epsilon."
+        )
+    if n_shares * size > 2**_LOG2_DRAWS:
+        raise CalibrationError(
+            f"The noise of {n_shares} shares of {size} entries takes more than 2^32 draws. Make "
+            "the table smaller."
+        )
 
 
 def _split(s: float, bits: int) -> tuple[float, int, float]:

@@ -343,6 +343,7 @@ def row_assumptions(
     public_labels: bool = False,
     group_size: int = 1,
     records: Sequence[str] = (),
+    others: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """List what a fit of rows takes to be public, and what else its statement rests on.
 
@@ -359,6 +360,7 @@ def row_assumptions(
         (declared_bounds, "the bounds given by the caller"),
         (True, f"every value is a finite number{labels}; others are refused"),
         (True, record),
+        *((True, text) for text in others),
         (seeded, SEEDED),
     )
     return tuple(text for holds, text in listed if holds)

@@ -21,9 +21,10 @@ from skdpot.exceptions import OpenSketchError
 from skdpot.ot.slices import make_directions
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
-from skdpot.privacy.noise import lattice_noise, noise_lattice, required_bits
+from skdpot.privacy.noise import check_shares, lattice_noise, noise_lattice
 from skdpot.release.bounds import BoundsPlan, DataBounds, bounds_share, planned_bounds
 from skdpot.release.contributions import Parts
+from skdpot.release.joint import SecureSum
 from skdpot.release.release import Part, Records, Release, Vectors, released
 from skdpot.release.strategy import Energy, Strategy, best_strategy
 from skdpot.sources import Batch, Rows, Tables
@@ -51,6 +52,12 @@ class SketchPlan:
     event: Event  # everything together
     public_labels: bool
     n_units: int = 1  # of weight of a person
+    n_shares: int = 1  # of several parties, whose noise together has this sigma
+
+    @property
+    def share(self) -> float:
+        """Standard deviation of the noise that is drawn here."""
+        return self.sigma / math.sqrt(self.n_shares)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -318,10 +325,10 @@ class NoisyAccumulator:
         self._factor = round(plan.strategy.lattice / plan.lattice)
         if plan.sigma > 0:
             mu = plan.event.phases[-1].mu
-            self._table = lattice_noise(plan.sigma, plan.shape, stream, lattice=plan.lattice, mu=mu)
+            self._table = lattice_noise(plan.share, plan.shape, stream, lattice=plan.lattice, mu=mu)
         else:
             self._table = np.zeros(plan.shape, dtype=np.int64)
-        self.n_rows = 0
+        self.n_rows, self._sigma = 0, plan.share
         # Where labels are public their numbers need no noise; otherwise they are not even counted.
         self.label_counts = np.zeros(plan.n_classes, dtype=np.int64) if plan.public_labels else None
         self._process = os.getpid()
@@ -355,18 +362,31 @@ class NoisyAccumulator:
             del self._table
             raise
 
+    def join(self, parties: SecureSum | None, n_samples: int) -> None:
+        """Replace the table by the sum of those of all parties, and its noise by that of all."""
+        self._check_whole()
+        if parties is None:
+            return
+        plan, table = self._plan, self._table
+        del self._table
+        self._table = parties.total(table, parties.largest(plan, n_samples))
+        self.n_rows = n_samples
+        self._sigma = plan.share * math.sqrt(parties.n_parties)
+
     def close(self) -> Release:
         """Return the release and end the accumulation."""
         self._check_whole()
         plan, table = self._plan, self._table * self._plan.lattice
         del self._table
+        if self._sigma < plan.sigma:
+            raise RuntimeError("A party's own table has too little noise to be released.")
         release = sketch_release(
             table,
             self._bounds,
             plan.directions,
             self._half_widths,
             plan.strategy,
-            sigma=float(plan.sigma),
+            sigma=float(self._sigma),
             lattice=plan.lattice,
             sensitivity=plan.sensitivity,
             event=plan.event,
@@ -471,9 +491,11 @@ def plan_sketch(
     public_labels: bool = False,
     group_size: int = 1,
     n_units: int = 1,
+    parties: SecureSum | None = None,
 ) -> SketchPlan:
     """Choose the shape of a sketch, its directions, and the least noise that meets a target."""
     check_public_labels(n_classes, public_labels, group_size)
+    n_shares = 1 if parties is None else parties.n_shares
     # What is left for each row of the table decides its shape before the exact calibration.
     left = 1.0
     if not isinstance(bounds, DataBounds):
@@ -503,21 +525,29 @@ def plan_sketch(
     conditional = n_classes is not None and not public_labels
     sensitivity = strategy.sensitivity(energy, conditional=conditional, group_size=group_size)
     shape = (directions, tables, strategy, sensitivity)
-    if math.isinf(target.epsilon):
-        noiseless = 0.0, strategy.lattice / n_units, limits, NonPrivateEvent()
-        return SketchPlan(*shape, *noiseless, public_labels, n_units)
 
     def fit_event(sigma: float) -> Event:
-        lattice = noise_lattice(sigma, strategy.lattice / n_units)
+        lattice = noise_lattice(sigma / math.sqrt(n_shares), strategy.lattice / n_units)
         table = GaussianEvent(
             sigma=sigma, sensitivity=sensitivity, lattice=lattice, label="Distribution functions"
         )
         return limits.before(table)
 
-    event = calibrate(target, fit_event)
-    table = event.phases[-1]
-    required_bits(table.sigma / table.lattice, table.mu)  # refuses here, before any charge
-    return SketchPlan(*shape, table.sigma, table.lattice, limits, event, public_labels, n_units)
+    if math.isinf(target.epsilon):
+        noise: tuple[float, float, Any, Event]
+        noise = 0.0, strategy.lattice / n_units, limits, NonPrivateEvent()
+    else:
+        event = calibrate(target, fit_event)
+        table = event.phases[-1]
+        noise = table.sigma, table.lattice, limits, event
+        # What refuses does so here, before any charge.
+        check_shares(
+            table.sigma / table.lattice, table.mu, n_shares, tables * n_projections * n_bins
+        )
+    plan = SketchPlan(*shape, *noise, public_labels, n_units, n_shares)
+    if parties is not None:
+        parties.agree(plan, n_samples)
+    return plan
 
 
 def check_public_labels(n_classes: int | None, public_labels: bool, group_size: int) -> None:

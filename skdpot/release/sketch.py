@@ -40,6 +40,7 @@ from skdpot.release.histogram import (
     projection_half_widths,
     rows_of,
 )
+from skdpot.release.joint import SecureSum
 from skdpot.release.release import Records, Release
 from skdpot.release.sketch_record import SketchRecord, check_comparable, merged_fields
 from skdpot.release.strategy import Strategy
@@ -335,10 +336,11 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         *,
         origin: Any = None,
         groups: Any = None,
+        parties: SecureSum | None = None,
     ) -> Self:
         """Fit with the given label and streams; used by the estimators that compose a sketch.
 
-        `origin` is the object that the rows of X were taken from, if it is another one.
+        `origin` is what the rows of X were taken from; `parties` fit the same sketch together.
         """
         with all_or_nothing(self):
             fewest = 2 if groups is None else 1  # of rows; a refusal counts them
@@ -347,11 +349,13 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
                 raise ValueError("groups needs X in memory, as an array or a DataFrame.")
             persons = None if groups is None else read_persons(groups, "groups", rows.n_rows)
             n_samples = rows.n_rows if persons is None else int(persons.max()) + 1
+            n_samples = n_samples if parties is None else parties.rows(n_samples, classes)
             self.__dict__.pop("_accumulator", None)
-            parts = self._open(label, streams, rows, classes, n_samples, persons)
+            parts = self._open(label, streams, rows, classes, n_samples, persons, parties)
             origin = X if origin is None else origin
             warn_of_composition(origin, self.privacy_spent_, self.budget, label)
             self._accumulator.add(rows, parts)
+            self._accumulator.join(parties, n_samples)
             return self.close()
 
     def _read(
@@ -377,6 +381,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         classes: Any,
         n_samples: int | None,
         persons: np.ndarray | None = None,
+        parties: SecureSum | None = None,
     ) -> Parts | None:
         """Plan, charge, draw rows of persons, settle the bounds and draw the noise, in this order.
 
@@ -410,6 +415,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
             public_labels=self.public_labels,
             group_size=self.group_size,
             n_units=1 if persons is None else UNITS,
+            parties=parties,
         )
         device = resolve_device(self.device)
         self.privacy_spent_ = charge(
@@ -424,6 +430,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
                 public_labels=self.public_labels,
                 group_size=self.group_size,
                 records=() if persons is None else unit.assumptions,
+                others=() if parties is None else parties.assumptions,
             ),
             scales=(plan.sigma, plan.sensitivity),
             mechanism=(

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from skdpot._utils.records import LARGEST_COUNT, Record, refusing
 from skdpot.ot.slices import bin_edges
 from skdpot.privacy.accounting import compose
+from skdpot.privacy.noise import NOISE_REACH
 from skdpot.privacy.spent import PrivacySpent, check_epsilon_delta, check_statement
 from skdpot.release.bounds import DataBounds
 from skdpot.release.contributions import UNITS
@@ -30,7 +31,6 @@ _PARAMETERS = ("epsilon", "delta", "norm_bound", "conditional", "public_labels",
 _MOST_BINS = 4096
 _LARGEST_NOISE = 1e15
 _LARGEST_RADIUS = 1e150
-_NOISE_REACH = 20.0  # standard deviations; noise beyond has a probability of 1e-88
 _ROUNDING = 1e-9  # machines may differ in the last digits
 
 
@@ -148,7 +148,7 @@ class SketchRecord(Record):
         # No entry of a strategy matrix exceeds 1.
         reached = np.abs(statistic).max(axis=(1, 2))
         most = n_samples if counts is None else np.array(counts)
-        if not (reached <= most + _NOISE_REACH * noise).all():
+        if not (reached <= most + NOISE_REACH * noise).all():
             raise ValueError(
                 "The table of the sketch holds values that its rows and its noise cannot reach."
             )

@@ -275,6 +275,10 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (half_noise("NoisyAccumulator.__init__"), {
             "table of a sketch": "release/test_noise.py::test_noise_has_the_law_that_is_charged[sketch]",
             "table of a sketch, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[sketch]"}),
+        (rewritten("SketchPlan.share", ("math.sqrt(self.n_shares)", "self.n_shares")), {"a share of the noise": "federated/test_secure_sum.py::test_those_who_follow_the_protocol_add_the_noise_that_is_charged"}),
+        (rewritten("SecureSum.n_shares", (" - self.n_tolerated", "")), {"shares of curious parties counted": "federated/test_secure_sum.py::test_those_who_follow_the_protocol_add_the_noise_that_is_charged"}),
+        (rewritten("SecureSum.total", ("found[-1] != self.n_parties", "False")), {"a party whose share is missing": "federated/test_secure_sum.py::test_a_sum_that_fails_releases_nothing_and_quotes_nothing[missing]"}),
+        (rewritten("check_shares", ("n_shares > 1 and", "False and")), {"shares on a coarse lattice": "federated/test_secure_sum.py::test_shares_are_refused_that_no_proof_covers"}),
         (half_noise("noisy_batches"), {
             "projected rows, lattice": "release/test_noise.py::test_noise_has_the_law_that_is_charged[rows]",
             "projected rows, float": "release/test_noise.py::test_noise_has_the_law_that_is_charged[rows, float]",
@@ -508,6 +512,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (checked_late("check_per_record", "Gradient.release"), {"a network that mixes records": "estimators/test_refusals.py::test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value[generator, BatchNorm]"}),
         (rewritten("Ledger.admit", ("next(allowed, None)", "charges[-1]")), {"a budget that is used up": "privacy/test_budget.py::test_a_refused_charge_changes_nothing"}),
         (checked_late("resolve_device", "SlicedSketch._open"), {"a device that is not there": "release/test_sketch_use.py::test_what_cannot_be_fitted_is_refused_before_any_charge[no device]"}),
+        (skipped("SecureSum.agree"), {"parties with other plans": "federated/test_secure_sum.py::test_what_does_not_fit_together_is_refused_before_any_charge[epsilon]"}),
         (skipped("_check_drawable"), {"noise of a table that cannot be drawn": "estimators/test_table_synthesizer_privacy.py::test_a_refused_fit_charges_and_changes_nothing_and_quotes_no_value[synthesizer, noise too small]"}),
         (all_of(instead("TableSchema.read", columns_as_they_are, "DPTableSynthesizer.fit"), instead("RowMap.to_model", columns_of_the_model, "DPTableSynthesizer.fit")), {"a value that the schema does not list": "estimators/test_table_synthesizer_privacy.py::test_a_refused_fit_charges_and_changes_nothing_and_quotes_no_value[synthesizer, a value of no category]"}),
     ],
