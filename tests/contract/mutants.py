@@ -67,6 +67,7 @@ DEFECTS = {
     27: "one record changes how others are read",
     28: "a sensitivity that some records exceed",
     29: "planned fits that are not paid for",
+    30: "batches counted wrongly, or told of",
 }
 
 
@@ -255,6 +256,10 @@ def with_noises_exchanged(plan):
 
 def without_empty_lines(reader):
     return filter(None, reader)
+
+
+def with_noise_of_its_own(tables):
+    return tuple(table + np.random.default_rng().integers(-1, 2, table.shape) for table in tables)
 
 
 def since_the_earliest(unit):
@@ -639,6 +644,23 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("Terms.admit", ("within and made <= Counter((planned.event for planned in self.planned))", "within")), {"a planned fit made twice": "privacy/test_planned.py::test_each_planned_fit_is_made_once_by_whichever_budget_asks_first"}),
         (rewritten("PlannedFit.covers", ("mu <= self.mu and", "")), {"less noise than was planned": "privacy/test_planned.py::test_only_what_costs_no_more_than_was_planned_is_free[event0-dearer0-nearly0]"}),
         (rewritten("PlannedFit.covers", ("and (others == self.others)", "")), {"other batches than were planned": "privacy/test_planned.py::test_only_what_costs_no_more_than_was_planned_is_free[event2-dearer2-nearly2]"}),
+    ],
+    30: [
+        (rewritten("DaskSource.sum", ("parts[k:k + _AT_ONCE]", "parts[k:k + _AT_ONCE + 1]")), {"partitions counted twice": "sources/test_same_release.py::test_every_form_of_the_same_rows_gives_the_same_release[sketch, classes-dask_many]"}),
+        (rewritten("DaskSource.sum", ("parts[k:k + _AT_ONCE]", "parts[k:k + _AT_ONCE - 1]")), {"partitions left out": "sources/test_same_release.py::test_every_form_of_the_same_rows_gives_the_same_release[sketch, classes-dask_many]"}),
+        (rewritten("ExactCounts.__add__", ("a + b", "a + b + b")), {"a batch added twice": "sources/test_exact_counts.py::test_adding_is_exact_in_any_order"}),
+        (rewritten("ExactCounts.total", ("own.update(other) if isinstance(own, Counter) else np.add(own, other, out=own)", "None")), {"a batch left out": "sources/test_same_release.py::test_every_form_of_the_same_rows_gives_the_same_release[sketch, classes-parquet]"}),
+        (rewritten("DatasetSource.of_paths", ("len(set(map(realpath, paths))) < len(paths)", "False")), {"a file counted twice": "sources/test_refusals.py::test_paths"}),
+        (rewritten("SourceRows.sum", ("found._n_rows != self.n_rows", "False")), {"a pass that read other rows": "sources/test_refusals.py::test_rows_that_change_between_passes[fewer rows-sketch]"}),
+        (returning("SketchCounter.__call__", with_noise_of_its_own), {"noise for each batch": "sources/test_same_release.py::test_every_form_of_the_same_rows_gives_the_same_release[sketch, classes-one_row_each]"}),
+        (rewritten("SlicedSketch._release", ("self._accumulator.add(rows, parts)", "self._accumulator.add(rows, parts) or vars(self).update(_kept=rows.sum(self._accumulator._counter))")), {"counts kept on the estimator": "contract/test_replay.py::test_a_fit_of_batches_follows_from_its_releases[sketch]"}),
+        (as_any_object("ExactCounts.__reduce_ex__"), {"counts pickled by accident": "sources/test_exact_counts.py::test_counts_are_saved_by_no_accident[dumps]"}),
+        (rewritten("ExactCounts.__repr__", ("'ExactCounts(secret)'", "f'ExactCounts({self._tables})'")), {"counts shown": "sources/test_exact_counts.py::test_counts_are_not_shown"}),
+        (rewritten("quietly", ("_UNKNOWN.format(type(error).__name__)", "str(error)")), {"errors of readers": "sources/test_refusals.py::test_errors_of_readers_quote_nothing[a pass-sketch]"}),
+        (rewritten("DatasetSource.of_paths", ("quietly(opened)", "opened()")), {"errors of files": "sources/test_refusals.py::test_files_that_cannot_be_read[sketch]"}),
+        (rewritten("_Count.__call__", ("_UNKNOWN.format(type(error).__name__)", "str(error)")), {"errors of batches": "sources/test_refusals.py::test_errors_of_readers_quote_nothing[rows of another library-sketch]"}),
+        (rewritten("_Count.__call__", ("type(batch).__module__.partition('.')[0] in _LIBRARIES", "True")), {"errors of other libraries": "sources/test_refusals.py::test_errors_of_readers_quote_nothing[rows that have a length-sketch]"}),
+        (charged_late("SlicedSketch.fit"), {"charged after all passes": "sources/test_charges.py::test_one_charge_after_the_first_pass_and_before_noise[sketch]"}),
     ],
 }
 # fmt: on

@@ -28,6 +28,7 @@ from skdpot import DPTableSynthesizer, FairPrivateRegressor, PrivateTrajectorySa
 from skdpot.exceptions import ReplayError
 from skdpot.preprocessing import PrivateScaler, TableEncoder
 from skdpot.release.release import first_difference, record_releases, replay_releases
+from skdpot.sources import Source
 from tests.contract.fits import (
     BINS,
     BOX,
@@ -208,6 +209,26 @@ def piped(rows):
     """The second of two private steps, on what the first has made of the rows."""
     steps = PrivateScaler(random_state=3), flow("sketch", **BINS).chosen(random_state=4)
     return make_pipeline(*steps).fit(rows)[-1]
+
+
+class Halves(Source):
+    """Rows in two batches."""
+
+    head = None
+
+    def __init__(self, rows):
+        self.rows, self.head = rows, rows[:0]
+
+    def sum(self, count):
+        return count(self.rows[:100]) + count(self.rows[100:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sketch", "encoder", "synthesizer"])
+def test_a_fit_of_batches_follows_from_its_releases(name):
+    fit = FITS[name]
+    seeded = {"epsilon": 50.0, "random_state": 3}
+    assert check_replay(fit, lambda rows: fit.chosen(**seeded).fit(Halves(rows)))
 
 
 @pytest.mark.parametrize("make", [streamed, published, piped])
