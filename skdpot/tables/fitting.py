@@ -42,14 +42,15 @@ from skdpot.tables.bins import MAX_BINS, ColumnBins, bin_codes, bins_in_order, c
 from skdpot.tables.cells import ROUNDS, FoundCells, find_cells
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.model import (
+    MOST_MOVED,
     ColumnTree,
-    ScaledParticles,
     TableModel,
     TreeNode,
     fit_tree,
     spanning_tree,
     with_second_parents,
 )
+from skdpot.tables.particles import Moves, ScaledParticles
 from skdpot.tables.schema import SchemaPlan, TableSchema, plan_schema
 
 # Shares of the squared mu (doc/tables.rst); 3 % more or less changes little.
@@ -430,7 +431,9 @@ class TableFit:
         model = replace(model, releases=(*model.releases, *before, worst))
         tree, drawn = self._with_second_parents(model, particles)
         model = replace(model, tree=tree)
-        particles = ScaledParticles(drawn, np.full(n_particles, model.n_rows / n_particles))
+        moves = Moves(tree.factors({}), (), min(n_particles, MOST_MOVED), self.streams.solver)
+        weights = np.full(n_particles, model.n_rows / n_particles)
+        particles = ScaledParticles(drawn, weights, moves)
         for noisy in model.consistent:
             particles.add(noisy)
         particles.run(SWEEPS)

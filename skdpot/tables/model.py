@@ -2,20 +2,7 @@ r"""A distribution over the cells of a table, fitted to noisy marginals.
 
 Everything here is computed from released counts: a tree of columns, some of which hang on two
 others, from which rows are drawn exactly with any values given; and weights of these particles that
-agree with the noisy marginals, found by unbalanced Sinkhorn scaling.
-
-Among all weights W of given particles the solver finds those that minimise
-
-.. math:: \kappa \, KL(W | W_0) + \sum_T \frac{\|m_T(W) - y_T\|^2}{2 \sigma_T^2},
-
-where :math:`m_T(W)` is what the particles weigh in the cells of marginal T and :math:`y_T` its
-noisy counts, with noise :math:`\sigma_T` of at least 5 rows: a Schrödinger problem with as many
-marginals as were released, held as tightly as their noise allows. The total weight stays that of
-:math:`W_0`. The optimum has the form :math:`\log (W / W_0) = \sum_T \theta_T[cell]` up to a
-constant, and Sinkhorn's iteration solves for one :math:`\theta_T` at a time. For marginals that
-must be met exactly that is iterative proportional fitting; with noise it is the scaling algorithm
-for unbalanced transport (Chizat, Peyré, Schmitzer and Vialard, "Scaling algorithms for unbalanced
-optimal transport problems", 2018) with a quadratic penalty.
+agree with the noisy marginals (``skdpot.tables.particles``).
 """
 
 import math
@@ -32,86 +19,10 @@ from skdpot.release.release import Release
 from skdpot.tables.bins import POSSIBLE, ColumnBins, bin_codes
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.copulas import FEWEST_TIED, tied_shares
+from skdpot.tables.particles import Factor, Moves, ScaledParticles, scaling_step
 
-SMOOTHING = 0.05  # kappa
 _PRIOR_VARIANCE = 0.15  # of the potentials of a tree
-_LEAST_NOISE = 5.0  # rows; what is known better is not held more tightly
-_NEWTON_STEPS = 12
-_LARGEST_STEP = 6.0
-_EMPTY = 1e-9  # rows
-
-
-def scaling_step(
-    counts: FloatArray,
-    expected: FloatArray,
-    potentials: FloatArray,
-    sigma: float,
-    smoothing: float,
-) -> FloatArray:
-    """Solve for the potentials of one marginal while all others stay."""
-    stiffness = smoothing * max(sigma, _LEAST_NOISE) ** 2
-    reached = expected > _EMPTY  # a cell without particles tells nothing of its potential
-    step = np.zeros_like(expected)
-    # The equation is monotone and convex in the step; steps of at most 1 keep exp in range.
-    for _ in range(_NEWTON_STEPS):
-        weights = expected * np.exp(step)
-        residual = stiffness * (potentials + step) - counts + weights
-        step -= (residual / (stiffness + weights)).clip(-1.0, 1.0)
-    return np.where(reached, np.clip(step, -_LARGEST_STEP, _LARGEST_STEP), 0.0)
-
-
-class ScaledParticles:
-    """Particles whose weights are scaled until their marginals fit."""
-
-    def __init__(self, codes: IntArray, weights: FloatArray) -> None:
-        self.codes = codes
-        self.weights = weights.copy()
-        self.potentials: list[FloatArray] = []
-        self._total = float(weights.sum())
-        self._marginals: list[NoisyMarginal] = []
-        self._cells: list[IntArray] = []
-
-    def add(self, noisy: NoisyMarginal, potentials: FloatArray | None = None) -> None:
-        """Take a marginal into account, starting from known potentials if there are any."""
-        cells = noisy.marginal.cells(self.codes)
-        if noisy.marginal.n_cells <= 2**16:  # a cell a particle and marginal is what fills memory
-            cells = cells.astype(np.uint16)
-        self._marginals.append(noisy)
-        self._cells.append(cells)
-        self.potentials.append(np.zeros(noisy.marginal.n_cells))
-        if potentials is not None:
-            self._move(len(self._cells) - 1, self._expected(len(self._cells) - 1), potentials)
-
-    def sweep(self) -> float:
-        """Go through all marginals once."""
-        moved = 0.0
-        for place, noisy in enumerate(self._marginals):
-            expected, known = self._expected(place), self.potentials[place]
-            step = scaling_step(noisy.counts, expected, known, noisy.sigma, SMOOTHING)
-            self._move(place, expected, step)
-            moved = max(moved, float(np.abs(expected * np.expm1(step)).sum()) / self._total)
-        return moved
-
-    def run(self, n_sweeps: int, tolerance: float = 1e-4) -> None:
-        """Sweep until little moves."""
-        for _ in range(n_sweeps):
-            if self.sweep() < tolerance:
-                return
-
-    def _expected(self, place: int) -> FloatArray:
-        """Return what the particles weigh in the cells of a marginal."""
-        n_cells = self._marginals[place].marginal.n_cells
-        return np.bincount(self._cells[place], self.weights, n_cells).astype(np.float64)
-
-    def _move(self, place: int, expected: FloatArray, step: FloatArray) -> None:
-        """Add to the potentials of a marginal; the total weight stays."""
-        self.potentials[place] = self.potentials[place] + step
-        # The potential of a cell without particles may be huge, and moves no weight.
-        factors = np.where(expected > 0.0, np.exp(step), 0.0)
-        factors *= self._total / (expected * factors).sum()
-        self.weights *= factors.take(self._cells[place])
-
-
+_LEAST_SHARE = 1e-15  # of a bin in a tree
 _TREE_SWEEPS, _CLIQUE_SWEEPS, _TIED_SWEEPS = 40, 15, 5
 _MOST_CASES = 2**18  # times bins
 
@@ -156,6 +67,25 @@ class ColumnTree:
             log_weights += np.log(likelihood)[cases]
             codes[:, node.column] = _stratified(cases, shares, rng)
         return codes, log_weights
+
+    def factors(self, allowed: Mapping[int, FloatArray]) -> tuple[Factor, ...]:
+        """Return the logarithms of what rows that satisfy conditions are drawn by."""
+        known: list[tuple[tuple[int, ...], FloatArray]] = []
+        if self.target is not None:
+            known.append(((self.target,), self.target_shares))
+        for node, conditional in zip(self.nodes, self.conditionals, strict=True):
+            between = (self.target, node.parent, node.second)[: conditional.ndim - 1]
+            axes = zip((*between, node.column), conditional.shape, strict=True)
+            columns, shape = zip(*((c, size) for c, size in axes if c is not None), strict=True)
+            known.append((columns, conditional.reshape(shape)))
+        known += [((column,), kept) for column, kept in allowed.items()]
+        return tuple(
+            (
+                Marginal(columns, tuple(map(np.arange, table.shape))),
+                np.log(np.maximum(table, _LEAST_SHARE)),
+            )
+            for columns, table in known
+        )
 
 
 def _cases(codes: IntArray, above: Sequence[int | None], shape: Sequence[int]) -> IntArray:
@@ -306,14 +236,14 @@ def _fit_clique(
             potentials[place] = potentials[place] + step
             joint *= np.expand_dims(first @ np.exp(step) @ last.T, rest)
         joint *= (above / joint.sum(axis=-1))[..., None]
-    return np.maximum(joint, 1e-15)
+    return np.maximum(joint, _LEAST_SHARE)
 
 
 def _restricted(shares: FloatArray, allowed: FloatArray | None) -> tuple[FloatArray, FloatArray]:
     """Return rows of shares given that a condition holds, and how likely it is in each."""
     if allowed is None:
         return shares, np.ones(len(shares))
-    kept = np.maximum(shares, 1e-15) * allowed
+    kept = np.maximum(shares, _LEAST_SHARE) * allowed
     likelihood = kept.sum(axis=1)
     return kept / likelihood[:, None], likelihood
 
@@ -339,6 +269,7 @@ def _stratified(cases: IntArray, shares: FloatArray, rng: np.random.Generator) -
     return drawn
 
 
+MOST_MOVED = 50_000  # particles in a fit
 _PER_ROW = 4  # particles for each row that is drawn,
 _FEWEST, _MOST = 20_000, 200_000  # but so many at once
 _ROWS_AT_ONCE = 100_000
@@ -443,6 +374,7 @@ class TableModel:
         rng: np.random.Generator,
         allowed: Mapping[int, FloatArray] | None = None,
         impossible: Sequence[Mapping[int, npt.NDArray[np.bool_]]] = (),
+        n_moved: int = MOST_MOVED,
     ) -> ScaledParticles:
         """Draw weighted particles; the weights add up to the number of rows.
 
@@ -454,7 +386,9 @@ class TableModel:
             weights[np.all([mark[codes[:, c]] for c, mark in marks.items()], axis=0)] = 0.0
         if not weights.any():
             raise ValueError("Every row that satisfies conditions is forbidden by a rule.")
-        particles = ScaledParticles(codes, weights * (self.n_rows / weights.sum()))
+        weights *= self.n_rows / weights.sum()
+        moves = Moves(self.tree.factors(allowed or {}), impossible, min(n_moved, n_particles), rng)
+        particles = ScaledParticles(codes, weights, moves)
         for noisy, potentials in zip(self.consistent, self.potentials, strict=True):
             particles.add(noisy, potentials)
         return particles
@@ -472,7 +406,7 @@ class TableModel:
             fits = _MOST_CELLS // max(len(self.marginals), 1)
             part = min(n_rows, _ROWS_AT_ONCE, max(fits // 2, 1))
             n_particles = int(np.clip(_PER_ROW * part, min(_FEWEST, fits), min(_MOST, fits)))
-            particles = self.particles(n_particles, rng, allowed, impossible)
+            particles = self.particles(n_particles, rng, allowed, impossible, part)
             if not allowed:  # the marginals are those of all rows
                 particles.run(_DRAW_SWEEPS)
             places = _systematic(particles, part, rng)

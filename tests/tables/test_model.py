@@ -17,9 +17,7 @@ from skdpot.release.contingency import Marginal, NoisyMarginal, release_of
 from skdpot.tables import bins, model
 from skdpot.tables.bins import MAX_BINS, ColumnBins, project_to_total
 from skdpot.tables.model import (
-    SMOOTHING,
     ColumnTree,
-    ScaledParticles,
     TableModel,
     TreeNode,
     draw_cells,
@@ -27,6 +25,7 @@ from skdpot.tables.model import (
     spanning_tree,
     with_second_parents,
 )
+from skdpot.tables.particles import SMOOTHING, ScaledParticles
 
 SIZES = (3, 2, 4, 2)
 EVERY = np.array(list(itertools.product(*map(range, SIZES))), dtype=np.int32)  # row there can be
