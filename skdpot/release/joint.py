@@ -127,6 +127,8 @@ class SecureSum:
 
         Raises
         ------
+        TypeError
+            If `sketch` is no sketch.
         ValueError
             If sketch or rows are not usable. Nothing is charged.
         MessageError
@@ -139,6 +141,8 @@ class SecureSum:
         -------
         See the class.
         """
+        if not hasattr(sketch, "merge"):
+            raise TypeError(f"sketch must be a SlicedSketch, got {type(sketch).__name__}.")
         sketch._validate_params()
         if isinstance(sketch.projections, str) or not sketch._is_declared:
             raise ValueError(

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpot import PrivacyBudget, SlicedSketch
+from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
 from skdpot.exceptions import BudgetExceededError, CalibrationError, MessageError
 from skdpot.federated import SecureSum
 from skdpot.federated.messages import SketchMessage
@@ -303,6 +303,11 @@ def test_who_cannot_pay_sends_no_table():
 def test_parameters_are_checked(given, kind, match):
     with pytest.raises(kind, match=match):
         SecureSum(**{"add": max} | given)
+
+
+def test_only_sketches_are_fitted():
+    with pytest.raises(TypeError, match="must be a SlicedSketch, got DPSlicedFlowSampler"):
+        SecureSum(max, 3).fit(DPSlicedFlowSampler(bounds=(-1, 1)), X)
 
 
 @pytest.mark.slow
