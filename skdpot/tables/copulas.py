@@ -44,7 +44,10 @@ def tied_shares(
             table[block] = first @ copula @ second.T * independent[block].sum()
             mixed.append(table)
     counted = np.stack([noisy.marginal.joined(table) for table in mixed], axis=1)
-    weights, _ = nnls(counted, noisy.counts)
+    try:
+        weights, _ = nnls(counted, noisy.counts)
+    except RuntimeError:  # too many steps; the fit goes on with what is known
+        weights = np.zeros(1)
     if not weights.any():
         return independent
     return _balanced(np.tensordot(weights, mixed, 1), *shares)
