@@ -86,8 +86,8 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
 
     Notes
     -----
-    For 8 bell-shaped features, 30,000 rows at ``epsilon=0.2`` give scales accurate to 3 % and
-    centres accurate to 0.03 scales; 1,000 rows at ``epsilon=1``, to 30 % and 0.15 scales. Scales of
+    For 8 bell-shaped features, 30,000 rows at ``epsilon=0.2`` give scales accurate to 4 % and
+    centres accurate to 0.03 scales; 1,000 rows at ``epsilon=1``, to 33 % and 0.16 scales. Scales of
     heavy-tailed features, part of whose tail the noise hides, are up to a third off. A feature that
     the noise hides gets centre 0 and scale 1, with a `PrivacyWarning`, which depends on the noisy
     histograms only.

@@ -414,17 +414,18 @@ _FEWEST = 2.0  # cells in a spread, or else they are divided
 _SEEN = 0.75  # of what all cells count, before cells are divided
 _SPREADS = 8.0  # that all cells cover, or else they are joined
 _POINTS = (np.arange(200) + 0.5) / 200
+_READ = 3.0  # standard deviations of noise of the counts that are read, once some stand out
 _BESIDE, _NORM_BESIDE = 3, 1  # cells that are read with those that stand out
 _TIED = 0.25  # of the rows, in one cell
 _MOST = (0.02, 0.98)
 _CENTER_LEVELS = (0.05, 0.5, 0.95)
 _REACH, _LARGEST_WIDENING = 3.0, 4.0
 # Ranges of columns.
-_DEVIATIONS = 3.0  # of a normal distribution, to reach beyond its quantiles
+_DEVIATIONS = 4.0  # of a normal distribution, to reach beyond its quantiles
 _LEAST_UNITS = 1.5
 _LEVELS = (0.005, 0.05)
 _SILENT = 4.0  # standard deviations of the noise that tell nothing from something,
-_AT_STAKE = 0.2  # unless so many of the rows could be hidden in them
+_AT_STAKE = 0.05  # unless so many of the rows could be hidden in them
 
 AnyRows: TypeAlias = npt.NDArray[Any] | Rows
 
@@ -484,7 +485,10 @@ def release_feature_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     found = _release_features(rows, plan, streams)
     if hidden := sum(one is None for one in found):
         _warn_fallback(f"{hidden} of {len(found)} features")
-    known = [(0.0, 1.0, 0.0) if one is None else one.scales for one in found]
+    known = [
+        one.beside(cells_seen(one.table, one.sigma, _READ)).scales if one else (0.0, 1.0, 0.0)
+        for one in found
+    ]
     return FeatureScales(*np.array(known).T)
 
 
@@ -527,12 +531,11 @@ class _Feature:
         places = noisy_quantiles(self.table, self.seen, levels)
         return np.asarray(self.cells.lowest + self.cells.width * places)
 
-    @property
-    def read(self) -> "_Feature":
-        """The feature with the cells beside those that stand out; what is constant stays so."""
+    def beside(self, seen: IntArray) -> "_Feature":
+        """Return the feature with some cells and those beside; what is constant stays so."""
         if not self.spread or not self.sigma:
             return self
-        return replace(self, seen=with_neighbours(self.seen, _BESIDE, self.table.size))
+        return replace(self, seen=with_neighbours(seen, _BESIDE, self.table.size))
 
     @cached_property
     def spread(self) -> float:
@@ -567,10 +570,11 @@ class _Feature:
 
     def range(self, n_samples: int) -> tuple[float, float]:
         """Return bounds that hold nearly all values."""
-        first, last = self.seen[0], self.seen[-1]
+        first, last = int(self.seen[0]), int(self.seen[-1])
+        cells = self.cells
         if not self.sigma:
-            ends = (self.cells.lowest + self.cells.width * (cell + 0.5) for cell in (first, last))
-            low, high = (_roundest(end, self.cells.width / 2) for end in ends)
+            middles = cells.lowest + cells.width * (np.array([first, last]) + 0.5)
+            low, high = (_roundest(float(middle), cells.width / 2) for middle in middles)
             return low, high
         # About so many cells, of which the noise is in a cumulative count.
         level = 3 * self.sigma * math.sqrt(self.cells.number) / n_samples
@@ -578,21 +582,22 @@ class _Feature:
         low, median, high = map(float, self.quantiles((level, 0.5, 1 - level)))
         reach = -float(ndtri(level))
         beyond = (high - low) * (_DEVIATIONS - reach) / (2 * reach)
-        least = _LEAST_UNITS * self.spread
-        lower, upper = min(low - beyond, median - least), max(high + beyond, median + least)
-        silent = _AT_STAKE * n_samples
+        least = _LEAST_UNITS * (self.spread or 1.0)
+        ends = cells.lowest + cells.width * np.array([first + _BESIDE, last + 1 - _BESIDE])
+        lower = min(low - beyond, median - least, float(ends[0]))
+        upper = max(high + beyond, median + least, float(ends[1]))
         # The outermost cells have no end.
         lower = min(lower, -self.largest) if first == 0 else lower
-        upper = max(upper, self.largest) if last == self.cells.number - 1 else upper
+        upper = max(upper, self.largest) if last == cells.number - 1 else upper
         # Zero is a bound where nothing is seen beyond it, unless many rows could be there.
-        zero = int(np.floor(-self.cells.lowest / self.cells.width))
+        zero = int(np.floor(-cells.lowest / cells.width))
         below, above = self.seen[self.seen < zero], self.seen[self.seen > zero]
-        nothing = [
-            self.table[part].sum() <= _SILENT * self.sigma * math.sqrt(part.size) <= silent
-            for part in (below, above)
-        ]
-        lower = max(lower, 0.0) if nothing[0] and high >= 0.0 else lower
-        upper = min(upper, 0.0) if nothing[1] and low <= 0.0 else upper
+        silent = _SILENT * self.sigma * math.sqrt(cells.number / 4)
+        if silent <= _AT_STAKE * n_samples:
+            if above.size and self.table[below].sum() <= silent and high >= 0.0:
+                lower = max(lower, 0.0)
+            if below.size and self.table[above].sum() <= silent and low <= 0.0:
+                upper = min(upper, 0.0)
         return lower, upper
 
 
@@ -630,7 +635,7 @@ def _release_features(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list
             following = one.next_cells if one.seen.size else cells[j].wider
             if following != cells[j]:
                 cells[j], sums[j], times[j] = following, 0.0, 0.0
-    return [one and one.read for one in found]
+    return found
 
 
 def _magnitudes(
@@ -679,6 +684,6 @@ def release_ranges(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> tuple[C
     return tuple(
         ColumnRange(-4.0, 4.0, False)
         if one is None
-        else ColumnRange(*one.range(plan.n_samples), True)
+        else ColumnRange(*one.beside(one.seen).range(plan.n_samples), True)
         for one in found
     )
