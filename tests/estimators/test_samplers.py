@@ -141,7 +141,7 @@ def interrupt(monkeypatch, kind, estimator, *given, error=KeyboardInterrupt):
     return estimator
 
 
-@pytest.mark.parametrize(("kind", "name"), CASES)
+@pytest.mark.parametrize(("kind", "name"), [case for case in CASES if case[0] != "table"])
 def test_an_interrupted_flow_keeps_the_release_that_was_paid_for(kind, name, monkeypatch):
     """The first method that needs particles completes it, also in another process."""
     budget = PrivacyBudget(np.inf)
@@ -157,7 +157,7 @@ def test_an_interrupted_flow_keeps_the_release_that_was_paid_for(kind, name, mon
     assert len(budget.history()) == 1
 
 
-@pytest.mark.parametrize("kind", METHODS)
+@pytest.mark.parametrize("kind", [kind for kind in METHODS if kind != "table"])
 def test_an_interrupted_refit_has_the_new_release_and_nothing_old(kind, monkeypatch):
     later = T > 0
     refitted = KINDS[kind](epsilon=np.inf).fit(X, T)
