@@ -90,7 +90,12 @@ class ArrowSource(Source):
         return replace(self, columns=tuple(names))
 
     def _stream(self) -> Any:
-        return arrow_module().RecordBatchReader.from_stream(self.data)
+        pa = arrow_module()
+        # DuckDB before version 2 holds the whole result where Arrow's protocol asks for it.
+        for name in ("to_arrow_reader", "fetch_arrow_reader"):
+            if hasattr(self.data, name):
+                return getattr(self.data, name)(_BATCH)
+        return pa.RecordBatchReader.from_stream(self.data)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
