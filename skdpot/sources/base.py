@@ -56,7 +56,18 @@ class ExactCounts:
 
     @classmethod
     def total(cls, counts: Iterable["ExactCounts"]) -> "ExactCounts":
-        """Add up any number of counts, in place of the first."""
+        """Add up any number of counts, in place of the first.
+
+        Parameters
+        ----------
+        counts : iterable of ExactCounts
+            Counts of disjoint sets of rows. The first of them holds the sum afterwards.
+
+        Returns
+        -------
+        ExactCounts
+            Their sum; that of no counts is zero.
+        """
         total = cls()
         for more in counts:
             if total._n_rows and more._n_rows and not (total._problem or more._problem):
@@ -68,12 +79,29 @@ class ExactCounts:
         return total
 
     def packed(self) -> bytes:
-        """Return the counts as bytes, for a message between machines that may see the rows."""
+        """Return the counts as bytes, for a message between machines that may see the rows.
+
+        Returns
+        -------
+        bytes
+            As private as the rows.
+        """
         return pickle.dumps((self._tables, self._n_rows, self._problem), protocol=5)
 
     @classmethod
     def unpacked(cls, message: bytes) -> Self:
-        """Read what `packed` returned. It is a pickle: read those of your own cluster only."""
+        """Read what `packed` returned. It is a pickle: read those of your own cluster only.
+
+        Parameters
+        ----------
+        message : bytes
+            Counts of some rows.
+
+        Returns
+        -------
+        ExactCounts
+            The counts.
+        """
         return cls(*pickle.loads(message))
 
     def __repr__(self) -> str:
@@ -94,6 +122,12 @@ class Source(ABC):
 
     `fit` of an estimator that adds up counts takes a source in place of X. To use an engine of
     your own, define `head` and `sum`. Each pass must read the same rows, each once.
+
+    Privacy
+    -------
+    A source adds no noise and charges nothing; the fit does. What `sum` returns, and all that it
+    adds up on the way, is as private as the rows, in memory, messages and logs of the engine. What
+    `head` returns is public.
 
     Examples
     --------
