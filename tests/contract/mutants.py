@@ -569,7 +569,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "one of several choices": "tables/test_fitting.py::test_a_plan_costs_what_was_asked_and_no_less[SingleFitTarget-1.0-1e-05-known]"}),
         (rewritten("ChoiceEvent.mu", ("CHOICE_MU * ", "0.64 * ")), {
             "a choice charged by its variance": "release/test_choices.py::test_the_cost_is_that_of_the_worst_test_of_any_range"}),
-        (rewritten("TableFit._chosen", ("sorted(places)", "sorted(np.argsort([-np.abs(m.counts(rows.value[0]) - p).sum() for m, p in zip(marginals, predictions)])[:len(places)])")), {
+        (rewritten("TableFit._chosen", ("sorted(places)", "sorted(np.argsort([-np.abs(rows.counts([m])[0] - p).sum() for m, p in zip(marginals, predictions)])[:len(places)])")), {
             "triples by true misfits": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
         (given("misfit_sensitivity", marginals=first_alone), {"one of several misfits": "tables/test_marginal_release.py::test_the_worst_predictions_attain_the_sensitivity_of_misfits[4]"}),
         (returning("TablePlan.marginal_sigmas", for_one_count), {"one of two counts in a table": "tables/test_fitting.py::test_marginals_of_a_release_cost_its_share_together[tree-weights1]"}),
