@@ -155,7 +155,7 @@ class SyntheticRows(PrivateSampler):
             if isinstance(rows, Source):
                 record_columns(self, release.value)
                 X = head_of(rows)
-            self.n_samples_ = len(rows) if needs else release.value.n_samples_
+            self.n_samples_ = getattr(release.value, "n_samples_", None) or len(rows)
             self._class_shares = release.class_shares
             self._store(mechanism, release, X)
         if not hasattr(self, self._made_last):  # training may be the release

@@ -165,8 +165,6 @@ def test_exact_medians_give_away_whose_they_are(n_known):
     found = scores != 0
     assert found.mean() > 0.9
     np.testing.assert_array_equal(scores[found] > 0, coins(50)[found])
-    unreleased = PrivateScaler(epsilon=np.inf, with_centering=False)
-    assert np.all(score(task(unreleased, rows(n_known, 400), 50).run(coins(50))) == 0)
 
 
 # --- steps of trajectories -----------------------------------------------------------------------
