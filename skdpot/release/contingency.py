@@ -67,12 +67,13 @@ class Marginal:
 
     def cells(self, codes: IntArray) -> IntArray:
         """Return the cell of each row."""
-        parts = []
-        for column, groups, size in zip(self.columns, self.groups, self.shape, strict=True):
-            own = codes[:, column]
-            alone = size == len(groups) and bool((groups == np.arange(size)).all())
-            parts.append((own if alone else groups[own], size))
-        return _cells(parts)
+        each = zip(self.columns, self.groups, strict=True)
+        return _cells(
+            [
+                (_grouped(codes[:, c], own), size)
+                for (c, own), size in zip(each, self.shape, strict=True)
+            ]
+        )
 
     @property
     def ungrouped(self) -> "Marginal":
@@ -291,7 +292,7 @@ def counts_of(
             yield table[rows, first[other] : first[other] + sizes[other]].ravel()
         return
     if alike and len({marginal.columns for marginal in marginals}) == len(marginals):
-        coded = {c: part.astype(np.int32)[codes[:, c]] for c, part in groups.items()}
+        coded = {c: _grouped(codes[:, c], part) for c, part in groups.items()}
         for marginal in marginals:
             cells = _cells([(coded[c], sizes[c]) for c in marginal.columns])
             yield np.bincount(cells, weights, marginal.n_cells).astype(np.float64)
@@ -301,6 +302,11 @@ def counts_of(
         if marginal.columns != known[0]:
             known = marginal.columns, marginal.ungrouped.counts(codes, weights)
         yield marginal.joined(known[1])
+
+
+def _grouped(codes: IntArray, groups: IntArray) -> IntArray:
+    alone = bool((groups == np.arange(len(groups))).all())
+    return codes if alone else groups.astype(np.int32)[codes]
 
 
 def _cells(columns: Sequence[tuple[IntArray, int]]) -> IntArray:
