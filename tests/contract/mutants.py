@@ -502,7 +502,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "table of a sketch, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[sketch of persons]"}),
         (given("SlicedSketch.__init__", "FitContext.sketch", group_size=1), {"sketches of trajectories": "estimators/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[bounds0-3]"}),
         (rewritten("plan_private_bounds", ("group_size * math.sqrt(2 * n_features)", "math.sqrt(2 * n_features)")), {"histograms of bounds": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[bounds of features, three rows of a person]"}),
-        (given("planned_bounds", group_size=1), {"bounds of a sketch": "release/test_public_labels.py::test_private_bounds_pool_the_rows_of_a_person[3]"}),
+        (given("planned_bounds", group_size=1), {"bounds of a sketch": "release/test_public_labels.py::test_private_bounds_pool_the_rows_of_a_person"}),
         (given("Event.grouped", group_size=1), {"rows of different times": "privacy/test_group_privacy.py::test_rows_of_different_parts_move_all_parts_together_by_the_root_of_their_number"}),
         (given("Event.grouped", "plan_langevin", group_size=1), {"steps of mean-field Langevin": "estimators/test_trajectory_privacy.py::test_epsilon_of_mfld_is_that_of_its_noise[options0-3-warm0]"}),
         (given("Event.grouped", "WarmStartPlan.event", group_size=1), {"warm start": "release/test_plans.py::test_a_plan_costs_what_it_was_given[clusters]"}),
