@@ -444,7 +444,7 @@ def test_a_row_is_mapped_by_itself_and_obeys_rules_afterwards(schema, seed, row)
     obeys = inside & ~np.logical_or.reduce(list(rows.faults(values).values()))
     for column in schema:
         first, second = (column.to_unit(v[column.name])[obeys] for v in (values, back))
-        np.testing.assert_allclose(second, first, atol=1e-9)
+        np.testing.assert_allclose(second, first, atol=2e-6)  # sums are rounded
 
 
 @settings(max_examples=25, deadline=None)
