@@ -222,6 +222,7 @@ def _fit_clique(
         facts.append((rest, counts, noisy.sigma, first, last))
         if axis and min(in_order[column] for column in both) >= FEWEST_TIED:
             guess = tied_shares(noisy, [shares[c] for c in both], [in_order[c] for c in both])
+            guess = np.maximum(guess, 1e-15)  # several guesses are divided by what others left
             tied.append((rest, guess if both[1] == node else guess.T))
     for _ in range(_TIED_SWEEPS if len(tied) > 1 else len(tied)):
         for rest, guess in tied:

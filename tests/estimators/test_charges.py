@@ -28,7 +28,7 @@ from skdpot.mechanisms import Gradient, LatentNetwork, Resample, Sketch
 from skdpot.mechanisms.fair import Records
 from skdpot.privacy.accounting import compose
 from skdpot.release.bounds import DataBounds
-from skdpot.release.contingency import Marginal
+from skdpot.release.contingency import CountedRows
 from skdpot.release.value_histogram import Histograms
 from tests.contract.fits import BOX, FITS, GROUPS, ROWS, TABLES, N, X, swept
 from tests.contract.test_draws_are_charged import ONE_EACH
@@ -58,7 +58,7 @@ def watched(patch, budget):
     for kind, owner, name in (
         ("drawn", SecretStream, "random_bytes"),
         ("read", DataBounds, "to_ball"),
-        ("read", Marginal, "cells"),
+        ("read", CountedRows, "counts"),
         ("read", Histograms, "count"),
         ("read", Records, "take"),
         ("read", Records, "of"),

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from skdpot import DPTableSynthesizer
 from skdpot.preprocessing import NumericColumn, TableSchema
 from skdpot.release.contingency import Marginal, NoisyMarginal
-from skdpot.tables import copulas
+from skdpot.tables import copulas, model
 from skdpot.tables.copulas import tied_shares
 
 N_ROWS, N_BINS, N_GROUPS = 30_000, 24, 8
@@ -78,3 +78,19 @@ def test_strongly_tied_columns_are_tied_inside_groups_of_bins():
     middle = rows[rows["x0"].between(-0.1, 0.1)]
     # .15 by the law; .28 if columns are independent inside groups.
     assert middle[["x1", "x2"]].std().mean() < 0.23
+
+
+def test_ties_that_contradict_each_other_divide_nothing_by_zero(monkeypatch):
+    """One parent says that low values go with low ones, the other that they go with high ones."""
+    even = np.full(N_BINS, 1.0 / N_BINS)
+    guesses = iter([np.diag(even), np.diag(even)[::-1]])
+    monkeypatch.setattr(model, "tied_shares", lambda *args: next(guesses))
+    groups = np.arange(N_BINS) * N_GROUPS // N_BINS
+    counts = np.full(N_GROUPS**2, N_ROWS / N_GROUPS**2)
+    tables = {
+        (parent, 2): NoisyMarginal(Marginal((parent, 2), (groups, groups)), counts, 1.0)
+        for parent in range(2)
+    }
+    above = np.diag(even)[None]  # and both have the same value
+    found = model._fit_clique(above, (None, 0, 1), 2, [even] * 3, tables, N_ROWS, [N_BINS] * 3)
+    assert np.isfinite(found).all()
