@@ -259,7 +259,7 @@ def exact_misfits(
 ) -> FloatArray:
     """Return what `release_misfits` adds noise to, in multiples of 1 / 16."""
     misfits = np.zeros(len(marginals))
-    tables = exact_counts(rows, marginals)  # forgotten with this call
+    tables = exact_counts(rows, marginals)
     for place, (marginal, table) in enumerate(zip(marginals, tables, strict=True)):
         off = (table - on_lattice(predictions[place])).reshape(marginal.shape)
         misfits[place] = np.abs(off).sum()

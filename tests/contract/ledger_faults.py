@@ -673,5 +673,19 @@ def main(target: str) -> None:
             writer.writerow([one["fault"], *counts, told])
 
 
+def told_by(module: str, *arguments: str) -> Any:
+    """Run a module of faults in a process of its own, and return what it says."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.contract.{module}", *arguments],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 if __name__ == "__main__":
     main(sys.argv[1] if len(sys.argv) > 1 else "-")

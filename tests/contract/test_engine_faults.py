@@ -3,15 +3,14 @@
 The faults are in `tests.contract.engine_faults`, which also writes the table of the user guide.
 """
 
-import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.contract.engine_faults import ENGINES, FAULTS, N_PARTS
+from tests.contract.ledger_faults import told_by
 
 pytestmark = [
     pytest.mark.slow,
@@ -32,16 +31,7 @@ COSTS = {
 
 def injected(engine):
     """All faults of an engine, made in a process of their own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.contract.engine_faults", "-", engine],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return {outcome["fault"]: outcome for outcome in json.loads(done.stdout)}
+    return {outcome["fault"]: outcome for outcome in told_by("engine_faults", "-", engine)}
 
 
 @pytest.mark.parametrize("engine", ENGINES)

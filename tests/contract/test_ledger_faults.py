@@ -3,12 +3,9 @@
 The faults are in `tests.contract.ledger_faults`, which also writes the table of the user guide.
 """
 
-import json
 import os
 import re
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -18,7 +15,7 @@ from skdpot.exceptions import LedgerError
 from skdpot.privacy import ledger as ledger_module
 from skdpot.privacy.events import Relation
 from skdpot.privacy.ledger import Charge, Ledger, Terms, Totals, transaction
-from tests.contract.ledger_faults import BEFORE, CAPACITY, DAMAGED, FAULTS, MANY
+from tests.contract.ledger_faults import BEFORE, CAPACITY, DAMAGED, FAULTS, MANY, told_by
 
 posix = hasattr(os, "fork") and hasattr(os, "geteuid")
 pytestmark = [
@@ -36,16 +33,7 @@ KILLS -= {"the maker killed before it removed its draft"}
 @pytest.fixture(scope="module")
 def injected():
     """All faults, injected in a process of their own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.contract.ledger_faults", "-"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    hazard, outcomes = json.loads(done.stdout)
+    hazard, outcomes = told_by("ledger_faults", "-")
     return hazard, {outcome["fault"]: outcome for outcome in outcomes}
 
 
