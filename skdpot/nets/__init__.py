@@ -1,3 +1,5 @@
 """Networks: gradients of which no record moves more than its share, and what trains on them."""
 
-__all__: list[str] = []
+from skdpot.nets.wasserstein_gradient import PrivateWassersteinGradient
+
+__all__ = ["PrivateWassersteinGradient"]

@@ -267,6 +267,16 @@ def by_jacobians(clip: float, vectors: torch.Tensor | None = None) -> ClippedVec
     return shortened
 
 
+def by_rows(clip: float, vectors: torch.Tensor) -> ClippedVectors:
+    """Return vectors to be pulled back by Jacobians of k rows, each shortened to clip / √k."""
+
+    def shortened(_: torch.Tensor, gram: torch.Tensor, records: slice) -> torch.Tensor:
+        norms = gram.diagonal(dim1=1, dim2=2).clamp(min=0.0).sqrt()
+        return _shares(norms, clip / math.sqrt(gram.shape[1])) * vectors[records]
+
+    return shortened
+
+
 def _add(
     total: dict[nn.Parameter, torch.Tensor],
     jacobians: ChunkJacobians,

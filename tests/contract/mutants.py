@@ -296,6 +296,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (half_noise("tabled_steps"), {
             "fair sums by tables": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[tables]",
             "fair sums by tables, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[fair sums]"}),
+        (half_noise("PrivateWassersteinGradient._steps"), {"gradients of the tool": "nets/test_wasserstein_gradient.py::test_a_gradient_has_the_noise_of_its_event[X]"}),
         (half_noise("release_gradient"), {"every sum of a network": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[autoencoder, prior]"}),
         (half_noise("noisy_counts"), {
             "fair tables": "release/test_noise.py::test_noise_has_the_law_that_is_charged[outputs]",
@@ -337,6 +338,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "Jacobian of a generator": "nets/test_steps.py::test_no_neighbour_moves_a_generators_gradient_further_than_the_sensitivity[steep-1.0]"}),
         (given("fixed_side_sensitivity", clip_jacobian=1.0), {"Jacobian of a generator clipped to another norm than the charged one": "estimators/test_generator.py::test_the_sensitivity_is_that_of_the_clip_that_is_used[8.0]"}),
         (skipped("ClippedOutputs.values", "outputs", "clipped_gradient"), {"outputs of a generator": "nets/test_steps.py::test_outputs_and_jacobians_of_a_generator_are_clipped_apart"}),
+        (given("by_rows", clip=LARGE), {"rows of a Jacobian": "nets/test_wasserstein_gradient.py::test_no_neighbour_moves_it_further_than_the_sensitivity[network-X-rows]"}),
+        (skipped("ClippedOutputs.values", "outputs", "_Sides.clipped_sum"), {"points of the tool for gradients": "nets/test_wasserstein_gradient.py::test_no_neighbour_moves_it_further_than_the_sensitivity[fixed-Z-spectral]"}),
         (given("clipped_fit_gradient", clip=LARGE), {"mean-field Langevin": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[mean-field Langevin]"}),
         (given("_shortened", "_released_sums", radius=LARGE), {"rows of a warm start": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[means]"}),
     ],
@@ -428,6 +431,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     10: [
         (rewritten("RankedOutputs._plan", ("sum(sizes), penalty,", "sum(sizes), ParityPenalty(cells.strata, cells.sizes),")), {"sensitivity of fair sums by ranks": "estimators/test_fair_privacy.py::test_ranked_sums_have_the_sensitivity_of_their_batches_and_directions[ranks, equalized_odds]"}),
         (all_of(rewritten("noisy_gradient_steps", ("plan.batch_size *", "plan.n_samples *")), given("release_gradient", "noisy_gradient_steps", plan=with_a_batch_of_all)), {"noise of a generator's mean gradient": "nets/test_steps.py::test_a_step_is_the_noisy_sum_of_its_batch_over_the_public_batch_size[generator]"}),
+        (rewritten("PrivateWassersteinGradient.steps", ("sides.sensitivity(sizes", "sides.sensitivity([len(side) for side in rows]")), {"sensitivity of the tool for gradients": "nets/test_wasserstein_gradient.py::test_a_gradient_has_the_noise_of_its_event[both]"}),
         (given("DPSGD._plan", loss=compared_in_one_batch), {"sensitivity of the codes of groups": "estimators/test_autoencoder_privacy.py::test_the_event_and_the_sensitivity_are_those_of_the_batches_of_groups[a small group]"}),
         (rewritten("ParityPenalty.sensitivity", ("min(compared)", "sum(compared)")), {"sensitivity of a mean gradient": "nets/test_penalties.py::test_the_worst_case_is_attained[two groups]"}),
     ],
@@ -603,6 +607,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("FairGradients.release", ("_LARGEST_RATE)", "_LARGEST_RATE) / float(records.targets.double().std())")), {"a learning rate by true targets": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, ranks]"}),
         (rewritten("DPTableSynthesizer.fit", ("rules.resolved(model)", "rules.resolved(model).learned(lambda n: rows.value)")), {"a table of what private columns imply": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer, rules]"}),
         (rewritten("RowMap.read", ("return", "any(wrong.any() for wrong in self.faults(self.schema.read(table)).values()) and __import__('warnings').warn('broken'); return")), {"a warning of rows that break rules": "tables/test_rules.py::test_rows_that_break_rules_are_not_told_of"}),
+        (rewritten("PrivateWassersteinGradient._steps", ("if plan.noise is None", "if plan.noise is not None")), {"losses of a private training": "nets/test_wasserstein_gradient.py::test_a_gradient_has_the_noise_of_its_event[both]"}),
         (returning("private_steps", by_the_norms_of_rows), {"steps by the largest row": "contract/test_replay.py::test_a_fit_follows_from_its_releases[autoencoder]"}),
         (rewritten("Gradient.release", ("OutputUnits.of_ball(bounds)", "OutputUnits.of_ball(type(bounds)(bounds.center, bounds.scale, np.abs(bounds.to_ball(rows)).max()))")), {"outputs as wide as the rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[generator, gradient]"}),
         (returning("noisy_batches", times_the_largest_value), {"projected rows up to the largest": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow, resample]"}),
