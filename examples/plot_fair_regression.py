@@ -54,12 +54,11 @@ regressors = {}
 for epsilon in EPSILONS:
     for alpha in ALPHAS:
         regressor = FairPrivateRegressor(
-            alpha,
             epsilon=epsilon,
             delta=0.1 / N_ROWS,
             module="mlp",
             target_bounds=(0, 1),
-            mechanism=SketchedOutputs(n_projections=10),
+            mechanism=SketchedOutputs(alpha, n_projections=10),
         )
         regressors[epsilon, alpha] = regressor.fit(X, Y, sensitive_features=group)
 print(regressors[1.0, 0.75].privacy_spent_)

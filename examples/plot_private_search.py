@@ -33,8 +33,8 @@ N_ROWS, N_RUNS, EPSILONS = 3000, 4, (0.3, 1.0, 3.0)
 X, y = make_moons(N_ROWS, noise=0.2, random_state=0)
 X_test, y_test = make_moons(N_ROWS, noise=0.2, random_state=1)
 
-WHOLE = SketchedOutputs(batch_fraction=1.0)
-classifier = FairPrivateClassifier(alpha=0.0, mechanism=WHOLE)
+WHOLE = SketchedOutputs(alpha=0.0, batch_fraction=1.0)
+classifier = FairPrivateClassifier(mechanism=WHOLE)
 candidates = {
     "module": ["linear", "mlp"],
     "mechanism__learning_rate": [0.1, 0.3],
@@ -76,12 +76,12 @@ searched = {
 }
 default = {
     epsilon: [
-        accuracy(FairPrivateClassifier(alpha=0.0, mechanism=WHOLE, epsilon=epsilon).fit(X, y))
+        accuracy(FairPrivateClassifier(mechanism=WHOLE, epsilon=epsilon).fit(X, y))
         for _ in range(N_RUNS)
     ]
     for epsilon in EPSILONS
 }
-noiseless = FairPrivateClassifier(alpha=0.0, mechanism=WHOLE, epsilon=np.inf)
+noiseless = FairPrivateClassifier(mechanism=WHOLE, epsilon=np.inf)
 grid = accuracy(GridSearchCV(noiseless, candidates, cv=ShuffleSplit(1, random_state=0)).fit(X, y))
 
 # %%

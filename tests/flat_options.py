@@ -36,6 +36,8 @@ def made(kind: Any, /, *args: Any, **options: Any) -> Any:
     """Return an estimator; options of parts that are not chosen are left out."""
     if kind is FairPrivateRegressor:
         options.pop("fairness", None)
+    if kind in (FairPrivateClassifier, FairPrivateRegressor):
+        options = {"alpha": 0.5, "tune_threshold": False} | options
     if kind is DPSlicedGenerator and "latent_dim" in options:
         latent_dim = options.pop("latent_dim")
         options["module"] = LatentNetwork(options.get("module"), latent_dim=latent_dim)

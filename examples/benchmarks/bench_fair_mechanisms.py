@@ -26,7 +26,6 @@ import argparse
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -103,21 +102,22 @@ VARIANTS = {
 
 
 @contextmanager
-def variant(name: str) -> Iterator[type[FairPrivateClassifier]]:
-    """Give the classifier with one of its parts exchanged."""
-    mechanism, loss, constants = VARIANTS[name]
+def variant(name: str) -> Iterator[type[fair.FairGradients]]:
+    """Give the mechanism with one of its parts exchanged."""
+    name, loss, constants = VARIANTS[name]
     stiffness = {"_STIFFNESS": fair._STIFFNESS} | constants
     with (
         mock.patch.object(fair, "FairLoss", loss),
         mock.patch.multiple(fair, **stiffness),
     ):
-        yield partial(FairPrivateClassifier, mechanism=mechanism)
+        yield fair.FAIR_MECHANISMS[name]
 
 
 def measure(name: str, task: FairTask, alpha: float, epsilon: float, seed: int) -> dict:
     """Fit once and judge on the test rows."""
     with variant(name) as make:
-        fitted = make(alpha=alpha, epsilon=epsilon, random_state=seed)
+        mechanism = make(alpha, tune_threshold=False)
+        fitted = FairPrivateClassifier(epsilon=epsilon, mechanism=mechanism, random_state=seed)
         fitted.fit(task.X, task.y, sensitive_features=task.groups)
     scores = fitted.predict_proba(task.X_test)[:, 1]
     return {"variant": name, "alpha": alpha} | task.judge(1.0 * (scores > 0.5), scores)

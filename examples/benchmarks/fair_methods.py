@@ -45,6 +45,7 @@ from sklearn.linear_model import LogisticRegression
 
 import skdpot
 from skdpot.exceptions import PrivacyWarning
+from skdpot.mechanisms.fair import FAIR_MECHANISMS
 from skdpot.privacy.events import gdp_mu
 
 DELTA = 1e-5
@@ -199,16 +200,14 @@ def _plan(cell: Cell) -> tuple[DPSGDSettings, tuple[float, float], tuple[float, 
     return DPSGD_SETTINGS[cell.data], (cell.epsilon, DELTA), releases
 
 
-def ours(mechanism: str, *, tune_threshold: bool) -> Callable[[FairTask, Cell], list[Rule]]:
+def ours(mechanism: type, *, tune_threshold: bool) -> Callable[[FairTask, Cell], list[Rule]]:
     """Return a function that fits our classifier."""
 
     def fit(task: FairTask, cell: Cell) -> list[Rule]:
         classifier = skdpot.FairPrivateClassifier(
-            cell.setting,
             epsilon=cell.epsilon,
             delta=DELTA,
-            mechanism=mechanism,
-            tune_threshold=tune_threshold,
+            mechanism=mechanism(cell.setting, tune_threshold=tune_threshold),
             random_state=cell.seed,
         )
         classifier.fit(task.X, task.y, sensitive_features=task.groups)
@@ -219,7 +218,8 @@ def ours(mechanism: str, *, tune_threshold: bool) -> Callable[[FairTask, Cell], 
     return fit
 
 
-def _our_method(mechanism: str, *, tune_threshold: bool) -> Method:
+def _our_method(name: str, *, tune_threshold: bool) -> Method:
+    mechanism = FAIR_MECHANISMS[name]
     return Method(ours(mechanism, tune_threshold=tune_threshold), "replace-one", ALPHAS)
 
 

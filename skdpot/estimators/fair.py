@@ -7,7 +7,6 @@ group and its size. They never say which rows it holds.
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +19,6 @@ from torch.nn import functional
 
 from skdpot._utils.validation import (
     HasMethods,
-    Interval,
     StrOptions,
     all_or_nothing,
     check_is_fitted,
@@ -34,7 +32,7 @@ from skdpot._utils.validation import (
 )
 from skdpot.exceptions import warn_of_fairness, warn_of_privacy
 from skdpot.mechanisms.base import FitContext, chosen_mechanism
-from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairGradients, FairTask, Records, mu_share
+from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairGradients, FairTask, Records
 from skdpot.nets.training import build_predictor, check_callbacks, check_per_record, evaluate
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
@@ -47,7 +45,6 @@ from skdpot.release.output_tables import (
     ClippedOutputs,
     Probabilities,
     one_cell,
-    plan_threshold,
     read_groups,
     within_classes,
 )
@@ -55,7 +52,6 @@ from skdpot.release.output_tables import (
 _MOST_GROUPS = 50
 _UNSCALED = 100  # the largest feature of a row, in most rows
 _LARGEST_INPUT = 1e8  # beyond, rounding in a batch would take up the room that clipping leaves
-_TUNING_SHARE = 0.05  # of the squared mu, for the threshold
 
 _LABELS = {
     "needed_by": "A classifier",
@@ -67,7 +63,6 @@ _LABELS = {
 class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
     """A network trained for its loss and for alike outputs of groups, with privacy."""
 
-    alpha: float = 0.5
     _: KW_ONLY
     module: Any = "linear"
     mechanism: str | FairGradients = "sketch"
@@ -80,7 +75,6 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
     _canaries = "opposite targets"
     _parameter_constraints = {
         **PrivateEstimatorMixin._parameter_constraints,
-        "alpha": [Interval(Real, 0, 1, closed="left")],
         "module": [StrOptions({"linear", "mlp"}), HasMethods("parameters"), callable],
         "mechanism": [StrOptions(set(FAIR_MECHANISMS)), *FAIR_MECHANISMS.values()],
     }
@@ -98,7 +92,7 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
             targets.
         sensitive_features : array-like of shape (n_samples,), optional
             Group of each row: integers, strings, booleans or categories; public. If None, there is
-            one group and `alpha` has no effect.
+            one group, and nothing is compared.
         **fit_params : dict
             None are supported; `sample_weight` is refused with the reason.
 
@@ -126,7 +120,7 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
             )
         check_callbacks(self.callbacks)
         with all_or_nothing(self):
-            mechanism = self.mechanism_ = chosen_mechanism(self.mechanism, FAIR_MECHANISMS)
+            mechanism = self.mechanism_ = self._chosen
             rows = self._rows(X, reset=True)
             cells, self.groups_ = self._groups(sensitive_features, len(rows))
             context = FitContext.of(self, X, spawn_streams(self.random_state, type(self).__name__))
@@ -152,7 +146,7 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
 
     def _groups(self, sensitive_features: Any, n_rows: int) -> tuple[Cells, np.ndarray | None]:
         """Return the groups to compare and their labels; one cell where nothing is compared."""
-        if sensitive_features is None or self.alpha == 0:
+        if sensitive_features is None or self._chosen.alpha == 0:
             return one_cell(n_rows), None
         groups, labels = read_groups(sensitive_features, n_rows)
         if len(labels) > _MOST_GROUPS:
@@ -171,18 +165,22 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         return network
 
     def _warn_of_one_group(self) -> None:
-        if self.groups_ is None and self.alpha > 0:
+        if self.groups_ is None and self._chosen.alpha > 0:
             warn_of_fairness(
                 f"{type(self).__name__}: without sensitive_features all records are one group, so "
-                f"that alpha={self.alpha!r} has no effect. Pass fit(X, y, sensitive_features=...), "
-                "or alpha=0. In a Pipeline or a search enable metadata routing and call "
+                "that nothing is compared. Pass fit(X, y, sensitive_features=...), or a mechanism "
+                "with alpha=0. In a Pipeline or a search enable metadata routing and call "
                 "set_fit_request(sensitive_features=True)."
             )
 
     @property
     def _clip_loss(self) -> float:
         """The norm that each record's loss gradient is clipped to, which canaries exceed."""
-        return chosen_mechanism(self.mechanism, FAIR_MECHANISMS).clip_loss
+        return self._chosen.clip_loss
+
+    @property
+    def _chosen(self) -> FairGradients:
+        return chosen_mechanism(self.mechanism, FAIR_MECHANISMS)
 
     def _seen_by(self, release: recording.Release, X: Any, y: Any) -> recording.Records:
         """Return rows and mapped targets; of private bounds, targets as they are."""
@@ -219,9 +217,6 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
 
     Parameters
     ----------
-    alpha : float, default=0.5
-        Weight of fairness in [0, 1); 0 is DP-SGD for the cross-entropy alone. Groups become
-        alike from about 0.5; most of the effect lies between 0.7 and 0.95.
     fairness : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
         Whether all members of two groups are compared, or those of the same class. The second
         takes the class of every record as public.
@@ -240,10 +235,6 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     callbacks : list of skorch.callbacks.Callback, optional
         Called at each training step, which counts as an epoch. They see the network and its noisy
         gradients; callbacks that need rows, losses or batch sizes are refused.
-    tune_threshold : bool, default=False
-        For two classes: move the intercept after training, so that as many training records are
-        predicted in the second class as belong to it; costs 5 % of the squared mu. A strong
-        penalty squeezes probabilities, so that few reach 0.5 otherwise.
     classes : array-like, optional
         The public set of classes. By default the classes in y, which are then taken as public.
     budget : PrivacyBudget, optional
@@ -304,7 +295,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     >>> from skdpot import FairPrivateClassifier
     >>> from skdpot.datasets import make_biased_classification
     >>> X, y, group = make_biased_classification(2000, random_state=0)
-    >>> classifier = FairPrivateClassifier(alpha=0.75, epsilon=3.0)
+    >>> classifier = FairPrivateClassifier(epsilon=3.0)
     >>> classifier = classifier.fit(X, y, sensitive_features=group)
     >>> classifier.predict_proba(X[:2]).shape
     (2, 2)
@@ -316,13 +307,11 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     epsilon: float = 1.0
     delta: float = 1e-5
     _: KW_ONLY
-    tune_threshold: bool = False
     classes: Any = None
 
     _parameter_constraints = {
         **FairPredictor._parameter_constraints,
         "fairness": [StrOptions(set(_DIVISIONS))],
-        "tune_threshold": ["boolean"],
         "classes": ["array-like", None],
     }
 
@@ -335,8 +324,6 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
             raise ValueError(
                 "y holds a single class; a classifier needs two. Declare others with classes=."
             )
-        if self.tune_threshold and n_classes > 2:
-            raise ValueError(f"tune_threshold=True is for two classes, and there are {n_classes}.")
         if self.classes is not None:
             public.append("every label is one of the classes; others are refused")
         if self.groups_ is not None:
@@ -349,20 +336,15 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         task = FairTask(
             gradient=_binary_gradient if n_outputs == 1 else _softmax_gradient,
             compared=Probabilities(n_outputs),
-            alpha=self.alpha,
             cells=cells,
             network=self._network(rows.shape[1], n_outputs, context.streams.solver),
-            threshold=plan_threshold(
-                mu_share(context.target, _TUNING_SHARE), len(rows), public_classes=odds
-            )
-            if self.tune_threshold
-            else None,
+            public_classes=odds,
         )
         return task, codes, public
 
     def _classes_are_public(self) -> bool:
         """Whether a record keeps its class in all neighbours; no property, which `dir` reads."""
-        return self.alpha > 0 and _DIVISIONS[self.fairness] is not None
+        return self._chosen.alpha > 0 and _DIVISIONS[self.fairness] is not None
 
     def _targets(self, y: Any) -> np.ndarray:
         return encode_labels(y, len(y), self.classes_)[0]
@@ -438,8 +420,6 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
 
     Parameters
     ----------
-    alpha : float, default=0.5
-        Weight of fairness in [0, 1); 0 is DP-SGD for the squared error alone.
     epsilon : float, default=1.0
         Privacy parameter of the whole fit; ``inf`` for no privacy.
     delta : float, default=1e-5
@@ -501,7 +481,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     >>> from skdpot import FairPrivateRegressor
     >>> from skdpot.datasets import make_biased_regression
     >>> X, Y, group = make_biased_regression(2000, random_state=0)
-    >>> regressor = FairPrivateRegressor(alpha=0.5, epsilon=3.0, target_bounds=(0, 1))
+    >>> regressor = FairPrivateRegressor(epsilon=3.0, target_bounds=(0, 1))
     >>> regressor.fit(X, Y, sensitive_features=group).predict(X[:3]).shape
     (3, 2)
     """
@@ -529,7 +509,6 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         task = FairTask(
             gradient=_squared_error_gradient,
             compared=ClippedOutputs(n_targets, math.sqrt(n_targets)),
-            alpha=self.alpha,
             cells=cells,
             network=network,
             bounds=planned_bounds(given or n_samples, n_targets, context.target.mu_cap),

@@ -239,7 +239,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     >>> from skdpot.datasets import make_biased_classification
     >>> X, y, _ = make_biased_classification(4000, random_state=0)
     >>> from skdpot.mechanisms import SketchedOutputs
-    >>> classifier = FairPrivateClassifier(0.0, mechanism=SketchedOutputs(batch_fraction=1.0))
+    >>> classifier = FairPrivateClassifier(mechanism=SketchedOutputs(alpha=0.0, batch_fraction=1.0))
     >>> candidates = {
     ...     "mechanism__learning_rate": [0.01, 0.1, 1.0],
     ...     "mechanism__n_steps": [10, 30, 100],

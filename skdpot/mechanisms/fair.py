@@ -61,6 +61,7 @@ from skdpot.release.output_tables import (
     TableNoise,
     ThresholdNoise,
     plan_tables,
+    plan_threshold,
     release_tables,
     tuned_threshold,
 )
@@ -72,6 +73,7 @@ _DEFAULT_STEPS = 200
 _LARGEST_RATE = 0.1
 _FEWEST_RECORDS = 5.0  # of a cell, over the noise of one entry of its table
 _TABLE_SHARE = 0.1  # of the squared mu, for the distributions of the outputs
+_TUNING_SHARE = 0.05  # of the squared mu, for the threshold
 _STIFFNESS = 0.5 * 4.0
 _ROWS_AT_ONCE = 8192
 _LARGEST = 1e100  # what outputs that are not finite count as
@@ -368,32 +370,35 @@ class FairTask:
 
     gradient: OutputLoss
     compared: ComparedOutputs
-    alpha: float
     cells: Cells
     network: nn.Module
     bounds: DataBounds | BoundsPlan | None = None  # of targets
-    threshold: ThresholdNoise | None = None
+    public_classes: bool = False  # whether a record keeps its class in all neighbours
 
 
 @dataclass(eq=False, repr=False)
 class FairGradients(Mechanism):
     """What both mechanisms of the fair predictors read, and how they train."""
 
+    alpha: float = 0.75
     n_steps: int | None = None
     learning_rate: float | str = "auto"
     _: KW_ONLY
+    tune_threshold: bool = True
     batch_fraction: float = 0.2
     clip_loss: float = 2.0
     clip_output: float | None = None
     n_projections: int = 50
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "alpha": [Interval(Real, 0, 1, closed="left")],
         "n_steps": [COUNT, None],
         "learning_rate": [Interval(Real, 0, 10, closed="right"), StrOptions({"auto"})],
         "batch_fraction": [Interval(Real, 0, 1, closed="right")],
         "clip_loss": [LENGTH],
         "clip_output": [LENGTH, None],
         "n_projections": [COUNT],
+        "tune_threshold": ["boolean"],
     }
 
     def release(
@@ -410,10 +415,11 @@ class FairGradients(Mechanism):
         compared, n_steps = task.compared, self.n_steps or _DEFAULT_STEPS
         if self.clip_output is not None:
             compared = ClippedOutputs(compared.n_outputs, float(self.clip_output))
-        alpha, clip = task.alpha if task.cells.strata else 0.0, float(self.clip_loss)
+        alpha, clip = self.alpha if task.cells.strata else 0.0, float(self.clip_loss)
         loss = FairLoss(gradient=task.gradient, compared=compared, alpha=alpha, clip=clip)
-        plan, make_steps, text = self._plan(context, task, loss, n_steps)
-        if task.threshold is not None:
+        threshold = self._threshold(context, task)
+        plan, make_steps, text = self._plan(context, task, loss, n_steps, threshold)
+        if threshold is not None:
             text += ", and noisy histograms for the threshold"
         single = plan.sampling == "poisson" and not _in_double(network)
         spent = context.charge(
@@ -442,22 +448,40 @@ class FairGradients(Mechanism):
         network = with_trained_parameters(network, trained)
         if isinstance(task.compared, Probabilities):
             found["threshold_"] = 0.5
-        if task.threshold is not None:
+        if threshold is not None:
             of = partial(_probabilities, network)
-            parts = (of(torch.from_numpy(rows)), targets, task.threshold, streams.secret, of)
+            parts = (of(torch.from_numpy(rows)), targets, threshold, streams.secret, of)
             found["threshold_"] = tuned_threshold(*parts)
         return Released(network, None, spent, attributes=found)
 
     def _plan(
-        self, context: FitContext, task: FairTask, loss: FairLoss, n_steps: int
+        self,
+        context: FitContext,
+        task: FairTask,
+        loss: FairLoss,
+        n_steps: int,
+        threshold: ThresholdNoise | None,
     ) -> tuple[TrainingPlan, Callable[..., GradientStep], str]:
         raise NotImplementedError
 
+    def _threshold(self, context: FitContext, task: FairTask) -> ThresholdNoise | None:
+        """Plan the releases of a threshold, for two classes of groups that are compared."""
+        binary = isinstance(task.compared, Probabilities) and task.compared.n_outputs == 1
+        if not (self.tune_threshold and binary and self.alpha and task.cells.strata):
+            return None
+        mu = mu_share(context.target, _TUNING_SHARE)
+        return plan_threshold(mu, sum(task.cells.sizes), public_classes=task.public_classes)
+
     def _training(
-        self, context: FitContext, task: FairTask, tables: TableNoise | None = None, **terms: Any
+        self,
+        context: FitContext,
+        task: FairTask,
+        threshold: ThresholdNoise | None,
+        tables: TableNoise | None = None,
+        **terms: Any,
     ) -> TrainingPlan:
         others = [
-            *(task.threshold.events if task.threshold else ()),
+            *(threshold.events if threshold else ()),
             *([tables.event] if tables else ()),
         ]
         return plan_training(
@@ -479,6 +503,9 @@ class SketchedOutputs(FairGradients):
 
     Parameters
     ----------
+    alpha : float, default=0.75
+        Weight of fairness in [0, 1); 0 is DP-SGD for the loss alone. Groups become alike from about
+        0.5; most of the effect lies between 0.7 and 0.95.
     n_steps : int, optional
         Training steps; 200 by default.
     learning_rate : "auto" or float, default="auto"
@@ -489,6 +516,10 @@ class SketchedOutputs(FairGradients):
         Expected share of the records in the batch of a step.
     clip_loss : float, default=2.0
         C: largest norm of the gradient of a record's loss, from 1e-30 to 1e30.
+    tune_threshold : bool, default=True
+        For classifiers of two classes whose groups are compared: move the intercept after training,
+        so that as many training records are predicted in the second class as belong to it; costs
+        5 % of the squared mu. A penalty squeezes probabilities, so that few reach 0.5 otherwise.
     clip_output : float, optional
         M: largest norm of what is compared. A classifier then compares logits shortened to M
         instead of probabilities; a small M compares decisions near the threshold only. A regressor
@@ -509,7 +540,12 @@ class SketchedOutputs(FairGradients):
     }
 
     def _plan(
-        self, context: FitContext, task: FairTask, loss: FairLoss, n_steps: int
+        self,
+        context: FitContext,
+        task: FairTask,
+        loss: FairLoss,
+        n_steps: int,
+        threshold: ThresholdNoise | None,
     ) -> tuple[TrainingPlan, Callable[..., GradientStep], str]:
         cells, tables = task.cells, None
         # Spread over the steps, none before the first: then all outputs are equal.
@@ -527,6 +563,7 @@ class SketchedOutputs(FairGradients):
         plan = self._training(
             context,
             task,
+            threshold,
             tables,
             n_samples=n_samples,
             batch_size=max(1, math.floor(self.batch_fraction * n_samples)),
@@ -557,6 +594,9 @@ class RankedOutputs(FairGradients):
 
     Parameters
     ----------
+    alpha : float, default=0.75
+        Weight of fairness in [0, 1); 0 is DP-SGD for the loss alone. Groups become alike from about
+        0.5; most of the effect lies between 0.7 and 0.95.
     n_steps : int, optional
         Training steps; 200 by default.
     learning_rate : "auto" or float, default="auto"
@@ -565,6 +605,10 @@ class RankedOutputs(FairGradients):
         Share of the records of each group in the batch of a step.
     clip_loss : float, default=2.0
         C: largest norm of the gradient of a record's loss, from 1e-30 to 1e30.
+    tune_threshold : bool, default=True
+        For classifiers of two classes whose groups are compared: move the intercept after training,
+        so that as many training records are predicted in the second class as belong to it; costs
+        5 % of the squared mu. A penalty squeezes probabilities, so that few reach 0.5 otherwise.
     clip_output : float, optional
         M, as in `SketchedOutputs`.
     clip_jacobian : float, default=0.25
@@ -587,12 +631,17 @@ class RankedOutputs(FairGradients):
     }
 
     def _plan(
-        self, context: FitContext, task: FairTask, loss: FairLoss, n_steps: int
+        self,
+        context: FitContext,
+        task: FairTask,
+        loss: FairLoss,
+        n_steps: int,
+        threshold: ThresholdNoise | None,
     ) -> tuple[TrainingPlan, Callable[..., GradientStep], str]:
         cells = task.cells
         if not cells.strata:  # nothing is compared, so that nothing is ranked
-            sketched = SketchedOutputs(n_steps, batch_fraction=self.batch_fraction)
-            return sketched._plan(context, task, loss, n_steps)
+            sketched = SketchedOutputs(n_steps=n_steps, batch_fraction=self.batch_fraction)
+            return sketched._plan(context, task, loss, n_steps, threshold)
         loss = replace(loss, clip_jacobian=float(self.clip_jacobian))
         sizes = cells.batch_sizes(self.batch_fraction)
         penalty = ParityPenalty(cells.strata, sizes)
@@ -603,6 +652,7 @@ class RankedOutputs(FairGradients):
         plan = self._training(
             context,
             task,
+            threshold,
             n_samples=cells.sizes,
             batch_size=sizes,
             n_steps=n_steps,

@@ -175,8 +175,8 @@ TARGETS = {
             (name, kind(mechanism=mechanism, epsilon=float("inf")))
             for kind in (FairPrivateClassifier, FairPrivateRegressor)
             for name, mechanism in (
-                ("sketch", SketchedOutputs(2, **FAIR, n_releases=1)),
-                ("ranks", RankedOutputs(2, **FAIR)),
+                ("sketch", SketchedOutputs(n_steps=2, **FAIR, n_releases=1)),
+                ("ranks", RankedOutputs(n_steps=2, **FAIR)),
             )
         ),
         ("sliced", PrivateWassersteinDistance(Sliced(n_projections=3, n_bins=8), **BOX)),

@@ -75,7 +75,7 @@ FITS = [
     ),
     ("PrivateScaler", NO_NOISE, {}, "protects nothing"),
     (PREDICTOR, NO_NOISE | {"mechanism__n_releases": 2}, GROUPED, "protects nothing"),
-    (PREDICTOR, NO_NOISE | {"alpha": 0.0, "tune_threshold": True}, GROUPED, "protects nothing"),
+    (PREDICTOR, NO_NOISE | {"mechanism__alpha": 0.0}, GROUPED, "protects nothing"),
     *(
         (f"PrivateWassersteinDistance {protocol}", {}, {"masses": masses}, "masses must")
         for protocol in ("triangle", "fedwad")
@@ -123,7 +123,7 @@ ANSWERS = [
     (lambda: metrics.wasserstein_distance(HUGE, HUGE + 1e100, p=40), pytest.approx(1e100)),
     (lambda: np.isfinite(SLICED(np.c_[HUGE, HUGE], -np.c_[HUGE, HUGE[::-1]], p=1e300)), True),
     # Notebooks ask for all properties, of which one could not be computed.
-    (lambda: "FairPrivateClassifier" in FairPrivateClassifier(alpha=None)._repr_html_(), True),
+    (lambda: "FairPrivateClassifier" in FairPrivateClassifier(module=None)._repr_html_(), True),
 ]
 
 

@@ -115,7 +115,6 @@ DATA = [
     ("classifier", "another label", {"y": column(SECRET, "b")},
      {"classes": ["a", "b"], "mechanism": "ranks"}, "not among the 2 declared"),
     ("classifier", "single class", {"y": np.zeros(N)}, {}, "single class"),
-    ("classifier", "threshold", {"y": np.arange(N) % 3}, {"tune_threshold": True}, "two classes, "),
     ("classifier", "empty cell", {"sensitive_features": np.where(Y == "b", "z", GROUPS == 1)},
      ODDS, "class False has none in group z"),
     ("classifier", "tiny group", {"sensitive_features": ["b", "b", *column()[2:]]},

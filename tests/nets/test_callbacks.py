@@ -38,8 +38,8 @@ FITS = {
         {"X": X},
     ),
     "generator": (DPSlicedGenerator(Gradient(), bounds=(-1, 1), n_steps=4), {"X": X}),
-    "sketch": (FairPrivateClassifier(mechanism=SketchedOutputs(4)), LABELS),
-    "ranks": (FairPrivateClassifier(mechanism=RankedOutputs(4)), LABELS),
+    "sketch": (FairPrivateClassifier(mechanism=SketchedOutputs(n_steps=4)), LABELS),
+    "ranks": (FairPrivateClassifier(mechanism=RankedOutputs(n_steps=4)), LABELS),
 }
 every_fit = pytest.mark.parametrize("name", FITS)
 
