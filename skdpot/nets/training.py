@@ -316,24 +316,29 @@ def train_network(
     device: torch.device | None = None,
     callbacks: Sequence[Any] | None = None,
     progress: str | None = None,
+    momentum: float | None = None,
 ) -> nn.Module:
-    """Train a network in place by Adam; return it in evaluation mode, on the CPU.
+    """Train a network in place; return it in evaluation mode, on the CPU.
 
     ``gradient_step(network, number)`` fills ``parameter.grad`` of every parameter that is to move.
-    The learning rate falls to zero along a half cosine, unless `callbacks` hold a schedule. The
-    progress bar shows no speed, which would tell of the sizes of batches. `rng` seeds torch's own
-    generator (for dropout). With private records in Poisson batches it must be secret: masks depend
-    on who else is in a batch.
+    Steps are those of Adam, with a rate that falls to zero along a half cosine unless `callbacks`
+    hold a schedule; with `momentum` they are plain ones of a constant rate. The progress bar shows
+    no speed, which would tell of the sizes of batches. `rng` seeds torch's own generator (for
+    dropout). With private records in Poisson batches it must be secret: masks depend on who else is
+    in a batch.
     """
     given = list(callbacks or ())
-    if not any(isinstance(_callback(one), LRScheduler) for one in given):
+    optimizer: dict[str, Any] = {"optimizer": torch.optim.Adam}
+    if momentum is not None:
+        optimizer = {"optimizer": torch.optim.SGD, "optimizer__momentum": momentum}
+    elif not any(isinstance(_callback(one), LRScheduler) for one in given):
         cosine = torch.optim.lr_scheduler.CosineAnnealingLR
         given.append(("schedule", LRScheduler(cosine, T_max=n_steps)))
     bar = tqdm(total=n_steps, desc=progress, disable=not progress, bar_format=_BAR_WITHOUT_SPEED)
     net = _SteppedNet(
         module,
         criterion=nn.Identity,
-        optimizer=torch.optim.Adam,
+        **optimizer,
         lr=learning_rate,
         max_epochs=n_steps,
         iterator_train=_Steps,

@@ -1,0 +1,301 @@
+r"""Private training of scores: logits or predictions that are post-processed afterwards.
+
+Every step releases one noisy sum of the clipped gradients of *all* records. No batch is drawn:
+under Gaussian differential privacy the steps compose exactly, and at the noise of a small epsilon
+secret batches gain nothing. Number and length of the steps follow from public facts: the number
+of records and features and the privacy parameter.
+
+Features are standardised first, with means and spreads from one noisy sum of all rows and their
+squares, which gets `_MOMENTS` of the squared mu. It makes noise of one size suit columns of any
+spread, constant parts of a row (one-hot columns coded -1 and 1) cost nothing, and the norm of
+most rows is known without looking at them. The map is folded into the first layer of the network.
+
+A linear model is trained by gradient descent with momentum, and the mean of the second half of its
+parameters is kept, in which the noise of the steps averages out. With the standard deviation
+:math:`\sigma_1` that the noise of all steps has in their mean, directions of curvature below about
+:math:`4 \sigma_1` hold more noise than signal: descent stops before it reaches them.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from skdpot._utils.validation import Streams
+from skdpot.nets.training import noisy_learning_rate, train_privately
+from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.noise import LatticeNoise, calibrate_lattice, calibrate_rounded, noisy_sum
+from skdpot.release.gradients import (
+    ClippedVectors,
+    TrainingPlan,
+    gradients_of_vectors,
+    pulled_back_sum,
+    release_gradient,
+    shares_of_vectors,
+    trained_numbers,
+)
+from skdpot.release.per_sample import chain_of_layers
+from skdpot.release.release import Part, Records, Release, Vectors, released
+
+_MOMENTS = 0.1  # of the squared mu, for means and spreads of the features
+_LATTICE = 2.0**-10  # of features, whose squares then lie on a lattice, too
+_NARROWEST = 0.01  # spread of a feature that is told from a constant
+_MOMENTUM = 0.8
+_FEWEST_STEPS, _MOST_STEPS = 60, 300
+_CURVATURES = 4.0  # in units of the noise: where descent stops
+_STABLE = 3.0  # step, over the inverse of the largest curvature; heavy balls leave at 3.6
+_ROWS_PER_NOISE = 20.0
+_SHORTEST = 0.01
+_OTHER_SIZE = 4
+_LARGEST_RATE = 0.1
+_NO_CLIP = 1e30
+_DOWN = 1.0 - 1e-13  # absorbs the rounding of roots: squares must not exceed mu**2
+
+
+@dataclass(frozen=True)
+class ScoreLoss:
+    """A loss: its gradient at the outputs, and its largest curvature."""
+
+    gradient: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    curvature: float
+
+
+def _logistic(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Gradient of the cross-entropy of the second class by its logit."""
+    return outputs.sigmoid() - targets[:, None]
+
+
+def _softmax(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Gradient of the cross-entropy by the logits."""
+    return outputs.softmax(1) - functional.one_hot(targets.long(), outputs.shape[1])
+
+
+def _squared(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Gradient of half the squared error by the outputs."""
+    return outputs - targets
+
+
+LOSSES: dict[str, ScoreLoss] = {
+    "logistic": ScoreLoss(_logistic, 0.25),
+    "softmax": ScoreLoss(_softmax, 0.5),
+    "squared": ScoreLoss(_squared, 1.0),
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ScorePlan:
+    """How a network is trained: public facts, fixed and to be charged before a row is read."""
+
+    loss: ScoreLoss
+    clip: float
+    steps: TrainingPlan
+    moments: LatticeNoise | None  # None: no noise, or features are left as they are
+    learning_rate: float
+    momentum: float | None  # None: Adam, with a rate that falls to zero
+
+    @property
+    def event(self) -> Event:
+        """The charge for all that is released."""
+        return self.steps.event
+
+    def train(
+        self,
+        network: nn.Module,
+        rows: np.ndarray,
+        targets: np.ndarray,
+        streams: Streams,
+        *,
+        caller: str,
+        device: torch.device | None = None,
+        **options: Any,
+    ) -> nn.Module:
+        """Return a trained copy of a network, whose event the caller has charged.
+
+        Targets are classes 0 and 1 ("logistic"), 0, 1, 2, ... ("softmax"), or arrays of one column
+        per output with values in [-1, 1] ("squared").
+        """
+        center, scale = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
+        if _first_layer(network) is not None:
+            center, scale = self._standardised(rows, streams)
+        facts = {"loss": self.loss, "clip": self.clip, "center": center, "scale": scale}
+        where = device or "cpu"
+        units = torch.from_numpy((rows - center) / scale).to(where, torch.float32)
+        vectors = _clipped(self.loss, torch.from_numpy(targets).to(where), self.clip)
+        trained, first = deepcopy(network), self.steps.n_steps // 2
+        total = [torch.zeros_like(p, dtype=torch.float64) for p in trained.parameters()]
+
+        def step(current: nn.Module, number: int) -> None:
+            with torch.no_grad():
+                for mean, parameter in zip(total, current.parameters(), strict=True):
+                    mean += (number >= first) / (self.steps.n_steps - first) * parameter.cpu()
+            gradient = pulled_back_sum(current, units, vectors)
+            release_gradient(current, gradient, self.steps, streams.secret, facts, _of_step)
+
+        _, stopped = train_privately(
+            trained,
+            step,
+            self.steps.n_steps,
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            rng=streams.secret.generator(),
+            caller=caller,
+            device=device,
+            **options,
+        )
+        if stopped is not None:
+            raise stopped
+        with torch.no_grad():
+            if self.momentum is not None:
+                for parameter, mean in zip(trained.parameters(), total, strict=True):
+                    parameter.copy_(mean)
+            _fold(trained, center, scale)
+        return trained
+
+    def _standardised(self, rows: np.ndarray, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
+        r"""Release means and spreads; return what is subtracted from features, and divided by.
+
+        One row of values in [-1, 1] moves the sums of values and squares by at most
+        :math:`2 \sqrt d`: with u = a - b and v = a + b, |u| + |v| <= 2, it moves those of a feature
+        by :math:`u^2 (1 + v^2) \le (2 - |v|)^2 (1 + v^2) \le 4`, squared. Rows are rounded one by
+        one, so that the sums are exact.
+        """
+        n, noise = len(rows), self.moments
+        if noise is None:
+            return rows.mean(0), np.maximum(rows.std(0), _NARROWEST)
+        release = Release(
+            "moments",
+            noisy_sum(_moments(rows).sum(0), noise, streams.secret),
+            event=self.event,
+            sigma=noise.sigma,
+            lattice=noise.lattice,
+            sensitivity=noise.sensitivity,
+            linear=_of_moments,
+        )
+        mean, square = np.split(released(release) / n, 2)
+        mean = mean.clip(-1.0, 1.0)
+        variance = np.maximum(square - mean**2, 0.0)
+        unresolved = 2.0 * noise.sigma / n
+        scale = np.sqrt(np.maximum(variance, max(_NARROWEST**2, unresolved)))
+        # Where spreads are not resolved, rows are shorter than the clip allows for.
+        length = math.sqrt(max(float((variance / scale**2).mean()), _SHORTEST))
+        return mean, scale * length
+
+
+def plan_scores(mu: float, network: nn.Module, n_samples: int, loss: str) -> ScorePlan:
+    """Plan the training of a network that is mu-GDP under replace-one; infinite for no privacy.
+
+    `loss` is one of `LOSSES`. The network must treat records alone
+    (`skdpot.nets.training.check_per_record`).
+    """
+    kind, private = LOSSES[loss], math.isfinite(mu)
+    first = _first_layer(network)
+    linear = first is not None and trained_numbers(network) == trained_numbers(first)
+    # The squared norm of most rows, with the intercept.
+    size = _OTHER_SIZE if first is None else 1 + first.in_features
+    moments, events = None, []
+    if first is not None and private:
+        of_moments = mu * math.sqrt(_MOMENTS), 2.0 * math.sqrt(first.in_features)
+        moments = calibrate_lattice(*of_moments, data_lattice=_LATTICE**2)
+        events = [GaussianEvent(**vars(moments), label="Means and spreads")]
+        mu *= math.sqrt(1.0 - _MOMENTS)
+    # With few records for the noise it is better to shorten more of them.
+    share = min(max(1.0, math.sqrt(n_samples * mu / size / _ROWS_PER_NOISE)), 2.0) / 2.0
+    clip = share * math.sqrt(size) if private else _NO_CLIP
+    length = math.inf
+    if private:
+        # The curvature of cross-entropy falls with the number of classes.
+        classes = first.out_features if linear and first and loss == "softmax" else 1
+        sigma = 2.0 * clip / (mu * n_samples)  # of the mean of all steps' mean gradients
+        length = max(1.0, classes / _CURVATURES) / (_CURVATURES * sigma)
+    largest = _STABLE / (kind.curvature * size)
+    wanted = (1.0 - _MOMENTUM) * length / largest
+    n_steps = math.ceil(min(max(wanted, _FEWEST_STEPS), _MOST_STEPS))
+    rate = min((1.0 - _MOMENTUM) * length / n_steps, largest)
+    if not linear:
+        rate = noisy_learning_rate("auto", network, n_steps, _LARGEST_RATE)
+    noise, event = None, cast(Event, NonPrivateEvent())
+    if private:
+        of_step = mu / math.sqrt(n_steps) * _DOWN
+        noise = calibrate_rounded(of_step, 2.0 * clip, trained_numbers(network))
+        steps = GaussianEvent(**vars(noise), n_steps=n_steps, label="Gradients")
+        event = ComposedEvent(events=(*events, steps))
+    return ScorePlan(
+        loss=kind,
+        clip=clip,
+        moments=moments,
+        learning_rate=rate,
+        momentum=_MOMENTUM if linear else None,
+        steps=TrainingPlan(
+            group_sizes=(n_samples,),
+            batch_sizes=(n_samples,),
+            n_steps=n_steps,
+            sampling="without_replacement",
+            sensitivity=2.0 * clip if noise is None else noise.sensitivity,
+            noise=noise,
+            bounds=None,
+            event=event,
+        ),
+    )
+
+
+def _clipped(loss: ScoreLoss, targets: torch.Tensor, clip: float) -> ClippedVectors:
+    """Return the gradients of records by their outputs, shortened.
+
+    Not private by itself. A record adds a vector of norm at most `clip` to the sum, and replacing
+    it moves the sum by at most twice that.
+    """
+
+    def vectors(outputs: torch.Tensor, gram: torch.Tensor, records: slice) -> torch.Tensor:
+        own = loss.gradient(outputs, targets[records])
+        own = torch.where(own.isfinite().all(1, keepdim=True), own, 0.0)
+        return own * shares_of_vectors(own, gram, clip)[:, None]
+
+    return vectors
+
+
+def _moments(rows: np.ndarray) -> np.ndarray:
+    """Return values in [-1, 1] and their squares, on a lattice."""
+    values = np.rint(np.clip(rows, -1.0, 1.0) / _LATTICE) * _LATTICE
+    return np.hstack([values, values**2])
+
+
+def _of_moments(release: Release, records: Records, shares: np.ndarray) -> Iterator[Part]:
+    rows = np.asarray(records[0], dtype=np.float64)
+    yield Part(value=release.value, sigma=cast(float, release.sigma), rows=Vectors(_moments(rows)))
+
+
+def _of_step(
+    network: nn.Module,
+    given: Records,
+    codes: np.ndarray,
+    shares: np.ndarray,
+    *,
+    loss: ScoreLoss,
+    clip: float,
+    center: np.ndarray,
+    scale: np.ndarray,
+) -> dict[str, Any]:
+    """Return what each record adds to a step."""
+    rows, targets = given
+    units = torch.from_numpy((rows.double().numpy() - center) / scale).float()
+    return {"rows": gradients_of_vectors(network, units, _clipped(loss, targets, clip))}
+
+
+def _first_layer(network: nn.Module) -> nn.Linear | None:
+    """Return the layer that a map of the features can be folded into, if there is one."""
+    first = (chain_of_layers(network) or [network])[0]
+    return first if isinstance(first, nn.Linear) and first.bias is not None else None
+
+
+def _fold(network: nn.Module, center: np.ndarray, scale: np.ndarray) -> None:
+    """Let the first layer read features as they are."""
+    if (first := _first_layer(network)) is not None:
+        weight = first.weight.double() / torch.from_numpy(scale)
+        first.bias.copy_(first.bias - weight @ torch.from_numpy(center))
+        first.weight.copy_(weight)
