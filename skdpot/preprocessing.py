@@ -4,7 +4,7 @@ from skdpot.estimators.private_scaler import PrivateScaler
 from skdpot.estimators.table_encoder import TableEncoder
 from skdpot.tables.categorical_column import BooleanColumn, CategoricalColumn
 from skdpot.tables.numeric_column import NumericColumn
-from skdpot.tables.patterns import Pattern
+from skdpot.tables.row_map import Pattern
 from skdpot.tables.rules import Forbidden, Implies, LessEqual, SumTo
 from skdpot.tables.schema import TableSchema
 from skdpot.tables.time_columns import DatetimeColumn, TimedeltaColumn

@@ -22,11 +22,10 @@ import pandas as pd
 from bench_tables import judge
 from table_task import DEFAULT_CSV, TableTask, load_task
 
-import skdpot.tables.bins
+import skdpot.tables.cells
 import skdpot.tables.column_base
 import skdpot.tables.fitting
 import skdpot.tables.model
-import skdpot.tables.particles
 from skdpot import DPSlicedFlowSampler, DPTableSynthesizer, TableEncoder
 from skdpot.mechanisms import Sketch
 
@@ -58,11 +57,11 @@ CHANGES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
         (tables.fitting, "MOST_GROUPS", 64),
         (tables.fitting, "_SEEN_CELL", 1e-9),
     ),
-    "... 12 bins in place of 24": ((tables.bins, "MAX_BINS", 12),),
-    "... 48 bins in place of 24": ((tables.bins, "MAX_BINS", 48),),
+    "... 12 bins in place of 24": ((tables.cells, "MAX_BINS", 12),),
+    "... 48 bins in place of 24": ((tables.cells, "MAX_BINS", 48),),
     "... 64 cells in place of 256": ((column_base, "MAX_CELLS", 64),),
-    "... counts held ten times tighter": ((tables.particles, "SMOOTHING", 0.005),),
-    "... counts held ten times looser": ((tables.particles, "SMOOTHING", 0.5),),
+    "... counts held ten times tighter": ((tables.model, "SMOOTHING", 0.005),),
+    "... counts held ten times looser": ((tables.model, "SMOOTHING", 0.5),),
     "... particles not fitted again when drawn": ((tables.model, "_DRAW_SWEEPS", 0),),
 }
 

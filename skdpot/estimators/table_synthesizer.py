@@ -40,10 +40,9 @@ from skdpot.tables.fitting import TableFit, TablePlan, plan_tables
 from skdpot.tables.frames import PlainColumn, Table, build_table, open_table, read_table, table_rows
 from skdpot.tables.marginal_tables import GIVEN, fit_given, frames_of
 from skdpot.tables.model import draw_cells
-from skdpot.tables.patterns import Pattern
 from skdpot.tables.record import TableRecord
 from skdpot.tables.report import TableQualityReport, make_report
-from skdpot.tables.row_map import RowMap
+from skdpot.tables.row_map import Pattern, RowMap
 from skdpot.tables.schema import GUESSED, TableSchema, bound_schema, release_schema, warn_of_guess
 
 _ASSUMPTIONS = (

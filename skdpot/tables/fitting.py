@@ -22,7 +22,6 @@ from skdpot.privacy.accounting import PrivacyTarget, calibrate
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent
 from skdpot.privacy.noise import MAX_TABLE_S, required_bits
 from skdpot.privacy.selection import CHOICE_MU, ChoiceEvent
-from skdpot.release.choices import choice_sensitivity, release_choices
 from skdpot.release.contingency import (
     MARGINAL_SENSITIVITY,
     CountedRows,
@@ -30,27 +29,38 @@ from skdpot.release.contingency import (
     IntArray,
     Marginal,
     NoisyMarginal,
+    choice_sensitivity,
     counts_of,
     misfit_sensitivity,
+    release_choices,
     release_marginals,
     release_misfits,
     tables_of,
 )
 from skdpot.release.release import Release
 from skdpot.sources import Rows
-from skdpot.tables.bins import MAX_BINS, ColumnBins, bin_codes, bins_in_order, coarsen
-from skdpot.tables.cells import ROUNDS, FoundCells, find_cells
+from skdpot.tables.cells import (
+    MAX_BINS,
+    ROUNDS,
+    ColumnBins,
+    FoundCells,
+    bin_codes,
+    bins_in_order,
+    coarsen,
+    find_cells,
+)
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.model import (
     MOST_MOVED,
     ColumnTree,
+    Moves,
+    ScaledParticles,
     TableModel,
     TreeNode,
     fit_tree,
     spanning_tree,
     with_second_parents,
 )
-from skdpot.tables.particles import Moves, ScaledParticles
 from skdpot.tables.schema import SchemaPlan, TableSchema, plan_schema
 
 # Shares of the squared mu (doc/tables.rst); 3 % more or less changes little.

@@ -21,8 +21,7 @@ from skdpot.release.contingency import (
     release_of,
     tables_of,
 )
-from skdpot.tables.bins import ColumnBins, bins_in_order, coarsen
-from skdpot.tables.cells import combined
+from skdpot.tables.cells import ColumnBins, bins_in_order, coarsen, combined
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.conditions import parse_conditions
 from skdpot.tables.fitting import MOST_GROUPS, SWEEPS, TARGET_IMPORTANCE, sampling_misfit

@@ -23,8 +23,7 @@ from skdpot.release.contingency import (
     tables_of,
 )
 from skdpot.release.contributions import WEIGHTINGS, Unit
-from skdpot.tables.bins import ColumnBins
-from skdpot.tables.cells import MAX_CELLS, ROUNDS
+from skdpot.tables.cells import MAX_CELLS, ROUNDS, ColumnBins
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.fitting import events_of
 from skdpot.tables.model import ColumnTree, TableModel

@@ -28,9 +28,8 @@ from skdpot.release.categories import (
 from skdpot.sources import Rows, Tables
 from skdpot.tables.column_base import TableColumn
 from skdpot.tables.frames import PlainColumn, Table
-from skdpot.tables.patterns import Pattern
 from skdpot.tables.proposals import KINDS, Proposal, column_from_dtype, propose, tells_who
-from skdpot.tables.row_map import RULES, RowMap
+from skdpot.tables.row_map import RULES, Pattern, RowMap
 from skdpot.tables.rules import Rule
 
 _FORMAT = "skdpot.TableSchema"

@@ -18,7 +18,7 @@ from skdpot.metrics import MarginalsDisplay
 from skdpot.metrics.marginals import marginal_total_variations, normalized_wasserstein_distance
 from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, NumericColumn
 from skdpot.release.contingency import Marginal, NoisyMarginal
-from skdpot.tables.bins import project_to_total
+from skdpot.tables.cells import project_to_total
 from skdpot.tables.report import _misfit, numbers_of_counts
 from tests.tables.table_models import SCHEMA, fit, fitted, people
 

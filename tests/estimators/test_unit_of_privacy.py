@@ -19,7 +19,7 @@ from skdpot import (
 from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import ReplayError
 from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableSchema
-from skdpot.release import choices
+from skdpot.release import contingency
 from skdpot.release.contributions import Unit
 from skdpot.release.release import first_difference, record_releases, replay_releases
 from tests.release.exact import again, gaps, no_noise
@@ -62,12 +62,12 @@ def scores_of_choices(patch):
     """The exact scores that are chosen from, in a list that grows."""
     scores = []
 
-    class Spy(choices._Draw):
+    class Spy(contingency._Draw):
         def __init__(self, exact, *args):
             scores.append(exact)
             super().__init__(exact, *args)
 
-    patch.setattr(choices, "_Draw", Spy)
+    patch.setattr(contingency, "_Draw", Spy)
     return scores
 
 

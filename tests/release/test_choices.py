@@ -13,9 +13,8 @@ from scipy.stats import chisquare
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import NonPrivateEvent, gdp_delta
 from skdpot.privacy.selection import ChoiceEvent
-from skdpot.release import choices
-from skdpot.release.choices import choice_sensitivity, release_choices
-from skdpot.release.contingency import Marginal, exact_misfits
+from skdpot.release import contingency
+from skdpot.release.contingency import Marginal, choice_sensitivity, exact_misfits, release_choices
 from skdpot.release.release import record_releases, replay_releases
 
 RNG = np.random.default_rng(5)
@@ -68,7 +67,7 @@ def test_weights_are_exact_to_the_last_bit():
     """Beside mpmath, for scores whose weights span hundreds of bits."""
     mpmath = pytest.importorskip("mpmath")
     scores, rate, bits = np.array([0, 3, 50_000, 49_000, 49_999]), 0.0123, 128
-    draw = choices._Draw(scores, rate, bits)
+    draw = contingency._Draw(scores, rate, bits)
     with mpmath.workprec(2000):
         for place, score in enumerate(scores.tolist()):
             due = mpmath.exp(mpmath.mpf(rate) * (score - 50_000)) * 2 ** (

@@ -11,8 +11,8 @@ from scipy.stats import norm
 from skdpot import DPTableSynthesizer
 from skdpot.preprocessing import NumericColumn, TableSchema
 from skdpot.release.contingency import Marginal, NoisyMarginal
-from skdpot.tables import copulas, model
-from skdpot.tables.copulas import tied_shares
+from skdpot.tables import cells, model
+from skdpot.tables.cells import tied_shares
 
 N_ROWS, N_BINS, N_GROUPS = 30_000, 24, 8
 
@@ -57,7 +57,7 @@ def test_fine_bins_are_found_from_coarse_noisy_counts(rho, zeros, missing):
 @pytest.mark.parametrize("converges", [True, False])
 def test_counts_that_are_all_noise_tell_nothing(converges, monkeypatch):
     if not converges:
-        monkeypatch.setattr(copulas, "nnls", partial(nnls, maxiter=1))
+        monkeypatch.setattr(cells, "nnls", partial(nnls, maxiter=1))
     groups = np.arange(N_BINS) // 3
     marginal = Marginal((0, 1), (groups, groups))
     shares = np.full(N_BINS, 1 / N_BINS)

@@ -14,10 +14,13 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.release.contingency import Marginal, NoisyMarginal, release_of
-from skdpot.tables import bins, model
-from skdpot.tables.bins import MAX_BINS, ColumnBins, project_to_total
+from skdpot.tables import cells as table_cells
+from skdpot.tables import model
+from skdpot.tables.cells import MAX_BINS, ColumnBins, project_to_total
 from skdpot.tables.model import (
+    SMOOTHING,
     ColumnTree,
+    ScaledParticles,
     TableModel,
     TreeNode,
     draw_cells,
@@ -25,7 +28,6 @@ from skdpot.tables.model import (
     spanning_tree,
     with_second_parents,
 )
-from skdpot.tables.particles import SMOOTHING, ScaledParticles
 
 SIZES = (3, 2, 4, 2)
 EVERY = np.array(list(itertools.product(*map(range, SIZES))), dtype=np.int32)  # row there can be
@@ -67,7 +69,7 @@ def coarsen(counts, sigma=0.0, n_rows=1000, *, ordered=False, missing=False, dou
     column = SimpleNamespace(missing=missing)
     known = {"is_doubtful": is_doubtful, "weights": np.ones(len(counts))}
     grid = SimpleNamespace(ordered=ordered, column=column, **known)
-    return bins.coarsen(noisy, grid, n_rows, N_GROUPS)
+    return table_cells.coarsen(noisy, grid, n_rows, N_GROUPS)
 
 
 @given(st.data())
