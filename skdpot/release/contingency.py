@@ -45,9 +45,10 @@ import decimal
 import itertools
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,12 @@ class Marginal:
     columns: tuple[int, ...]
     groups: tuple[IntArray, ...] = field(compare=False, repr=False)
     levels: tuple[int, ...] = ()
+
+    @cached_property
+    def axes(self) -> tuple[tuple[int, bytes], ...]:
+        """What tells the groups of each column apart from others."""
+        each = zip(self.columns, self.groups, strict=True)
+        return tuple((column, groups.tobytes()) for column, groups in each)
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -245,10 +252,11 @@ class CountedRows(Rows):
 
     def counts(self, marginals: Sequence[Marginal]) -> Tables:
         """Return counts without noise, and pass over the rows only for those not known."""
-        keys = [(m.columns, *(groups.tobytes() for groups in m.groups)) for m in marginals]
+        keys = [marginal.axes for marginal in marginals]
         new = {k: m for k, m in zip(keys, marginals, strict=True) if k not in self._known}
         if new:
-            found = self._rows.sum(partial(_counts_of_batch, marginals=tuple(new.values())))
+            joint = JointTables(tuple(new.values()), self.n_rows)
+            found = joint.marginals(self._rows.sum(joint.count))
             self._known.update(zip(new, found, strict=True))
         return tuple(self._known[key] for key in keys)
 
@@ -258,18 +266,6 @@ def exact_counts(rows: Rows | IntArray, marginals: Sequence[Marginal]) -> Tables
     if not isinstance(rows, Rows):
         rows = HeldRows((rows, None), len(rows))
     return (rows if isinstance(rows, CountedRows) else CountedRows(rows)).counts(marginals)
-
-
-def _counts_of_batch(
-    batch: tuple[IntArray, FloatArray | None], marginals: Sequence[Marginal]
-) -> Tables:
-    codes, weights = batch
-    total: Tables = ()
-    for start in range(0, max(len(codes), 1), _ROWS_AT_ONCE):
-        some = slice(start, start + _ROWS_AT_ONCE)
-        found = counts_of(codes[some], marginals, None if weights is None else weights[some])
-        total = tuple(map(np.add, total, found) if total else found)
-    return total
 
 
 def exact_misfits(
@@ -287,39 +283,94 @@ def exact_misfits(
 
 
 _ROWS_AT_ONCE = 2**17  # whose cells stay in the cache
-_CELLS_A_PAIR = 100  # so many products take as long as counting a pair
-_ROWS_A_PRODUCT = 2**14  # float32 holds counts of so many exactly, and sums of weights up to 1
+_MOST_CELLS = (2**14, 2**11, 2**8, 1)  # of a joint table: the first with which all of them have
+_ALL_CELLS = 2**22  # no more than these
 
 
 def counts_of(
     codes: IntArray, marginals: Sequence[Marginal], weights: FloatArray | None = None
-) -> Iterator[FloatArray]:
-    """Yield the counts of many marginals, those of pairs with few cells by one matrix product."""
-    parts = [part for m in marginals for part in zip(m.columns, m.groups, strict=True)]
-    groups = dict(parts)
-    sizes = {column: int(part.max()) + 1 for column, part in groups.items()}
-    n_groups = sum(sizes.values())
-    of_pairs = {len(marginal.columns) for marginal in marginals} == {2}
-    alike = all(groups[column] is part for column, part in parts)
-    if of_pairs and alike and n_groups**2 <= _CELLS_A_PAIR * len(marginals):
-        first = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
-        cells = np.column_stack([groups[c][codes[:, c]] + first[c] for c in sizes])
-        table = _products(cells, n_groups, weights)
-        for one, other in (marginal.columns for marginal in marginals):
-            rows = slice(first[one], first[one] + sizes[one])
-            yield table[rows, first[other] : first[other] + sizes[other]].ravel()
-        return
-    if alike and len({marginal.columns for marginal in marginals}) == len(marginals):
-        coded = {c: _grouped(codes[:, c], part) for c, part in groups.items()}
-        for marginal in marginals:
-            cells = _cells([(coded[c], sizes[c]) for c in marginal.columns])
-            yield np.bincount(cells, weights, marginal.n_cells).astype(np.float64)
-        return
-    known: tuple[tuple[int, ...], FloatArray] = ((), np.zeros(0))
-    for marginal in marginals:
-        if marginal.columns != known[0]:
-            known = marginal.columns, marginal.ungrouped.counts(codes, weights)
-        yield marginal.joined(known[1])
+) -> list[FloatArray]:
+    """Return the counts of many marginals."""
+    joint = JointTables(marginals, len(codes))
+    return joint.marginals(joint.count((codes, weights)))
+
+
+class JointTables:
+    """Few contingency tables of many columns, of which many marginals are sums.
+
+    A table of many cells takes hardly longer to count than one of few. Columns with few cells are
+    joined to parts, and parts to tables, as the marginals say, whatever the rows are.
+    """
+
+    def __init__(self, wanted: Sequence[Marginal], n_rows: int) -> None:
+        times = Counter(marginal.columns for marginal in wanted)
+        whole = [m if times[m.columns] == 1 else m.ungrouped for m in wanted]
+        self._wanted = list(zip(wanted, whole, strict=True))
+        for most in _MOST_CELLS:
+            self.parts: list[Marginal] = []
+            self.tables: list[list[int]] = []  # the parts of each
+            self._part_of: dict[Any, int] = {}  # an axis of marginals of so many columns
+            self._table_of: dict[frozenset[int], int] = {}
+            for order in {len(marginal.columns) for marginal in wanted}:
+                some = [marginal for marginal in whole if len(marginal.columns) == order]
+                self._join(some, order, min(most, max(n_rows, 1)))
+            if sum(map(self._n_cells, self.tables)) <= _ALL_CELLS:
+                break
+
+    def _n_cells(self, table: Sequence[int]) -> int:
+        return math.prod(self.parts[part].n_cells for part in table)
+
+    def _parts_of(self, marginal: Marginal) -> frozenset[int]:
+        return frozenset(self._part_of[len(marginal.columns), axis] for axis in marginal.axes)
+
+    def _join(self, wanted: Sequence[Marginal], order: int, most: int) -> None:
+        """Add parts, and tables of them, for marginals of `order` columns each."""
+        axes = {axis: groups for m in wanted for axis, groups in zip(m.axes, m.groups, strict=True)}
+        size = math.inf
+        for axis in sorted(axes, key=lambda axis: int(axes[axis].max())):
+            groups = axes[axis]
+            size *= int(groups.max()) + 1
+            part = self.parts.pop() if size <= most ** (1 / order) else Marginal((), ())
+            self.parts.append(Marginal((*part.columns, axis[0]), (*part.groups, groups)))
+            self._part_of[order, axis] = len(self.parts) - 1
+            size = self.parts[-1].n_cells
+        due = dict.fromkeys(map(self._parts_of, wanted))
+        for parts in sorted(due, key=len, reverse=True):
+            if parts not in self._table_of:
+                self.tables.append(sorted(parts))
+                for size in range(len(parts)):
+                    for some in itertools.combinations(parts, size + 1):
+                        self._table_of.setdefault(frozenset(some), len(self.tables) - 1)
+
+    def count(self, batch: tuple[IntArray, FloatArray | None]) -> Tables:
+        """Return the joint tables of a batch of codes and weights."""
+        codes, weights = batch
+        total: Tables = ()
+        for start in range(0, max(len(codes), 1), _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            cells = [(part.cells(codes[rows]), part.n_cells) for part in self.parts]
+            some = None if weights is None else weights[rows]
+            found = (
+                np.bincount(_cells([cells[part] for part in table]), some, self._n_cells(table))
+                for table in self.tables
+            )
+            total = tuple(map(np.add, total, found) if total else found)
+        return total
+
+    def marginals(self, tables: Tables) -> list[FloatArray]:
+        """Return the wanted marginals, which are sums of the joint tables."""
+        parts = [[self.parts[part] for part in table] for table in self.tables]
+        axes = [[axis for part in some for axis in part.axes] for some in parts]
+        shapes = [[size for part in some for size in part.shape] for some in parts]
+        found = []
+        for wanted, whole in self._wanted:
+            home = self._table_of[self._parts_of(whole)]
+            first = [axes[home].index(axis) for axis in whole.axes]
+            rest = [place for place in range(len(axes[home])) if place not in first]
+            table = np.reshape(tables[home], shapes[home]).transpose(*first, *rest)
+            table = table.reshape(*table.shape[: len(first)], -1).sum(axis=-1).astype(np.float64)
+            found.append(table.ravel() if whole is wanted else wanted.joined(table))
+        return found
 
 
 def _grouped(codes: IntArray, groups: IntArray) -> IntArray:
@@ -334,20 +385,6 @@ def _cells(columns: Sequence[tuple[IntArray, int]]) -> IntArray:
     for own, size in columns:
         cells = cells * kind(size) + own
     return cells
-
-
-def _products(cells: IntArray, n_cells: int, weights: FloatArray | None) -> FloatArray:
-    """Return how many rows, or how much weight, have each pair of cells."""
-    table = np.zeros((n_cells, n_cells))
-    for start in range(0, len(cells), _ROWS_A_PRODUCT):
-        part = cells[start : start + _ROWS_A_PRODUCT]
-        held = np.zeros((len(part), n_cells), dtype=np.float32)
-        np.put_along_axis(held, part, np.float32(1.0), axis=1)
-        if weights is None:
-            table += held.T @ held
-        else:
-            table += (held.T * weights[start : start + len(part)].astype(np.float32)) @ held
-    return table
 
 
 def _counted(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:

@@ -5,7 +5,7 @@ Engines count partitions where they are, and add up counts on the way.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from glob import glob
 from importlib import import_module
 from os import PathLike, fspath
@@ -104,6 +104,7 @@ class DatasetSource(Source):
 
     data: Any
     columns: tuple[str, ...] | None = None
+    coded: Any = None  # the same dataset, of whose texts the codes are read
 
     @classmethod
     def of_paths(cls, given: Any) -> "DatasetSource":
@@ -124,14 +125,21 @@ class DatasetSource(Source):
                 f"{', '.join(_FORMATS)}."
             )
         options: Any = kinds.pop()
+        pa, dataset = arrow_module(), arrow_module("pyarrow.dataset")
         if options == "csv":
             convert = arrow_module("pyarrow.csv").ConvertOptions(
                 strings_can_be_null=True, null_values=_MISSING
             )
-            dataset = arrow_module("pyarrow.dataset")
             options = dataset.CsvFileFormat(convert_options=convert)
-        opened = partial(arrow_module("pyarrow.dataset").dataset, paths, format=options)
-        return cls.of(quietly(opened))
+        opened = cls.of(quietly(lambda: dataset.dataset(paths, format=options)))
+        if options != "parquet":
+            return opened
+        texts, codes = pa.string(), pa.dictionary(pa.int32(), pa.string())
+        fields = [f.with_type(codes) if f.type == texts else f for f in opened.data.schema]
+        names = [field.name for field in fields if field.type == codes]
+        options = dataset.ParquetFileFormat(dictionary_columns=names)
+        data = quietly(lambda: dataset.dataset(paths, pa.schema(fields), options))
+        return replace(opened, coded=data)
 
     @classmethod
     def of(cls, data: Any) -> "DatasetSource":
@@ -166,13 +174,15 @@ class DatasetSource(Source):
         return frame_of(self.data.schema.empty_table())
 
     def sum(self, count: Callable[[Any], ExactCounts]) -> ExactCounts:
-        """Count batch by batch; the next ones are read meanwhile."""
+        """Count batch by batch."""
         return ExactCounts.total(count(frame_of(batch)) for batch in self._batches())
 
     def _batches(self) -> Iterator[Any]:
-        ahead = {"batch_readahead": 4, "fragment_readahead": 1}
+        # With threads, pyarrow holds up to 1 GB that has been read and not yet counted.
+        ahead = {"batch_readahead": 1, "fragment_readahead": 1, "use_threads": False}
         kept = None if self.columns is None else list(self.columns)
-        return self.data.to_batches(columns=kept, batch_size=_BATCH, **ahead)
+        data = self.data if self.coded is None else self.coded
+        return data.to_batches(columns=kept, batch_size=_BATCH, **ahead)
 
     def select(self, names: Sequence[str]) -> Source:
         """Read some columns only."""

@@ -25,10 +25,12 @@ from scipy.optimize import nnls
 from scipy.special import ndtri
 
 from skdpot.release.contingency import (
+    CountedRows,
     FloatArray,
     IntArray,
     Marginal,
     NoisyMarginal,
+    exact_counts,
     tables_of,
 )
 from skdpot.release.release import Release
@@ -67,14 +69,22 @@ def find_cells(
     rows = rows.map(partial(_placed, columns={c: grids[c].column for c in wide}))
     known: list[list[NoisyMarginal]] = [[] for _ in grids]
     releases: list[Release] = []
-    for level, name in enumerate(ROUNDS if wide else ()):
+
+    def of_round(level: int) -> list[Marginal]:
         sizes = [grids[c].size if level else grids[c].column.rounding.n_codes for c in wide]
-        marginals = [
-            Marginal((c,), (np.arange(size),), (level,))
-            for c, size in zip(wide, sizes, strict=True)
-        ]
-        coded = rows.map(partial(_coded, grids={c: grids[c] for c in wide}, level=level))
-        releases.append(release(coded, marginals, np.ones(len(wide)), name))
+        places = [c if level else len(grids) + c for c in wide]
+        each = zip(places, sizes, strict=True)
+        return [Marginal((place,), (np.arange(size),), (level,)) for place, size in each]
+
+    for level, name in enumerate(ROUNDS if wide else ()):
+        if level != 1:  # the first two need one pass: how round values are moves no cell
+            step = partial(_coded, grids={c: grids[c] for c in wide}, twice=level == 0)
+            coded = CountedRows(rows.map(step))
+        if level == 0:
+            exact_counts(coded, (*of_round(0), *of_round(1)))
+        found = release(coded, of_round(level), np.ones(len(wide)), name)
+        tables = [replace(m, columns=(c,)) for m, c in zip(of_round(level), wide, strict=True)]
+        releases.append(replace(found, facts={"marginals": tuple(tables)}))
         for c, noisy in zip(wide, tables_of(releases[-1]), strict=True):
             if level:
                 fine = refined(grids[c], *combined([*known[c], noisy]))
@@ -104,16 +114,16 @@ def _placed(batch: tuple[Any, Any], columns: Mapping[int, Any]) -> tuple[Any, ..
 
 
 def _coded(
-    batch: tuple[Any, ...], grids: Mapping[int, ColumnGrid], level: int = 1
+    batch: tuple[Any, ...], grids: Mapping[int, ColumnGrid], twice: bool = False
 ) -> tuple[IntArray, Any]:
-    """Return the cells of rows, or how round their values are."""
+    """Return the cells of rows, and in as many columns again how round their values are."""
     values, places, weights = batch
-    codes = np.zeros((len(values[0]), len(values)), dtype=np.int32, order="F")
+    n_columns = len(values)
+    codes = np.zeros((len(values[0]), n_columns * (1 + twice)), dtype=np.int32, order="F")
     for c, grid in grids.items():
-        if c not in places:
-            codes[:, c] = grid.codes(values[c])
-        else:
-            codes[:, c] = grid.cells(places[c]) if level else grid.roundness(places[c])
+        codes[:, c] = grid.cells(places[c]) if c in places else grid.codes(values[c])
+        if twice:
+            codes[:, n_columns + c] = grid.roundness(places[c])
     return codes, weights
 
 

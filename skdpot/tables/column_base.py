@@ -465,6 +465,10 @@ class ColumnGrid:
         if self.edges is None:
             codes: IntArray = self.column.to_codes(values)
             return np.where(codes < 0, self.n_cells, codes).astype(np.int32)
+        if self.is_final:  # a cell for each value
+            column = self.column.read(values)
+            steps = self.column._distances(column).astype(np.int32)
+            return np.where(column.missing, self.n_cells, steps) if self.column.missing else steps
         return self.cells(self.column.to_unit(values))
 
     def roundness(self, unit: FloatArray) -> IntArray:

@@ -31,6 +31,7 @@ from skdpot.release.contingency import (
     NoisyMarginal,
     choice_sensitivity,
     counts_of,
+    exact_counts,
     misfit_sensitivity,
     release_choices,
     release_marginals,
@@ -401,6 +402,9 @@ class TableFit:
             edges = self._chosen(rows, some, independent(some), "edges", forest=True)
             pairs = sorted({marginal.columns for marginal in edges} | set(with_target))
         marginals = both_levels(bins, pairs)
+        if n_columns <= _FEWER:  # what is sure to be needed later is counted in the same pass
+            triples = itertools.combinations(range(n_columns), 3)
+            exact_counts(rows, (*marginals, *marginals_of(bins, triples, 2)))
         candidates = self._candidates(rows, marginals, independent(marginals), "independence")
         sigma = float(self.plan.marginal_sigmas("tree", np.ones(1))[0])
         nodes, choice = choose_tree(candidates, n_columns, self.target, sigma)
@@ -424,14 +428,12 @@ class TableFit:
             chosen = both_levels(bins, pairs)[-1:]
             worst = self._released(rows, chosen, np.ones(1), "pairs")
         else:
-            triples: list[Columns] = _along(model.tree)
-            if n_columns <= _FEWER:
-                triples = list(itertools.combinations(range(n_columns), 3))
             if n_columns > _MOST_FEW:
                 some = marginals_of(bins, pairs, 2)
                 some = self._chosen(rows, some, predicted(some), "pairs")
                 pairs = sorted(marginal.columns for marginal in some)
-            some = marginals_of(bins, triples, 2)
+            triples = itertools.combinations(range(n_columns), 3)
+            some = marginals_of(bins, triples if n_columns <= _FEWER else _along(model.tree), 2)
             some = self._chosen(rows, some, predicted(some), "triples") if some else ()
             marginals = (*both_levels(bins, pairs), *some)
             candidates = self._candidates(rows, marginals, predicted(marginals), "misfit")

@@ -212,20 +212,30 @@ def read_column(values: Any) -> PlainColumn:
             raise ValueError("a column must be a Series or an array of one dimension.")
         name = dtype_name(series.dtype)
         if isinstance(series.dtype, pd.StringDtype | pd.CategoricalDtype):
-            return _coded(series, name)
+            return _CodedColumn(series, name)
         found, missing = _pandas_values(series, name), np.array(series.isna(), dtype=bool)
     if found.dtype.kind == "f":
         missing |= np.isnan(found)
     return PlainColumn(found, missing, name)
 
 
-def _coded(series: pd.Series, name: str) -> PlainColumn:
-    """Read values of which pandas knows the distinct ones sooner than from objects."""
-    codes, uniques = pd.factorize(series)
-    values = np.array([*uniques.tolist(), None], dtype=object)
-    column = PlainColumn(values[codes], codes < 0, name)
-    vars(column)["distinct"] = codes, values[:-1].tolist()
-    return column
+class _CodedColumn(PlainColumn):
+    """Values of which the distinct ones are known first, made when they are asked for."""
+
+    def __init__(self, series: pd.Series, dtype: str) -> None:
+        if isinstance(series.dtype, pd.CategoricalDtype):  # which may not occur
+            found, known = np.asarray(series.cat.codes), series.cat.categories
+            occurs = np.bincount(found + 1, minlength=len(known) + 1)[1:] > 0
+            codes, known = np.append(np.cumsum(occurs) - 1, -1)[found], known[occurs]
+        else:
+            codes, known = pd.factorize(series)
+        vars(self).update(missing=codes < 0, dtype=dtype, distinct=(codes, known.tolist()))
+
+    @cached_property
+    def values(self) -> npt.NDArray[Any]:
+        """The values."""
+        codes, known = self.distinct
+        return np.array([*known, None], dtype=object)[codes]
 
 
 def _pandas_values(series: pd.Series, name: str) -> npt.NDArray[Any]:

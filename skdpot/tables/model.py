@@ -540,8 +540,10 @@ class TableModel:
         if level is None:
             return bin_codes(cells, self.bins)
         if level == (0,):
-            for (c,) in (marginal.columns for marginal in marginals):
-                cells[:, c] = self.grids[c].roundness(self.grids[c].column.to_unit(values[c]))
+            cells = np.hstack([cells, cells])  # they were counted beside the cells
+            for (place,) in (marginal.columns for marginal in marginals):
+                c = place % len(values)
+                cells[:, place] = self.grids[c].roundness(self.grids[c].column.to_unit(values[c]))
             return cells
         rounds = (tables_of(other) for other in self.releases[: self.n_rounds])
         stored = {n.marginal: n.marginal.groups[0] for tables in rounds for n in tables}

@@ -17,6 +17,9 @@ FloatArray = npt.NDArray[np.float64]
 _OFF_LATTICE = 1e-2  # of a step
 _SEEN_STEP = 3.0  # standard deviations of noise
 _POWERS = 10.0 ** np.arange(1, 16)
+_NEXT = np.append(_POWERS, np.inf)
+# How many powers are not above the doubles that begin with the same bits, but for the next one.
+_BELOW = np.searchsorted(_POWERS, 2.0 ** np.clip(np.arange(2048) - 1023, -1, 60), side="right")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +52,20 @@ class Rounding:
         """Return the order of magnitude."""
         if self.origin is None:
             return np.zeros(numbers.shape, dtype=np.int64)
-        return np.searchsorted(_POWERS, np.abs(numbers + self.origin), side="right")
+        sizes = np.abs(numbers + self.origin)
+        orders = _BELOW[sizes.view(np.int64) >> 52]
+        return orders + (sizes >= _NEXT[orders])
 
     def codes(self, numbers: FloatArray) -> IntArray:
         """Return how round numbers are; 0 for zero, and for NaN."""
         whole = np.rint(numbers)
         round_ones = np.flatnonzero(np.abs(numbers - whole) < _OFF_LATTICE)
         levels = np.zeros(len(numbers), dtype=np.int64)
-        for step, phase in zip(self.steps[1:], self.phases[1:], strict=True):
-            round_ones = round_ones[(whole[round_ones] - phase) % step == 0.0]
-            levels[round_ones] += 1
+        for level, (step, phase) in enumerate(zip(self.steps, self.phases, strict=True)):
+            if level:  # quotients of numbers below 2^53 are whole only if nothing is left
+                quotients = (whole[round_ones] - phase) / step
+                round_ones = round_ones[quotients == np.rint(quotients)]
+                levels[round_ones] = level
         codes = 1 + self._order(whole) * len(self.steps) + levels
         return np.where(np.isnan(numbers) | (whole + (self.origin or 0.0) == 0.0), 0, codes)
 

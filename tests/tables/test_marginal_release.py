@@ -16,6 +16,7 @@ from skdpot.release import contingency
 from skdpot.release.contingency import (
     MARGINAL_SENSITIVITY,
     CountedRows,
+    JointTables,
     Marginal,
     NoisyMarginal,
     counts_of,
@@ -153,16 +154,13 @@ def test_noise_is_drawn_before_the_rows_are_counted(monkeypatch):
     monkeypatch.setattr(
         contingency, "lattice_noise", lambda *a, **kw: order.append("noise") or draw(*a, **kw)
     )
-    monkeypatch.setattr(
-        contingency,
-        "counts_of",
-        lambda _, some, weights: [order.append("rows") or np.zeros(m.n_cells) for m in some],
-    )
+    count = JointTables.count
+    monkeypatch.setattr(JointTables, "count", lambda *a: order.append("rows") or count(*a))
     released(ALL[:2], SIGMAS[:2])
-    assert order == ["noise", "noise", "rows", "rows"]
+    assert order == ["noise", "noise", "rows"]
     order.clear()
     misfits(ALL[:2], [np.zeros(3), np.zeros(4)], 5.0)
-    assert order == ["noise", "rows", "rows"]
+    assert order == ["noise", "rows"]
 
 
 def test_the_sampler_is_told_of_the_whole_release(monkeypatch):
@@ -245,17 +243,23 @@ def test_the_worst_triple_attains_its_sensitivity():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_counts_by_a_matrix_product_are_those_of_single_pairs(weighted, monkeypatch):
-    weights = RNG.random(N_ROWS) if weighted else None
-    monkeypatch.setattr(contingency, "_ROWS_A_PRODUCT", 23)
-    for cells_a_pair in (0, 10**9):
-        monkeypatch.setattr(contingency, "_CELLS_A_PAIR", cells_a_pair)
-        groups = [np.minimum(np.arange(size), 2) for size in SIZES]
-        some = [Marginal(m.columns, tuple(groups[c] for c in m.columns), (1, 1)) for m in PAIRS]
-        for marginal, table in zip(some, counts_of(CODES, some, weights), strict=True):
-            np.testing.assert_allclose(
-                table, marginal.counts(CODES, weights), rtol=1e-5 if weighted else 0.0
-            )
+@pytest.mark.parametrize("limits", [(2**14,), (40,), (1,), (2**14, 40)])
+def test_counts_by_joint_tables_are_those_of_single_marginals(weighted, limits, monkeypatch):
+    """Of one to three columns, in several groupings, in any order of the columns."""
+    weights = RNG.integers(0, 16, N_ROWS) / 16 if weighted else None
+    monkeypatch.setattr(contingency, "_MOST_CELLS", limits)
+    monkeypatch.setattr(contingency, "_ALL_CELLS", 200)
+    monkeypatch.setattr(contingency, "_ROWS_AT_ONCE", 7)
+    fine = [np.arange(size) for size in SIZES]
+    coarse = [np.minimum(groups, 1 + place % 2) for place, groups in enumerate(fine)]
+    some = [
+        Marginal(columns, tuple(groups[c] for c in columns))
+        for order in (1, 2, 3)
+        for columns in itertools.permutations(range(len(SIZES)), order)
+        for groups in ((coarse,), (fine, coarse))[columns[0] % 2]
+    ]
+    for marginal, table in zip(some, counts_of(CODES, some, weights), strict=True):
+        np.testing.assert_array_equal(table, marginal.counts(CODES, weights))
 
 
 def test_rows_are_read_once_for_each_marginal(monkeypatch):
