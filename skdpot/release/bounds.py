@@ -34,6 +34,7 @@ from skdpot.release.value_histogram import (
     Magnitudes,
     Norms,
     cells_seen,
+    expected_counts,
     noisy_quantiles,
     release_histograms,
     threshold,
@@ -410,12 +411,15 @@ _PAIR_MEDIAN = math.sqrt(2) * float(ndtri(0.75))  # of |x - x'| for two standard
 _LARGEST_VALUE = 2.0**1000  # of a feature; those of larger ones are counted together
 _LARGEST_RADIUS = 2.0**64
 _LARGE = 0.9  # quantile of absolute values
-_FEWEST = 2.0  # cells in a spread, or else they are divided
+_FEWEST = (1.0, 2.0)  # cells in a spread, or else they are divided
 _SEEN = 0.75  # of what all cells count, before cells are divided
 _SPREADS = 8.0  # that all cells cover, or else they are joined
 _POINTS = (np.arange(200) + 0.5) / 200
 _READ = 3.0  # standard deviations of noise of the counts that are read, once some stand out
-_BESIDE, _NORM_BESIDE = 3, 1  # cells that are read with those that stand out
+_OCTAVES = 6  # that are read, beyond those that stand out
+_NORM_BESIDE = 1  # cells that are read with those that stand out
+_APART = 6.0  # standard deviations of the noise of the pairs that differ, or else none do
+_IN_CELLS = 0.2  # squared spread that values get from being spread evenly in cells
 _TIED = 0.25  # of the rows, in one cell
 _MOST = (0.02, 0.98)
 _CENTER_LEVELS = (0.05, 0.5, 0.95)
@@ -424,8 +428,8 @@ _REACH, _LARGEST_WIDENING = 3.0, 4.0
 _DEVIATIONS = 4.0  # of a normal distribution, to reach beyond its quantiles
 _LEAST_UNITS = 1.5
 _LEVELS = (0.005, 0.05)
-_SILENT = 4.0  # standard deviations of the noise that tell nothing from something,
-_AT_STAKE = 0.05  # unless so many of the rows could be hidden in them
+_SILENT = 2.0  # standard deviations of the noise of all cells that tell nothing from something,
+_AT_STAKE = 0.05  # or so many of the rows
 
 AnyRows: TypeAlias = npt.NDArray[Any] | Rows
 
@@ -485,11 +489,7 @@ def release_feature_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     found = _release_features(rows, plan, streams)
     if hidden := sum(one is None for one in found):
         _warn_fallback(f"{hidden} of {len(found)} features")
-    known = [
-        one.beside(cells_seen(one.table, one.sigma, _READ)).scales if one else (0.0, 1.0, 0.0)
-        for one in found
-    ]
-    return FeatureScales(*np.array(known).T)
+    return FeatureScales(*np.array([one.scales if one else (0.0, 1.0, 0.0) for one in found]).T)
 
 
 @dataclass(frozen=True)
@@ -525,28 +525,35 @@ class _Feature:
     sigma: float
     cells: _Cells
     largest: float  # that absolute values have
+    n_samples: int
+
+    @cached_property
+    def counts(self) -> FloatArray:
+        """What each cell is expected to hold."""
+        return expected_counts(self.table, self.sigma, self.n_samples)
+
+    def places(self, levels: npt.ArrayLike) -> FloatArray:
+        """Return quantiles in units of cells."""
+        return noisy_quantiles(self.counts, np.arange(self.counts.size), levels)
 
     def quantiles(self, levels: npt.ArrayLike) -> FloatArray:
         """Return quantiles of the values."""
-        places = noisy_quantiles(self.table, self.seen, levels)
-        return np.asarray(self.cells.lowest + self.cells.width * places)
-
-    def beside(self, seen: IntArray) -> "_Feature":
-        """Return the feature with some cells and those beside; what is constant stays so."""
-        if not self.spread or not self.sigma:
-            return self
-        return replace(self, seen=with_neighbours(seen, _BESIDE, self.table.size))
+        return self.cells.lowest + self.cells.width * self.places(levels)
 
     @cached_property
     def spread(self) -> float:
         """The median distance of two values that differ, in standard deviations, or 0."""
-        places = noisy_quantiles(self.table, self.seen, _POINTS)
-        alike = np.floor(places)[:, None] == np.floor(places)
-        # Different values may share a cell, but not with so many others.
-        alike &= (alike.mean(axis=0) > _TIED) | np.eye(len(places), dtype=np.bool_)
+        places = self.places(_POINTS)
+        apart = np.abs(np.floor(places)[:, None] - np.floor(places))
+        alike = apart == 0
+        # Different values may share a cell, but not more of them than are beside it.
+        tied = alike.mean(axis=0) > np.maximum(_TIED, (apart == 1).mean(axis=0))
+        alike &= tied | np.eye(len(places), dtype=np.bool_)
         distances = np.abs(places[:, None] - places)[~alike]
-        median = float(np.median(distances)) if distances.size else 0.0
-        return self.cells.width * median / _PAIR_MEDIAN
+        if distances.size <= apart.size * _APART * self.sigma / self.n_samples:
+            return 0.0
+        squared = float(np.median(distances) / _PAIR_MEDIAN) ** 2
+        return self.cells.width * math.sqrt(max(squared - _IN_CELLS, squared / 4))
 
     @property
     def scales(self) -> tuple[float, float, float]:
@@ -555,12 +562,11 @@ class _Feature:
         spread = self.spread or max(self.cells.width, 1.0)
         return center, spread, max(high - center, center - low)
 
-    @property
-    def next_cells(self) -> _Cells:
-        """The cells to count next: the same ones if they are neither too wide nor too narrow."""
+    def next_cells(self, fewest: float) -> _Cells:
+        """Return the cells to count next: the same if neither too wide nor too narrow."""
         cells, spread = self.cells, self.spread
         clear = self.table[self.seen].sum() > _SEEN * self.table.sum()
-        if clear and spread < _FEWEST * cells.width:
+        if clear and spread < fewest * cells.width:
             low, high = self.quantiles(_MOST)
             return _Cells.over(low - cells.width, high + cells.width, cells.number)
         if spread < cells.number / _SPREADS * cells.width:
@@ -583,21 +589,19 @@ class _Feature:
         reach = -float(ndtri(level))
         beyond = (high - low) * (_DEVIATIONS - reach) / (2 * reach)
         least = _LEAST_UNITS * (self.spread or 1.0)
-        ends = cells.lowest + cells.width * np.array([first + _BESIDE, last + 1 - _BESIDE])
+        ends = cells.lowest + cells.width * np.array([first, last + 1])
         lower = min(low - beyond, median - least, float(ends[0]))
         upper = max(high + beyond, median + least, float(ends[1]))
         # The outermost cells have no end.
         lower = min(lower, -self.largest) if first == 0 else lower
         upper = max(upper, self.largest) if last == cells.number - 1 else upper
-        # Zero is a bound where nothing is seen beyond it, unless many rows could be there.
+        # Zero is a bound where the noise may be all that is beyond it.
         zero = int(np.floor(-cells.lowest / cells.width))
-        below, above = self.seen[self.seen < zero], self.seen[self.seen > zero]
-        silent = _SILENT * self.sigma * math.sqrt(cells.number / 4)
-        if silent <= _AT_STAKE * n_samples:
-            if above.size and self.table[below].sum() <= silent and high >= 0.0:
-                lower = max(lower, 0.0)
-            if below.size and self.table[above].sum() <= silent and low <= 0.0:
-                upper = min(upper, 0.0)
+        hidden = min(_SILENT * self.sigma * math.sqrt(cells.number), _AT_STAKE * n_samples)
+        if self.counts[: max(zero, 0)].sum() <= hidden and last > zero:
+            lower = max(lower, 0.0)
+        elif self.counts[max(zero + 1, 0) :].sum() <= hidden and first < zero:
+            upper = min(upper, 0.0)
         return lower, upper
 
 
@@ -623,6 +627,8 @@ def _release_features(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list
     cells = [_Cells.over(-2 * usual, 2 * usual, n_cells) for usual, _ in ends]
     sums, times, z = np.zeros((d, n_cells)), np.zeros(d), threshold(d * n_cells)
     found: list[_Feature | None] = [None] * d
+    # Narrow cells show more where the noise is low, and less where it is not.
+    fewest = float(np.clip(0.08 * math.sqrt(plan.n_samples / (sigma or 1.0)), *_FEWEST))
     for _ in range(N_ROUNDS - 1):
         lowest, width = (np.array([getattr(c, f) for c in cells]) for f in ("lowest", "width"))
         histograms = Intervals(n_features=d, lowest=lowest, width=width, n_cells=n_cells)
@@ -630,9 +636,10 @@ def _release_features(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list
         times += 1
         for j in range(d):
             table, own = sums[j] / times[j], sigma / math.sqrt(times[j])
-            one = _Feature(table, cells_seen(table, own, z), own, cells[j], ends[j][1])
-            found[j] = one if one.seen.size else found[j]
-            following = one.next_cells if one.seen.size else cells[j].wider
+            seen = cells_seen(table, own, z)
+            one = _Feature(table, seen, own, cells[j], ends[j][1], plan.n_samples)
+            found[j] = one if seen.size else found[j]
+            following = one.next_cells(fewest) if seen.size else cells[j].wider
             if following != cells[j]:
                 cells[j], sums[j], times[j] = following, 0.0, 0.0
     return found
@@ -645,7 +652,10 @@ def _magnitudes(
     seen = cells_seen(table[1:], sigma, z) + 1
     if not seen.size:
         return 1.0, 1.0
-    cells = int(noisy_quantiles(table, seen, _LARGE)), int(seen[-1])
+    last = int(seen[-1]) + 1
+    # Octaves in a row count less clearly, once something does.
+    beyond = cells_seen(table[last : last + _OCTAVES], sigma, _READ)
+    cells = int(noisy_quantiles(table, seen, _LARGE)), last + int(max(beyond, default=-1))
     usual, largest = (min(sizes.end(cell), _LARGEST_VALUE) for cell in cells)
     return usual, largest
 
@@ -684,6 +694,6 @@ def release_ranges(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> tuple[C
     return tuple(
         ColumnRange(-4.0, 4.0, False)
         if one is None
-        else ColumnRange(*one.beside(one.seen).range(plan.n_samples), True)
+        else ColumnRange(*one.range(plan.n_samples), True)
         for one in found
     )

@@ -13,11 +13,12 @@ together by :math:`\sqrt{2d}`. All ``k`` rows of a person may leave one cell for
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri, softmax, stdtr
 
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent
@@ -32,6 +33,8 @@ FALSE_ALARM = 1e-4
 _BLOCK = 4096  # rows
 _LEAST_EXPONENT, _LARGEST_EXPONENT = -1074, 1024  # of double precision
 _WINDOWS = (1, 2, 4, 8, 16)  # cells
+_DOUBT = 0.5  # of a count, in its expectation
+_STANDS_OUT = 4.0  # standard deviations of the noise
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -215,3 +218,38 @@ def noisy_quantiles(table: FloatArray, cells: IntArray, levels: npt.ArrayLike) -
     low, high = monotone[after - 1], monotone[after]
     share = np.divide(targets - low, high - low, out=np.full(after.shape, 0.5), where=high > low)
     return np.asarray(cells[after - 1] + share, dtype=np.float64)
+
+
+@cache
+def _bells(n_cells: int) -> tuple[FloatArray, FloatArray]:
+    """Return shares of the cells of bell-shaped laws, with light and heavy tails; log spreads."""
+    ends, middles = np.arange(n_cells + 1.0), np.arange(0.0, n_cells, 0.5)
+    ends[0], ends[-1] = -np.inf, np.inf
+    spreads = np.geomspace(0.125, n_cells / 6, 17)
+    places = (ends - middles[:, None, None]) / spreads[:, None]
+    shares = [np.diff(law(places)).reshape(-1, n_cells) for law in (ndtr, partial(stdtr, 1.5))]
+    return np.concatenate(shares), np.tile(np.log(spreads), 2 * middles.size)
+
+
+def expected_counts(table: FloatArray, sigma: float, n_samples: int) -> FloatArray:
+    """Return the counts of cells that are expected, given noisy ones; of at most so many rows.
+
+    The prior is a smooth Gaussian process about a mixture of bell-shaped laws, weighted by how well
+    each fits. Counts that stand out from it, such as ties, are kept as they are.
+    """
+    if not sigma:
+        return table
+    shares, log_spreads = _bells(table.size)
+    bells = n_samples * shares
+    variances = sigma**2 + np.square(_DOUBT * bells)
+    fits = np.square(table - bells) / variances + np.log(variances)
+    weights = softmax(-0.5 * fits.sum(axis=1))
+    expected = weights @ bells
+    places = np.arange(table.size) / np.exp(weights @ log_spreads)
+    alike = np.exp(-0.5 * np.square(places[:, None] - places))
+    alike += _DOUBT**2 * (1 + np.eye(table.size))
+    rest = table - expected
+    covariance = alike * np.outer(expected, expected)
+    covariance += np.diag(np.where(np.abs(rest) > _STANDS_OUT * sigma, rest**2, 0.0))
+    noisy = covariance + sigma**2 * np.eye(table.size)
+    return np.asarray(expected + covariance @ np.linalg.solve(noisy, rest))
