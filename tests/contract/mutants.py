@@ -616,7 +616,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("_release_features", ("in tables", "in rows.sum(sizes.count)[0]")), {"true magnitudes": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow, automatic]"}),
         (rewritten("release_private_bounds", ("norms.end(max(cell, 1))", "norms.end(int(np.flatnonzero(rows.sum(norms.count)[0][0])[-1]))")), {"a radius of true norms": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, norms of many features]"}),
         (given("NoisyAccumulator.add", rows=warned_of), {"a warning of rows that are cut": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, box]"}),
-        (rewritten("_release_features", ("found[j] = one if one.seen.size else found[j]", "found[j] = replace(one, table=1.0 * rows.sum(histograms.count)[0][j])")), {"ranges of true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[encoder]"}),
+        (rewritten("_release_features", ("found[j] = one if seen.size else found[j]", "found[j] = replace(one, table=1.0 * rows.sum(histograms.count)[0][j])")), {"ranges of true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[encoder]"}),
         (returning("_noisy", the_exact_score), {"trials compared by exact scores": "contract/test_replay.py::test_a_fit_follows_from_its_releases[search]"}),
         (given("mean_field_langevin", plan=with_noises_exchanged), {"phases with each other's noise": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[paths, mfld, rough]"}),
     ],

@@ -220,6 +220,14 @@ def test_accuracy_with_many_rows(name):
     assert np.abs(np.log(found.spread / spread)).max() < 0.4
 
 
+def test_accuracy_with_few_rows():
+    X = np.random.default_rng(0).normal(50, 10, size=(4, 1000, 8))
+    plan = plan_private_bounds(1000, 8, gdp_mu(1.0, 1e-5), mode="features")
+    found = [release_feature_scales(x, plan, streams(seed)) for seed, x in enumerate(X)]
+    errors = np.array([[(f.center - 50) / 10, np.log(f.spread / 10)] for f in found])
+    assert (np.sqrt(np.square(errors).mean(axis=(0, 2))) < [0.1, 0.15]).all()
+
+
 @pytest.mark.parametrize(
     ("n", "d", "mu"), [*((30_000, d, 0.1) for d in (1, 8, 32)), (900, 64, 0.085)]
 )
