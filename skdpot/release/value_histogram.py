@@ -13,7 +13,7 @@ together by :math:`\sqrt{2d}`. All ``k`` rows of a person may leave one cell for
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ FALSE_ALARM = 1e-4
 _BLOCK = 4096  # rows
 _LEAST_EXPONENT, _LARGEST_EXPONENT = -1074, 1024  # of double precision
 _WINDOWS = (1, 2, 4, 8, 16)  # cells
+_heavy_tailed = partial(stdtr, 1.5)  # Student's law
 _DOUBT = 0.5  # of a count, in its expectation
 _STANDS_OUT = 4.0  # standard deviations of the noise
 
@@ -220,15 +221,19 @@ def noisy_quantiles(table: FloatArray, cells: IntArray, levels: npt.ArrayLike) -
     return np.asarray(cells[after - 1] + share, dtype=np.float64)
 
 
-@cache
-def _bells(n_cells: int) -> tuple[FloatArray, FloatArray]:
-    """Return shares of the cells of bell-shaped laws, with light and heavy tails; log spreads."""
+@lru_cache(maxsize=4)
+def _bells(n_cells: int, n_samples: int, sigma: float) -> tuple[FloatArray, ...]:
+    """Return counts of bell-shaped laws, log spreads, and what their likelihoods are made of."""
     ends, middles = np.arange(n_cells + 1.0), np.arange(0.0, n_cells, 0.5)
     ends[0], ends[-1] = -np.inf, np.inf
     spreads = np.geomspace(0.125, n_cells / 6, 17)
     places = (ends - middles[:, None, None]) / spreads[:, None]
-    shares = [np.diff(law(places)).reshape(-1, n_cells) for law in (ndtr, partial(stdtr, 1.5))]
-    return np.concatenate(shares), np.tile(np.log(spreads), 2 * middles.size)
+    bells = n_samples * np.concatenate([np.diff(law(places)) for law in (ndtr, _heavy_tailed)])
+    bells = bells.reshape(-1, n_cells)
+    variances = sigma**2 + np.square(_DOUBT * bells)
+    constants = (np.square(bells) / variances + np.log(variances)).sum(axis=1)
+    logs = np.tile(np.log(spreads), 2 * middles.size)
+    return bells, logs, 1 / variances, bells / variances, constants
 
 
 def expected_counts(table: FloatArray, sigma: float, n_samples: int) -> FloatArray:
@@ -239,13 +244,11 @@ def expected_counts(table: FloatArray, sigma: float, n_samples: int) -> FloatArr
     """
     if not sigma:
         return table
-    shares, log_spreads = _bells(table.size)
-    bells = n_samples * shares
-    variances = sigma**2 + np.square(_DOUBT * bells)
-    fits = np.square(table - bells) / variances + np.log(variances)
-    weights = softmax(-0.5 * fits.sum(axis=1))
+    bells, logs, precisions, filters, constants = _bells(table.size, n_samples, sigma)
+    misfits = precisions @ table**2 - 2 * (filters @ table) + constants
+    weights = softmax(-0.5 * misfits)
     expected = weights @ bells
-    places = np.arange(table.size) / np.exp(weights @ log_spreads)
+    places = np.arange(table.size) / np.exp(weights @ logs)
     alike = np.exp(-0.5 * np.square(places[:, None] - places))
     alike += _DOUBT**2 * (1 + np.eye(table.size))
     rest = table - expected
