@@ -31,8 +31,7 @@ from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rou
 from skdpot.release.contributions import Unit
 from skdpot.tables.column_base import TableColumn
 from skdpot.tables.frames import Table
-from skdpot.tables.proposals import Proposal, propose
-from skdpot.tables.schema import TableSchema
+from skdpot.tables.schema import Proposal, TableSchema, propose
 
 DEFAULT_DELTA = 1e-5
 

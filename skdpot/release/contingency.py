@@ -90,6 +90,14 @@ class Marginal:
         """Number of cells."""
         return math.prod(self.shape)
 
+    @cached_property
+    def table(self) -> IntArray:
+        """The cell of each combination of codes."""
+        cells = np.zeros((), dtype=np.int64)
+        for groups, size in zip(self.groups, self.shape, strict=True):
+            cells = cells[..., None] * size + groups
+        return cells
+
     def cells(self, codes: IntArray) -> IntArray:
         """Return the cell of each row."""
         each = zip(self.columns, self.groups, strict=True)
@@ -107,10 +115,7 @@ class Marginal:
 
     def joined(self, table: FloatArray) -> FloatArray:
         """Add up counts of all combinations of codes to those of this marginal's cells."""
-        cells = np.zeros((), dtype=np.int64)
-        for groups, size in zip(self.groups, self.shape, strict=True):
-            cells = cells[..., None] * size + groups
-        return np.bincount(cells.ravel(), table.ravel(), self.n_cells).astype(np.float64)
+        return np.bincount(self.table.ravel(), table.ravel(), self.n_cells).astype(np.float64)
 
     def counts(self, codes: IntArray, weights: FloatArray | None = None) -> FloatArray:
         """Return the number of rows, or their weight, in each cell."""

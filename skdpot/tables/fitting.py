@@ -335,7 +335,6 @@ def choose(candidates: Candidates, sigma: float) -> Candidates:
     return candidates.take(places[order[:n_chosen]].tolist())
 
 
-SWEEPS = 15
 _MOST_HELD = 2**25  # columns of particles
 
 
@@ -445,12 +444,9 @@ class TableFit:
         model = replace(model, tree=tree)
         moves = Moves(tree.factors({}), (), min(n_particles, MOST_MOVED), self.streams.solver)
         weights = np.full(n_particles, model.n_rows / n_particles)
-        particles = ScaledParticles(drawn, weights, moves)
-        for noisy in model.consistent:
-            particles.add(noisy)
-        particles.run(SWEEPS)
+        model = model.fitted(ScaledParticles(drawn, weights, moves))
         self.advance("particles")
-        return replace(model, potentials=tuple(particles.potentials))
+        return model
 
     def _with_second_parents(
         self, model: TableModel, particles: ScaledParticles

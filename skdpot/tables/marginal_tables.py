@@ -24,7 +24,7 @@ from skdpot.release.contingency import (
 from skdpot.tables.cells import ColumnBins, bins_in_order, coarsen, combined
 from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.conditions import parse_conditions
-from skdpot.tables.fitting import MOST_GROUPS, SWEEPS, TARGET_IMPORTANCE, sampling_misfit
+from skdpot.tables.fitting import MOST_GROUPS, TARGET_IMPORTANCE, sampling_misfit
 from skdpot.tables.model import TableModel, fit_tree, spanning_tree
 
 GIVEN = "given"  # kind of the releases of a model of tables that somebody else released
@@ -152,10 +152,7 @@ def fit_given(
     releases = [replace(release_of(p, event), kind=GIVEN) for p in (alone, tables) if p]
     model = TableModel(n_rows, tuple(releases[:1]), bins, tree, (), grids)
     particles = model.particles(n_particles, rng)
-    for noisy in tables:
-        particles.add(noisy)
-    particles.run(SWEEPS)
-    return replace(model, releases=tuple(releases), potentials=tuple(particles.potentials))
+    return replace(model, releases=tuple(releases)).fitted(particles)
 
 
 @dataclass(frozen=True, eq=False)

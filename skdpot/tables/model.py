@@ -114,9 +114,8 @@ class Moves:
             if whole.n_cells > _MOST_MERGED:
                 kept.append((marginal, logs))
                 continue
-            whole_table = logs.reshape(marginal.shape)[np.ix_(*marginal.groups)].ravel()
             _, known = merged.get(whole.columns, (whole, 0.0))
-            merged[whole.columns] = whole, known + whole_table
+            merged[whole.columns] = whole, known + logs.ravel()[marginal.table].ravel()
         found: dict[int, list[tuple[Marginal, npt.NDArray[np.float32]]]] = {}
         for marginal, logs in (*merged.values(), *kept):
             for axis, column in enumerate(marginal.columns):
@@ -395,13 +394,9 @@ def _fit_clique(
         if noisy is None:
             continue
         both = noisy.marginal.columns
-        counts = noisy.counts.reshape(noisy.marginal.shape)
-        # 1 where a bin is in a group.
-        first, last = (np.eye(groups.max() + 1)[groups] for groups in noisy.marginal.groups)
-        if both[1] != node:
-            counts, first, last = counts.T, last, first
         rest = tuple(place for place in range(len(others)) if place != axis)
-        facts.append((rest, counts, noisy.sigma, first, last))
+        cells = noisy.marginal.table
+        facts.append((rest, noisy, cells if both[1] == node else cells.T))
         if axis and min(in_order[column] for column in both) >= FEWEST_TIED:
             guess = tied_shares(noisy, [shares[c] for c in both], [in_order[c] for c in both])
             guess = np.maximum(guess, 1e-15)  # several guesses are divided by what others left
@@ -410,14 +405,16 @@ def _fit_clique(
         for rest, guess in tied:
             joint *= np.expand_dims(guess / joint.sum(axis=rest), rest)
         joint *= (above / joint.sum(axis=-1))[..., None]
-    potentials = [np.zeros_like(counts) for _, counts, *_ in facts]
+    potentials = [np.zeros_like(noisy.counts) for _, noisy, _ in facts]
     for _ in range(_TREE_SWEEPS if len(others) < 3 else _CLIQUE_SWEEPS):
-        for place, (rest, counts, sigma, first, last) in enumerate(facts):
-            expected = n_rows * (first.T @ joint.sum(axis=rest) @ last)
-            smoothing = counts.size / (n_rows * _PRIOR_VARIANCE)
-            step = scaling_step(counts, expected, potentials[place], sigma, smoothing)
-            potentials[place] = potentials[place] + step
-            joint *= np.expand_dims(first @ np.exp(step) @ last.T, rest)
+        for place, (rest, noisy, cells) in enumerate(facts):
+            size, found = len(noisy.counts), joint.sum(axis=rest).ravel()
+            expected = n_rows * np.bincount(cells.ravel(), found, size).astype(np.float64)
+            smoothing = size / (n_rows * _PRIOR_VARIANCE)
+            known = potentials[place]
+            step = scaling_step(noisy.counts, expected, known, noisy.sigma, smoothing)
+            potentials[place] = known + step
+            joint *= np.expand_dims(np.exp(step)[cells], rest)
         joint *= (above / joint.sum(axis=-1))[..., None]
     return np.maximum(joint, _LEAST_SHARE)
 
@@ -457,7 +454,7 @@ _PER_ROW = 4  # particles for each row that is drawn,
 _FEWEST, _MOST = 20_000, 200_000  # but so many at once
 _ROWS_AT_ONCE = 100_000
 _MOST_CELLS = 2**27  # of particles in marginals
-_DRAW_SWEEPS = 3
+_SWEEPS, _DRAW_SWEEPS = 15, 3
 _MOST_BALANCED = 300  # pairs of columns
 _LEAST_BALANCED = 5.0  # rows of a cell
 _EXCHANGES, _BALANCED_AT_ONCE, _EXCHANGED = 200, 2000, 0.03
@@ -577,6 +574,13 @@ class TableModel:
         for noisy, potentials in zip(self.consistent, self.potentials, strict=True):
             particles.add(noisy, potentials)
         return particles
+
+    def fitted(self, particles: ScaledParticles) -> "TableModel":
+        """Return the model with potentials by which particles of its tree fit all marginals."""
+        for noisy in self.consistent:
+            particles.add(noisy)
+        particles.run(_SWEEPS)
+        return replace(self, potentials=tuple(particles.potentials))
 
     def draw(
         self,
