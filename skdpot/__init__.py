@@ -12,6 +12,7 @@ from skdpot._utils import __version__ as __version__
 if TYPE_CHECKING:
     from skdpot.estimators.autoencoder import PrivateSWAutoencoder
     from skdpot.estimators.client_contribution import ClientContribution
+    from skdpot.estimators.domain_adapter import DPDomainAdapter
     from skdpot.estimators.fair import FairPrivateClassifier, FairPrivateRegressor
     from skdpot.estimators.flow_sampler import DPSlicedFlowSampler
     from skdpot.estimators.generator import DPSlicedGenerator
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClientContribution",
+    "DPDomainAdapter",
     "DPSlicedFlowSampler",
     "DPSlicedGenerator",
     "DPTableSynthesizer",
@@ -48,6 +50,7 @@ __all__ = [
 
 _HOMES = {
     "ClientContribution": "skdpot.estimators.client_contribution",
+    "DPDomainAdapter": "skdpot.estimators.domain_adapter",
     "DPSlicedFlowSampler": "skdpot.estimators.flow_sampler",
     "DPSlicedGenerator": "skdpot.estimators.generator",
     "DPTableSynthesizer": "skdpot.estimators.table_synthesizer",

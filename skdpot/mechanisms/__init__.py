@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from skdpot.mechanisms.sketch import Sketch
     from skdpot.mechanisms.sliced_distance import Sliced
     from skdpot.mechanisms.trajectory_sketch import TrajectorySketch
+    from skdpot.mechanisms.transport import TransportedRows
 
 __all__ = [
     "DPSGD",
@@ -40,6 +41,7 @@ __all__ = [
     "SketchedOutputs",
     "Sliced",
     "TrajectorySketch",
+    "TransportedRows",
     "Triangle",
     "chosen_mechanism",
 ]
@@ -56,6 +58,7 @@ _HOMES = {
     "sketch": ("Sketch",),
     "sliced_distance": ("Sliced",),
     "trajectory_sketch": ("TrajectorySketch",),
+    "transport": ("TransportedRows",),
 }
 
 

@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 from skdpot import (
     ClientContribution,
+    DPDomainAdapter,
     DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
@@ -20,6 +21,7 @@ from skdpot import (
     PrivateSWAutoencoder,
     SlicedSketch,
 )
+from skdpot.mechanisms import RankedOutputs, SketchedOutputs, TransportedRows
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,
@@ -131,6 +133,13 @@ def regressor(y: Any = TARGETS, **options: Any) -> Fit:
     return fair(FairPrivateRegressor, y, **options)
 
 
+def adapter(mechanism: Any) -> Fit:
+    domains = 1 - 2 * GROUPS
+    return case(
+        DPDomainAdapter(mechanism=mechanism), protects_y=True, y=BINARY, sample_domain=domains
+    )
+
+
 def paths(mechanism: str, groups: Any = None, **options: Any) -> Fit:
     defaults = MFLD if mechanism == "mfld" else PATHS
     return case(trajectory_sampler(mechanism, **(defaults | options)), y=TIMES, groups=groups)
@@ -179,6 +188,10 @@ ROWS = {
     "regressor": regressor(),
     "regressor, bounds": regressor(target_bounds=(-2, 4)),
     "regressor, ranks": regressor(TARGETS[:, 0], mechanism="ranks"),
+    "adapter": adapter(TransportedRows(4, batch_fraction=1.0, n_projections=3)),
+    "adapter, batches": adapter(TransportedRows(3, batch_fraction=0.5, n_projections=6)),
+    "adapter, sketch": adapter(SketchedOutputs(n_steps=4, batch_fraction=1.0, n_releases=2)),
+    "adapter, ranks": adapter(RankedOutputs(n_steps=4, batch_fraction=1.0, n_projections=2)),
     "distance": case(private_distance(**SKETCH)),
     "contribution": case(ClientContribution(private_distance(**SKETCH, **BOX))),
     "paths": paths("sketch"),
@@ -283,7 +296,7 @@ FITS = ROWS | TABLES | SEARCHES
 # One of each estimator, and of each mechanism that charges in a way of its own.
 QUICK = {
     "scaler", "sketch", "sketch, classes", "flow", "flow, resample", "generator, gradient",
-    "autoencoder", "classifier", "regressor, ranks", "distance", "contribution", "paths",
+    "autoencoder", "classifier", "regressor, ranks", "adapter", "distance", "contribution", "paths",
     "paths, mfld, mean", "encoder", "synthesizer, target", "synthesizer, persons", "search",
 }  # fmt: skip
 

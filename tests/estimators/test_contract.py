@@ -9,6 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpot import (
     ClientContribution,
+    DPDomainAdapter,
     DPSlicedFlowSampler,
     DPSlicedGenerator,
     DPTableSynthesizer,
@@ -37,12 +38,14 @@ pytestmark = [
     )
 ] + [
     # and no groups
-    pytest.mark.filterwarnings("ignore:.*one group:skdpot.exceptions.FairnessWarning")
+    pytest.mark.filterwarnings("ignore:.*one group:skdpot.exceptions.FairnessWarning"),
+    pytest.mark.filterwarnings("ignore:.*without sample_domain:UserWarning"),
 ]
 
 WHOLE = {"batch_fraction": 1.0, "n_steps": 20}  # the cost of other batches takes seconds
 ESTIMATORS = [
     ClientContribution(),
+    DPDomainAdapter(mechanism=mechanisms.TransportedRows(20, batch_fraction=1.0)),
     DPSlicedFlowSampler(),
     flow_sampler("resample", n_steps=10, n_particles=300),
     flow_sampler("presample", n_steps=50, n_particles=300),
@@ -68,14 +71,13 @@ def test_scikit_learn_checks(estimator, check):
 # Defaults that differ from those of most others with a parameter of the name.
 SLICES, AXES = {"n_projections": 50}, {"projections": "axes+orthogonal"}
 OWN = {
+    "DPDomainAdapter": {"mechanism": "transport"},
     "DPSlicedFlowSampler": {"n_steps": 200},
-    "DPSlicedGenerator": {"learning_rate": 0.005},
-    "FairPrivateClassifier": {"module": "linear"},
-    "FairPrivateRegressor": {"module": "linear"},
+    "DPSlicedGenerator": {"learning_rate": 0.005, "module": None},
     "PrivateSWAutoencoder": {"mechanism": "dpsgd"},
     "SlicedSketch": AXES,
     "CodeParity": {"alpha": 0.1, "clip_output": 2.0} | SLICES,
-    "LatentNetwork": {"latent_dim": None},
+    "LatentNetwork": {"latent_dim": None, "module": None},
     "MeanFieldLangevin": {"clip": None},
     "PriorPenalty": {"alpha": 0.1} | SLICES,
     "RankedOutputs": {"clip_jacobian": 0.25} | SLICES,
@@ -83,6 +85,7 @@ OWN = {
     "Sketch": AXES,
     "SketchedOutputs": SLICES,
     "Sliced": {"n_bins": 64, "target": "population"},
+    "TransportedRows": {"n_projections": 256},
     "TrajectorySketch": {"regularization": 1e-4} | AXES,
 }
 

@@ -18,6 +18,7 @@ import pandas as pd
 
 from skdpot import (
     ClientContribution,
+    DPDomainAdapter,
     DPSlicedFlowSampler,
     DPSlicedGenerator,
     DPTableSynthesizer,
@@ -347,11 +348,20 @@ def described_search(fitted: PrivateSearchCV) -> Found:
     } | statement(fitted)
 
 
+def described_adapter(fitted: DPDomainAdapter) -> Found:
+    return {
+        "parameters": parameters(fitted.network_),
+        "probabilities": Single(fitted.predict_proba(PUBLIC)),
+        "moved rows": fitted.map_(PUBLIC),
+    } | statement(fitted)
+
+
 DESCRIBED: dict[type, Callable[..., Found]] = {
     SlicedSketch: described_sketch,
     DPSlicedFlowSampler: described_rows,
     DPSlicedGenerator: described_rows,
     PrivateSWAutoencoder: described_autoencoder,
+    DPDomainAdapter: described_adapter,
     FairPrivateClassifier: described_classifier,
     FairPrivateRegressor: described_regressor,
     PrivateTrajectorySampler: described_paths,
@@ -538,7 +548,10 @@ FITS = {
     "table, one column": table(PEOPLE[["city"]], schema=TableSchema([SCHEMA["city"]])),
     "search, poisson": search(distribution="poisson"),
 }
-NOT_RECORDED = ("sketch, box", "search, classifier", "search, sampler, accuracy")
+NOT_RECORDED = (
+    "sketch, box", "search, classifier", "search, sampler, accuracy",
+    "adapter, batches", "adapter, sketch", "adapter, ranks",
+)  # fmt: skip
 FITS |= {n: fit for n, fit in (ROWS | SEARCHES).items() if n not in NOT_RECORDED}
 CASES: dict[str, Callable[[], Found]] = {
     "datasets": datasets,
