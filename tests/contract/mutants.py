@@ -353,6 +353,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "sums of batches of a fixed size": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[classifier, ranks, odds]"}),
         (given("plan_tables", n_releases=1), {"fair tables, histograms of a threshold": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[classifier, threshold]"}),
         (given("SampledGaussianEvent.__init__", "plan_langevin", n_steps=1), {"steps of mean-field Langevin": "estimators/test_trajectory_privacy.py::test_given_noise_is_stated_with_what_it_costs"}),
+        (rewritten("TransportedRows.release", ("others=(noise.event,) if noise is not None and private else ()", "others=()")), {"both domains of an adapter": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[adapter]"}),
         (given("GaussianEvent.__init__", "WarmStartPlan.event", n_steps=1), {"Lloyd steps": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[paths, mfld, kmeans]"}),
         (instead("SecretStream.generator", the_same_generator), {"a generator that starts anew": "release/test_noise.py::test_noise_has_the_law_that_is_charged[rows, float]"}),
     ],
