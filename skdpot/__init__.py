@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from skdpot.estimators.autoencoder import PrivateSWAutoencoder
     from skdpot.estimators.client_contribution import ClientContribution
     from skdpot.estimators.domain_adapter import DPDomainAdapter
-    from skdpot.estimators.fair import FairPrivateClassifier, FairPrivateRegressor
+    from skdpot.estimators.fair import FairPrivateClassifier
+    from skdpot.estimators.fair_regressor import FairPrivateRegressor
     from skdpot.estimators.flow_sampler import DPSlicedFlowSampler
     from skdpot.estimators.generator import DPSlicedGenerator
     from skdpot.estimators.private_scaler import PrivateScaler
@@ -55,7 +56,7 @@ _HOMES = {
     "DPSlicedGenerator": "skdpot.estimators.generator",
     "DPTableSynthesizer": "skdpot.estimators.table_synthesizer",
     "FairPrivateClassifier": "skdpot.estimators.fair",
-    "FairPrivateRegressor": "skdpot.estimators.fair",
+    "FairPrivateRegressor": "skdpot.estimators.fair_regressor",
     "PrivacyBudget": "skdpot.privacy.budget",
     "PrivateSWAutoencoder": "skdpot.estimators.autoencoder",
     "PrivateScaler": "skdpot.estimators.private_scaler",

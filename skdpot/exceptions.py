@@ -2,7 +2,9 @@
 
 import sys
 import warnings
+from collections.abc import Callable
 from functools import partial
+from typing import Any, TypeVar
 
 __all__ = [
     "BudgetExceededError",
@@ -68,6 +70,8 @@ class NotPrivateWarning(UserWarning):
     """A computation or message has no privacy guarantee."""
 
 
+Result = TypeVar("Result")
+
 _PASSED_OVER = ("skdpot", "sklearn", "joblib")
 
 
@@ -85,6 +89,15 @@ def publishable(error: BaseException, caller: str) -> BaseException:
         f"{caller}: training failed with a {type(error).__name__}, of which the text is hidden: it "
         "may quote private values. What was charged stays charged. Try the network on made-up rows."
     )
+
+
+def told_safely(caller: str, call: Callable[..., Result], *given: Any) -> Result:
+    """Return the result of a call, of which an error must be `publishable`."""
+    try:
+        return call(*given)
+    except BaseException as error:
+        stopped = publishable(error, caller)
+    raise stopped
 
 
 def _warn_caller(message: str, category: type[Warning]) -> None:

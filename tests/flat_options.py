@@ -13,7 +13,6 @@ from skdpot import (
     PrivateWassersteinDistance,
 )
 from skdpot.mechanisms import DPSGD, Architecture, CodeParity, LatentNetwork, PriorPenalty
-from skdpot.mechanisms.fair import FAIR_MECHANISMS
 
 # The parameters of an estimator that have parameters of their own: by name, and by default.
 PARTS: dict[Any, dict[str, tuple[dict[str, Any], str | None]]] = {
@@ -21,9 +20,8 @@ PARTS: dict[Any, dict[str, tuple[dict[str, Any], str | None]]] = {
     DPSlicedGenerator: {"mechanism": (DPSlicedGenerator._mechanisms, "sketch")},
     PrivateTrajectorySampler: {"mechanism": (PrivateTrajectorySampler._mechanisms, "sketch")},
     PrivateWassersteinDistance: {"protocol": (PrivateWassersteinDistance._mechanisms, "sliced")},
-    **dict.fromkeys(
-        (FairPrivateClassifier, FairPrivateRegressor), {"mechanism": (FAIR_MECHANISMS, "sketch")}
-    ),
+    FairPrivateClassifier: {"mechanism": (FairPrivateClassifier._mechanisms, "sketch")},
+    FairPrivateRegressor: {"mechanism": (FairPrivateRegressor._mechanisms, "sketch")},
     PrivateSWAutoencoder: {
         "mechanism": ({"dpsgd": DPSGD}, "dpsgd"),
         "penalty": ({"prior": PriorPenalty, "parity": CodeParity}, None),

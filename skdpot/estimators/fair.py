@@ -1,18 +1,17 @@
-"""Private predictors whose outputs are alike in all groups: a classifier and a regressor.
+"""Private predictors whose outputs are alike in all groups, and the classifier among them.
 
 The groups, their sizes and who belongs to which are public facts, so that messages may name a
 group and its size. They never say which rows it holds.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from scipy.special import expit, log_softmax, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from torch import nn
 from torch.nn import functional
@@ -28,21 +27,18 @@ from skdpot._utils.validation import (
     spawn_streams,
     torch_randomness,
     validate_rows,
-    validate_targets,
 )
 from skdpot.exceptions import warn_of_fairness, warn_of_privacy
 from skdpot.mechanisms.base import FitContext, chosen_mechanism
-from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairGradients, FairTask, Records
+from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairMechanism, FairTask, Records
 from skdpot.nets.training import build_predictor, check_callbacks, check_per_record, evaluate
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.release import release as recording
-from skdpot.release.bounds import planned_bounds, public_bounds
 from skdpot.release.output_tables import (
     SAME_CLASS,
     SAME_GROUP,
     Cells,
-    ClippedOutputs,
     Probabilities,
     one_cell,
     read_groups,
@@ -65,7 +61,7 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
 
     _: KW_ONLY
     module: Any = "linear"
-    mechanism: str | FairGradients = "sketch"
+    mechanism: str | FairMechanism = "sketch"
     callbacks: Sequence[Any] | None = None
     budget: PrivacyBudget | None = None
     device: str = "auto"
@@ -73,6 +69,7 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
     verbose: int = 0
 
     _canaries = "opposite targets"
+    _mechanisms: ClassVar[dict[str, type[FairMechanism]]] = FAIR_MECHANISMS
     _parameter_constraints = {
         **PrivateEstimatorMixin._parameter_constraints,
         "module": [StrOptions({"linear", "mlp"}), HasMethods("parameters"), callable],
@@ -146,7 +143,7 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
 
     def _groups(self, sensitive_features: Any, n_rows: int) -> tuple[Cells, np.ndarray | None]:
         """Return the groups to compare and their labels; one cell where nothing is compared."""
-        if sensitive_features is None or self._chosen.alpha == 0:
+        if sensitive_features is None or not self._chosen.compares:
             return one_cell(n_rows), None
         groups, labels = read_groups(sensitive_features, n_rows)
         if len(labels) > _MOST_GROUPS:
@@ -165,12 +162,12 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         return network
 
     def _warn_of_one_group(self) -> None:
-        if self.groups_ is None and self._chosen.alpha > 0:
+        if self.groups_ is None and self._chosen.compares:
             warn_of_fairness(
                 f"{type(self).__name__}: without sensitive_features all records are one group, so "
                 "that nothing is compared. Pass fit(X, y, sensitive_features=...), or a mechanism "
-                "with alpha=0. In a Pipeline or a search enable metadata routing and call "
-                "set_fit_request(sensitive_features=True)."
+                "that compares nothing, such as SketchedOutputs(alpha=0). In a Pipeline or a "
+                "search enable metadata routing and call set_fit_request(sensitive_features=True)."
             )
 
     @property
@@ -179,15 +176,15 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         return self._chosen.clip_loss
 
     @property
-    def _chosen(self) -> FairGradients:
-        return chosen_mechanism(self.mechanism, FAIR_MECHANISMS)
+    def _chosen(self) -> FairMechanism:
+        return chosen_mechanism(self.mechanism, self._mechanisms)
 
     def _seen_by(self, release: recording.Release, X: Any, y: Any) -> recording.Records:
         """Return rows and mapped targets; of private bounds, targets as they are."""
         records = Records.of(self.network_, X, self._targets(y), "cpu")
         return records.rows, records.targets
 
-    def _outputs(self, X: Any) -> np.ndarray:
+    def _public_rows(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
         # Of public rows this may be said; how the private ones were scaled, no fit can tell.
@@ -197,7 +194,10 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
                 "clipped gradients learn little from them. Scale rows to about [-1, 1] by public "
                 "ranges, or in a pipeline after PrivateScaler with one budget for both."
             )
-        return evaluate(self.network_, rows, resolve_device(self.device))
+        return rows
+
+    def _outputs(self, X: Any) -> np.ndarray:
+        return evaluate(self.network_, self._public_rows(X), resolve_device(self.device))
 
 
 # How each notion of fairness divides the groups; those that do so take classes as public.
@@ -344,7 +344,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
 
     def _classes_are_public(self) -> bool:
         """Whether a record keeps its class in all neighbours; no property, which `dir` reads."""
-        return self._chosen.alpha > 0 and _DIVISIONS[self.fairness] is not None
+        return self._chosen.compares and _DIVISIONS[self.fairness] is not None
 
     def _targets(self, y: Any) -> np.ndarray:
         return encode_labels(y, len(y), self.classes_)[0]
@@ -407,147 +407,6 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         return tags
 
 
-@dataclass(eq=False, repr=False)
-class FairPrivateRegressor(RegressorMixin, FairPredictor):
-    r"""Regressor that treats groups alike, trained with differential privacy.
-
-    Training minimises :math:`(1 - \alpha)` times half the squared error plus :math:`\alpha` times
-    the squared (sliced) Wasserstein distance between the groups' distributions of predictions,
-    averaged over pairs of groups. Targets are mapped to [-1, 1] by their bounds.
-
-    X is used as it is. Scale it first by *public* ranges to about [-1, 1], or with a
-    `PrivateScaler` that shares the budget.
-
-    Parameters
-    ----------
-    epsilon : float, default=1.0
-        Privacy parameter of the whole fit; ``inf`` for no privacy.
-    delta : float, default=1e-5
-        Privacy parameter of the whole fit, in (0, 1).
-    module : {"linear", "mlp"}, torch.nn.Module or callable, default="linear"
-        Network from features to mapped targets, as in `FairPrivateClassifier`. "mlp" needs tens of
-        thousands of rows at epsilon 1.
-    mechanism : {"sketch", "ranks"}, SketchedOutputs or RankedOutputs, default="sketch"
-        How gradients are made private: steps, batches, learning rate, clipping. A name stands for
-        `skdpot.mechanisms.SketchedOutputs` or `skdpot.mechanisms.RankedOutputs` with defaults.
-    callbacks : list of skorch.callbacks.Callback, optional
-        Called at each training step, which counts as an epoch. They see the network and its noisy
-        gradients; callbacks that need rows, losses or batch sizes are refused.
-    target_bounds : "private" or (low, high), default="private"
-        Range of each target. ``(low, high)``, scalars or arrays of shape (n_targets,), is public
-        and free. "private" spends at most 10 % of the squared mu on estimating it.
-    budget : PrivacyBudget, optional
-        Shared budget that every fit is charged to.
-    device : {"auto", "cpu", "cuda"}, default="auto"
-        Where networks run; "auto" is a GPU if there is one.
-    random_state : int, RandomState or None, default=None
-        Seed of everything, the noise included. For tests only: it lets anyone remove the noise.
-    verbose : int, default=0
-        1 shows a progress bar of steps.
-
-    Attributes
-    ----------
-    groups_ : ndarray of shape (n_groups,) or None
-        The groups of `sensitive_features`; None if nothing is compared.
-    network_ : torch.nn.Module
-        From rows to mapped targets.
-    mechanism_ : SketchedOutputs or RankedOutputs
-        The mechanism of the fit, a copy.
-    target_bounds_ : DataBounds
-        Map from targets to [-1, 1]; predictions lie within.
-    n_steps_ : int
-        Number of training steps.
-    privacy_spent_ : PrivacySpent
-        Cost of the fit and its assumptions.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features, when X has names that are all strings.
-
-    Privacy
-    -------
-    As in `FairPrivateClassifier` under demographic parity, with r = 2M in the sensitivity of ranks.
-    Private bounds of the targets are one more release. Protected are a row and its targets; public
-    are the groups, their sizes and members, the number of rows, features and targets, names, and
-    the initial weights.
-
-    References
-    ----------
-    D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
-    Wasserstein gradients", 2025. The sensitivity here is smaller than the paper's, and proved.
-
-    Examples
-    --------
-    >>> from skdpot import FairPrivateRegressor
-    >>> from skdpot.datasets import make_biased_regression
-    >>> X, Y, group = make_biased_regression(2000, random_state=0)
-    >>> regressor = FairPrivateRegressor(epsilon=3.0, target_bounds=(0, 1))
-    >>> regressor.fit(X, Y, sensitive_features=group).predict(X[:3]).shape
-    (3, 2)
-    """
-
-    epsilon: float = 1.0
-    delta: float = 1e-5
-    _: KW_ONLY
-    target_bounds: Any = "private"
-
-    _parameter_constraints = {
-        **FairPredictor._parameter_constraints,
-        "target_bounds": [str, tuple, list, np.ndarray],
-    }
-
-    def _task(
-        self, context: FitContext, rows: np.ndarray, y: Any, cells: Cells
-    ) -> tuple[FairTask, np.ndarray, list[str]]:
-        targets = validate_targets(y, len(rows))
-        self._flat, targets = targets.ndim == 1, targets.reshape(len(rows), -1)
-        n_samples, n_targets = targets.shape
-        network = self._network(rows.shape[1], n_targets, context.streams.solver)
-        if isinstance(self.target_bounds, str) and self.target_bounds != "private":
-            raise ValueError('target_bounds must be "private" or a pair (low, high).')
-        given = public_bounds(self.target_bounds, None, n_targets)
-        task = FairTask(
-            gradient=_squared_error_gradient,
-            compared=ClippedOutputs(n_targets, math.sqrt(n_targets)),
-            cells=cells,
-            network=network,
-            bounds=planned_bounds(given or n_samples, n_targets, context.target.mu_cap),
-        )
-        return task, targets, ["the number of targets", *[SAME_GROUP] * (self.groups_ is not None)]
-
-    def _targets(self, y: Any) -> np.ndarray:
-        return self.target_bounds_.to_units(y.reshape(len(y), -1))
-
-    def _seen_by(self, release: recording.Release, X: Any, y: Any) -> recording.Records:
-        if release.kind == "histogram":
-            return (y.reshape(len(y), -1).astype(np.float64),)
-        return super()._seen_by(release, X, y)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return predictions, within the bounds of the targets.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Public rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_targets)
-            As y was in `fit`.
-        """
-        outputs = self._outputs(X)
-        predicted = self.target_bounds_.from_units(outputs)
-        return predicted.ravel() if self._flat else predicted
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # thirty rows teach nothing under noise
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
-        return tags
-
-
 def _binary_gradient(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Gradient of the cross-entropy of the second class by its logit."""
     return outputs.sigmoid() - targets[:, None]
@@ -556,8 +415,3 @@ def _binary_gradient(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tens
 def _softmax_gradient(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Gradient of the cross-entropy by the logits."""
     return outputs.softmax(1) - functional.one_hot(targets.long(), outputs.shape[1])
-
-
-def _squared_error_gradient(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Gradient of half the squared error by the outputs."""
-    return outputs - targets

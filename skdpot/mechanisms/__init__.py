@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from skdpot.mechanisms.architecture import Architecture, LatentNetwork
+    from skdpot.mechanisms.barycenter import Barycenter
     from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
     from skdpot.mechanisms.dpsgd import DPSGD, CodeParity, PriorPenalty
     from skdpot.mechanisms.fair import RankedOutputs, SketchedOutputs
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DPSGD",
     "Architecture",
+    "Barycenter",
     "CodeParity",
     "FedWad",
     "FitContext",
@@ -48,6 +50,7 @@ __all__ = [
 
 _HOMES = {
     "architecture": ("Architecture", "LatentNetwork"),
+    "barycenter": ("Barycenter",),
     "base": ("FitContext", "Mechanism", "chosen_mechanism"),
     "dpsgd": ("DPSGD", "CodeParity", "PriorPenalty"),
     "fair": ("RankedOutputs", "SketchedOutputs"),

@@ -97,9 +97,9 @@ class Records:
         clipping leaves, unless records lie on the kinks of an activation. Networks that may not be
         able to compute in double precision stay in single.
         """
-        kept = torch.from_numpy(rows.astype(np.float64 if _in_double(network) else np.float32))
-        where = resolve_device(device) or "cpu"
-        return cls(kept.to(where), torch.from_numpy(targets).to(where))
+        kind = np.float64 if _in_double(network) else np.float32
+        parts, where = (rows.astype(kind), targets), resolve_device(device) or "cpu"
+        return cls(*(torch.from_numpy(part).to(where) for part in parts))
 
     def take(self, batch: np.ndarray) -> "Records":
         """Return the records of a batch."""
@@ -231,8 +231,8 @@ class FairLoss:
 
 def network_outputs(network: nn.Module, rows: torch.Tensor) -> torch.Tensor:
     """Return the outputs of all rows in double precision, bounded and without gradients."""
-    chunks = [record_outputs(network, chunk) for chunk in rows.split(_ROWS_AT_ONCE)]
-    return _bounded(torch.cat(chunks).to(torch.float64))
+    outputs = torch.cat([record_outputs(network, chunk) for chunk in rows.split(_ROWS_AT_ONCE)])
+    return _bounded(outputs.to(torch.float64))
 
 
 def _values(compared: ComparedOutputs, network: nn.Module, rows: torch.Tensor) -> np.ndarray:
@@ -328,9 +328,9 @@ def tabled_steps(
         nonlocal tables, local
         if noise is not None and number in release_at:
             values = _values(loss.compared, network, records.rows)
-            values_of = partial(_values, loss.compared, deepcopy(network).cpu().eval())
+            of = partial(_values, loss.compared, deepcopy(network).cpu().eval())
             parts = (values, cells.codes, cells.sizes, directions, limits, noise, secret)
-            tables = release_tables(*parts, previous=tables, values_of=values_of)
+            tables = release_tables(*parts, previous=tables, values_of=lambda rows, _: of(rows))
             local = LocalPenalty.of_release(tables, values, cells)
         drawn = next(batches)
         batch, of_batch = records.take(drawn), None if local is None else local.take(drawn)
@@ -356,10 +356,9 @@ def _joint_part(
     Its own penalty follows from its output under the network that the tables were released of.
     """
     rows, targets = given
-    local = None
+    local, cells = None, replace(cells, codes=codes)
     if tables is not None:
-        values = tables.values_of(rows)
-        local = LocalPenalty.of_release(tables, values, replace(cells, codes=codes))
+        local = LocalPenalty.of_release(tables, tables.values_of(rows, codes), cells)
     vectors = loss.joint_vectors(Records(rows, targets), local)
     return {"rows": gradients_of_vectors(network, rows, vectors)}
 
@@ -374,10 +373,23 @@ class FairTask:
     network: nn.Module
     bounds: DataBounds | BoundsPlan | None = None  # of targets
     public_classes: bool = False  # whether a record keeps its class in all neighbours
+    group_aware: bool = False  # whether the network reads the group, after the features
+
+
+class FairMechanism(Mechanism):
+    """What fair predictors need of a mechanism."""
+
+    clip_loss = 2.0  # what canaries of an audit exceed
+    release: Callable[..., Released]  # plans, charges, and only then touches the rows
+
+    @property
+    def compares(self) -> bool:
+        """Whether the groups are read."""
+        return getattr(self, "alpha", 1.0) > 0.0
 
 
 @dataclass(eq=False, repr=False)
-class FairGradients(Mechanism):
+class FairGradients(FairMechanism):
     """What both mechanisms of the fair predictors read, and how they train."""
 
     alpha: float = 0.75
@@ -410,9 +422,9 @@ class FairGradients(Mechanism):
         public: Sequence[str],
         callbacks: Sequence[Any] | None,
     ) -> Released:
-        """Plan, charge, and only then touch the rows: train the network of a task."""
-        network, streams = task.network, context.streams
-        compared, n_steps = task.compared, self.n_steps or _DEFAULT_STEPS
+        """Plan, charge, and only then touch the rows."""
+        network, streams, compared = task.network, context.streams, task.compared
+        n_steps = self.n_steps or _DEFAULT_STEPS
         if self.clip_output is not None:
             compared = ClippedOutputs(compared.n_outputs, float(self.clip_output))
         alpha, clip = self.alpha if task.cells.strata else 0.0, float(self.clip_loss)
@@ -595,8 +607,7 @@ class RankedOutputs(FairGradients):
     Parameters
     ----------
     alpha : float, default=0.75
-        Weight of fairness in [0, 1); 0 is DP-SGD for the loss alone. Groups become alike from about
-        0.5; most of the effect lies between 0.7 and 0.95.
+        Weight of fairness in [0, 1), as in `SketchedOutputs`.
     n_steps : int, optional
         Training steps; 200 by default.
     learning_rate : "auto" or float, default="auto"
@@ -606,9 +617,7 @@ class RankedOutputs(FairGradients):
     clip_loss : float, default=2.0
         C: largest norm of the gradient of a record's loss, from 1e-30 to 1e30.
     tune_threshold : bool, default=True
-        For classifiers of two classes whose groups are compared: move the intercept after training,
-        so that as many training records are predicted in the second class as belong to it; costs
-        5 % of the squared mu. A penalty squeezes probabilities, so that few reach 0.5 otherwise.
+        As in `SketchedOutputs`.
     clip_output : float, optional
         M, as in `SketchedOutputs`.
     clip_jacobian : float, default=0.25
@@ -663,7 +672,7 @@ class RankedOutputs(FairGradients):
         return plan, steps, f"{sizes} records, compared by rank"
 
 
-FAIR_MECHANISMS: dict[str, type[FairGradients]] = {
+FAIR_MECHANISMS: dict[str, type[FairMechanism]] = {
     "sketch": SketchedOutputs,
     "ranks": RankedOutputs,
 }

@@ -20,7 +20,8 @@ import math
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, cast
+from functools import partial
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -40,8 +41,9 @@ from skdpot.release.gradients import (
     shares_of_vectors,
     trained_numbers,
 )
+from skdpot.release.output_tables import Cells
 from skdpot.release.per_sample import chain_of_layers
-from skdpot.release.release import Part, Records, Release, Vectors, released
+from skdpot.release.release import Part, Records, Release, Vectors, of_candidates, released
 
 _MOMENTS = 0.1  # of the squared mu, for means and spreads of the features
 _LATTICE = 2.0**-10  # of features, whose squares then lie on a lattice, too
@@ -56,6 +58,11 @@ _OTHER_SIZE = 4
 _LARGEST_RATE = 0.1
 _NO_CLIP = 1e30
 _DOWN = 1.0 - 1e-13  # absorbs the rounding of roots: squares must not exceed mu**2
+
+
+# From rows, targets and cells of records to what a network is trained on.
+Seen: TypeAlias = Callable[[np.ndarray, Any, np.ndarray], tuple[np.ndarray, Any]]
+Look: TypeAlias = Callable[[Records, np.ndarray], tuple[np.ndarray, Any]]
 
 
 @dataclass(frozen=True)
@@ -113,16 +120,20 @@ class ScorePlan:
         *,
         caller: str,
         device: torch.device | None = None,
+        cells: Cells | None = None,
+        seen: Seen | None = None,
         **options: Any,
     ) -> nn.Module:
         """Return a trained copy of a network, whose event the caller has charged.
 
         Targets are classes 0 and 1 ("logistic"), 0, 1, 2, ... ("softmax"), or arrays of one column
-        per output with values in [-1, 1] ("squared").
+        per output with values in [-1, 1] ("squared"). Where rows or targets are not those of the
+        fit alone, `seen` makes them of these and of the public `cells` of records, for audits.
         """
+        look = partial(_seen, seen, cells)
         center, scale = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
         if _first_layer(network) is not None:
-            center, scale = self._standardised(rows, streams)
+            center, scale = self._standardised(rows, streams, look)
         facts = {"loss": self.loss, "clip": self.clip, "center": center, "scale": scale}
         where = device or "cpu"
         units = torch.from_numpy((rows - center) / scale).to(where, torch.float32)
@@ -135,7 +146,8 @@ class ScorePlan:
                 for mean, parameter in zip(total, current.parameters(), strict=True):
                     mean += (number >= first) / (self.steps.n_steps - first) * parameter.cpu()
             gradient = pulled_back_sum(current, units, vectors)
-            release_gradient(current, gradient, self.steps, streams.secret, facts, _of_step)
+            of_step = partial(_of_step, look)
+            release_gradient(current, gradient, self.steps, streams.secret, facts, of_step)
 
         _, stopped = train_privately(
             trained,
@@ -157,7 +169,9 @@ class ScorePlan:
             _fold(trained, center, scale)
         return trained
 
-    def _standardised(self, rows: np.ndarray, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
+    def _standardised(
+        self, rows: np.ndarray, streams: Streams, look: Look
+    ) -> tuple[np.ndarray, np.ndarray]:
         r"""Release means and spreads; return what is subtracted from features, and divided by.
 
         One row of values in [-1, 1] moves the sums of values and squares by at most
@@ -175,7 +189,7 @@ class ScorePlan:
             sigma=noise.sigma,
             lattice=noise.lattice,
             sensitivity=noise.sensitivity,
-            linear=_of_moments,
+            linear=partial(_of_moments, look),
         )
         mean, square = np.split(released(release) / n, 2)
         mean = mean.clip(-1.0, 1.0)
@@ -265,12 +279,25 @@ def _moments(rows: np.ndarray) -> np.ndarray:
     return np.hstack([values, values**2])
 
 
-def _of_moments(release: Release, records: Records, shares: np.ndarray) -> Iterator[Part]:
-    rows = np.asarray(records[0], dtype=np.float64)
+def _seen(
+    seen: Seen | None, cells: Cells | None, records: Records, shares: np.ndarray
+) -> tuple[np.ndarray, Any]:
+    """Return rows and targets of the records of an audit."""
+    rows, targets = np.asarray(records[0], dtype=np.float64), records[1]
+    if seen is None or cells is None:
+        return rows, targets
+    return seen(rows, targets, of_candidates(cells.codes, shares))
+
+
+def _of_moments(
+    look: Look, release: Release, records: Records, shares: np.ndarray
+) -> Iterator[Part]:
+    rows, _ = look(records, shares)
     yield Part(value=release.value, sigma=cast(float, release.sigma), rows=Vectors(_moments(rows)))
 
 
 def _of_step(
+    look: Look,
     network: nn.Module,
     given: Records,
     codes: np.ndarray,
@@ -282,9 +309,10 @@ def _of_step(
     scale: np.ndarray,
 ) -> dict[str, Any]:
     """Return what each record adds to a step."""
-    rows, targets = given
-    units = torch.from_numpy((rows.double().numpy() - center) / scale).float()
-    return {"rows": gradients_of_vectors(network, units, _clipped(loss, targets, clip))}
+    rows, targets = look(given, shares)
+    units = torch.from_numpy((rows - center) / scale).float()
+    vectors = _clipped(loss, torch.as_tensor(targets), clip)
+    return {"rows": gradients_of_vectors(network, units, vectors)}
 
 
 def _first_layer(network: nn.Module) -> nn.Linear | None:

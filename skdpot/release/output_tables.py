@@ -351,7 +351,11 @@ _MARGIN = 2.0
 _NARROWEST = 1e-6  # of the limits: single precision, in which outputs are counted, sees no more
 
 
-ValuesOf: TypeAlias = Callable[[Any], np.ndarray]
+ValuesOf: TypeAlias = Callable[[Any, np.ndarray], np.ndarray]  # of rows, and of their cells
+
+
+def _as_they_are(rows: Any, _: np.ndarray) -> np.ndarray:
+    return np.asarray(rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -393,7 +397,7 @@ class OutputTables:
 
     tables: tuple[CDFTable, ...]
     centres: np.ndarray
-    values_of: ValuesOf = np.asarray  # the outputs of other rows, for audits
+    values_of: ValuesOf = _as_they_are  # the outputs of other rows, for audits
 
     @property
     def directions(self) -> np.ndarray:
@@ -440,19 +444,22 @@ def release_tables(
     stream: SecretStream,
     *,
     previous: OutputTables | None = None,
-    values_of: ValuesOf = np.asarray,
+    within: tuple[np.ndarray, np.ndarray] | None = None,
+    values_of: ValuesOf = _as_they_are,
 ) -> OutputTables:
     """Release noisy distribution functions of the outputs of every cell, once.
+
+    They are measured `within` a public range (centres and half widths), by default that of a
+    `previous` release, or all that outputs can be.
 
     One release of a `GaussianEvent` that the caller has charged, under replace-one within a
     cell: the record then moves one count per direction in the table of its cell, by
     ``strategy.sensitivity(Energy.unlimited(n_projections))`` in all, whatever range is binned. The
     noise lies on a lattice and is drawn before the counts are taken.
     """
-    if previous is None:
-        centres, half_widths = np.zeros(len(limits)), limits
-    else:
-        centres, half_widths = previous.range_of_interest(limits)
+    if previous is not None:
+        within = previous.range_of_interest(limits)
+    centres, half_widths = (np.zeros(len(limits)), limits) if within is None else within
     statistic = noisy_counts(
         values, cells, len(cell_sizes), directions, half_widths, noise, stream, centres, values_of
     )
@@ -475,7 +482,7 @@ def noisy_counts(
     noise: TableNoise,
     stream: SecretStream,
     centres: np.ndarray | None = None,
-    values_of: ValuesOf = np.asarray,
+    values_of: ValuesOf = _as_they_are,
 ) -> np.ndarray:
     """Measure the histograms of each part of the records along each direction, with noise.
 
@@ -515,10 +522,11 @@ def _counted(
     values_of: ValuesOf, codes: np.ndarray, release: Release, records: Records, shares: np.ndarray
 ) -> Iterable[Part]:
     """Yield what values add: a constant column moves projections that have a centre."""
-    values = values_of(records[0])
+    codes = of_candidates(codes, shares)
+    values = values_of(records[0], codes)
     if release.facts["directions"].shape[1] > values.shape[1]:
         values = np.column_stack([values, np.ones(len(values))])
-    return binned_rows(release, (values, of_candidates(codes, shares)), shares)
+    return binned_rows(release, (values, codes), shares)
 
 
 _LIMIT = np.full(1, 0.5)  # of probabilities less one half
@@ -565,7 +573,7 @@ def tuned_threshold(
     labels: np.ndarray,
     noise: ThresholdNoise,
     stream: SecretStream,
-    probabilities_of: ValuesOf = np.asarray,
+    probabilities_of: Callable[[Any], np.ndarray] = np.asarray,
 ) -> float:
     """Release the score that as many records exceed as belong to the second class.
 
@@ -575,7 +583,7 @@ def tuned_threshold(
     values, together = probabilities[:, None] - 0.5, np.zeros(n, dtype=np.intp)
     given = (values, together, (n,), _DIRECTION, _LIMIT)
     release = partial(
-        release_tables, *given, values_of=lambda rows: probabilities_of(rows)[:, None] - 0.5
+        release_tables, *given, values_of=lambda rows, _: probabilities_of(rows)[:, None] - 0.5
     )
     fine = release(noise.fine, stream, previous=release(noise.coarse, stream))
     if noise.count is None:  # public, or no privacy is promised

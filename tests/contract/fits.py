@@ -192,6 +192,10 @@ ROWS = {
     "adapter, batches": adapter(TransportedRows(3, batch_fraction=0.5, n_projections=6)),
     "adapter, sketch": adapter(SketchedOutputs(n_steps=4, batch_fraction=1.0, n_releases=2)),
     "adapter, ranks": adapter(RankedOutputs(n_steps=4, batch_fraction=1.0, n_projections=2)),
+    "regressor, barycenter": regressor(mechanism="barycenter"),
+    "regressor, barycenter, one target": regressor(
+        TARGETS[:, 0], mechanism="barycenter", target_bounds=(-2, 4)
+    ),
     "distance": case(private_distance(**SKETCH)),
     "contribution": case(ClientContribution(private_distance(**SKETCH, **BOX))),
     "paths": paths("sketch"),

@@ -124,7 +124,7 @@ def test_poisson_sums_have_the_sensitivity_of_their_clip(case):
     training = fit.privacy_spent_.event.phases[-1]
     assert type(training) is SampledGaussianEvent
     assert training.clipped_sum
-    share = 1 - fit.alpha
+    share = 1 - fit.mechanism_.alpha
     # Rounding to the lattice adds at most 1/512.
     exact = 2 * share * fit.mechanism_.clip_loss
     assert exact < training.sensitivity <= exact * (1 + 1 / 511)
@@ -136,7 +136,7 @@ def test_poisson_sums_have_the_sensitivity_of_their_clip(case):
     # Tables: one slice for two classes, otherwise those that were asked for.
     for _, n_releases, n_projections, _ in seen["tables"]:
         assert (n_releases, n_projections) == (3, 3 if case == "regression" else 1)
-    assert bool(seen["tables"]) == (fit.alpha > 0)
+    assert bool(seen["tables"]) == (fit.mechanism_.alpha > 0)
 
 
 @pytest.mark.slow

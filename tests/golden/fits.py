@@ -214,15 +214,15 @@ def described_classifier(fitted: FairPrivateClassifier) -> Found:
 
 
 def described_regressor(fitted: FairPrivateRegressor) -> Found:
-    return (
-        {
-            "parameters": parameters(fitted.network_),
-            "predictions": Single(fitted.predict(PUBLIC)),
-            "n_steps": fitted.n_steps_,
-        }
-        | bounds_of(fitted.target_bounds_)
-        | statement(fitted)
-    )
+    found = {
+        "parameters": parameters(fitted.network_),
+        "predictions": Single(fitted.predict(PUBLIC)),
+    }
+    if hasattr(fitted, "frontier_"):
+        found["frontier"] = Single(fitted.frontier_.to_numpy())
+    else:
+        found["n_steps"] = fitted.n_steps_
+    return found | bounds_of(fitted.target_bounds_) | statement(fitted)
 
 
 def described_paths(fitted: PrivateTrajectorySampler) -> Found:

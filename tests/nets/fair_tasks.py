@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from skdpot.estimators import fair
 from skdpot.mechanisms.fair import FairLoss
+from skdpot.mechanisms.scores import LOSSES
 from skdpot.release.gradients import pulled_back_sum
 from skdpot.release.output_tables import Cells, ClippedOutputs, Probabilities
 
@@ -107,7 +108,7 @@ def squared_loss(outputs, targets):
 
 
 BINARY, SOFTMAX = fair._binary_gradient, fair._softmax_gradient
-SQUARED = fair._squared_error_gradient
+SQUARED = LOSSES["squared"].gradient
 TASKS = {
     "binary": Task(BINARY, binary_loss, Probabilities(1), 2),
     "logits": Task(BINARY, binary_loss, ClippedOutputs(1, HUGE), 2),
