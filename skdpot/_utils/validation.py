@@ -184,6 +184,10 @@ _TIMES = (
     "X holds dates, times or durations, which are not read as numbers. Convert them first, for "
     "example to days, or encode the table with TableEncoder."
 )
+_ELSEWHERE = (
+    "{} needs X in memory here, not a {} that leads to its rows. Read or collect them first, for "
+    "example by pandas.read_parquet(path), relation.df() or frame.collect()."
+)
 
 # The replacement of scikit-learn's error, by a phrase of its text; None keeps a text that speaks of
 # shapes, types and names. A text that is not listed may quote values, and is not repeated.
@@ -218,6 +222,13 @@ def validate_rows(
     not_numeric: str | None = None,
 ) -> np.ndarray:
     """Validate X as finite numeric rows and record its features on `estimator`."""
+    several = isinstance(X, list | tuple)
+    first = X[0] if several and len(X) else X
+    held = several or hasattr(X, "__array__") or hasattr(X, "toarray")
+    held |= type(X).__module__ == "builtins"
+    if isinstance(first, str | bytes | os.PathLike) or not held:
+        caller, given = type(estimator).__name__, type(first).__name__
+        raise TypeError(_ELSEWHERE.format(caller, given))
     options: dict[str, Any] = {"dtype": list(dtype), "ensure_min_samples": min_samples}
     options |= {"reset": reset, "ensure_all_finite": "allow-nan" if allow_nan else True}
     return _quiet(lambda: validate_data(estimator, _without_times(X), **options), not_numeric)

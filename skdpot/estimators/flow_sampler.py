@@ -141,7 +141,7 @@ class SyntheticRows(PrivateSampler):
         resolve_device(self.device)  # refused before any charge
         with all_or_nothing(self, forget=True):
             needs = "" if isinstance(mechanism, Sketch) else 'mechanism="sketch"'
-            rows = fit_rows(self, X, groups, needs)
+            rows = fit_rows(self, X, groups, needs, y)
             release = mechanism.release(
                 FitContext.of(self, X, streams, groups),
                 rows,

@@ -113,8 +113,8 @@ class SecureSum:
         Parameters
         ----------
         sketch : SlicedSketch
-            Equal for all parties, with declared bounds and an array of `projections`. Only
-            `budget`, `device` and `random_state` are each party's own.
+            Equal for all parties, with declared bounds, an array of `projections` and
+            ``random_state=None``. Only `budget` and `device` are each party's own.
         X : array-like of shape (n_samples, n_features), or a source
             Private rows of this party.
         y : array-like of shape (n_samples,), optional
@@ -151,8 +151,13 @@ class SecureSum:
             )
         if sketch.public_labels or (sketch.conditional and sketch.classes is None):
             raise ValueError("Labels of several parties are private: declare classes= alone.")
+        if sketch.random_state is not None:
+            raise ValueError(
+                "random_state must be None: parties with equal seeds would draw equal shares of "
+                "the noise, and each of them could subtract them all."
+            )
         label = type(sketch).__name__
-        streams = spawn_streams(sketch.random_state, label)
+        streams = spawn_streams(None, label)
         return sketch._release(label, streams, X, y, parties=self)
 
     def rows(self, n_rows: int, classes: Any) -> int:

@@ -292,7 +292,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
             raise ValueError("partial_fit with conditional=True needs the parameter classes.")
         with all_or_nothing(self):
             first = not self._is_open
-            if source_of(X) is not None:
+            if source_of(X, y) is not None:
                 raise ValueError("partial_fit takes rows in memory: pass it one batch at a time.")
             rows, _ = self._read(X, y, reset=first)
             check_arrivals(self, rows.n_rows, n_samples)
@@ -362,7 +362,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         self, X: Any, y: Any, *, reset: bool, min_samples: int = 1
     ) -> tuple[Rows, np.ndarray | None]:
         """Validate rows and labels, in memory or of a source; return them and the classes."""
-        source = source_of(X) if reset else None
+        source = source_of(X, y) if reset else None
         if source is not None:
             given, labelled = (self, source, y, self.classes), self.conditional
             return read_numbers(*given, labelled=labelled, min_samples=min_samples)

@@ -24,6 +24,7 @@ import numpy as np
 Tables: TypeAlias = tuple[Any, ...]  # arrays of integers, and Counters
 
 _UNKNOWN = "X could not be read ({}). What the error says may quote values; it is not shown."
+_STOP = (KeyboardInterrupt, SystemExit, GeneratorExit)
 _LIBRARIES = ("numpy", "pandas", "polars")  # whose batches raise no errors of their own
 
 
@@ -279,7 +280,9 @@ class _Count:
             for step in self.steps:
                 rows = step(rows)
             return ExactCounts(self.count(rows), n_rows)
-        except Exception as error:
+        except _STOP:
+            raise
+        except BaseException as error:  # a panic of polars is no Exception
             known = self.told and isinstance(error, (ValueError, TypeError))
             known &= type(batch).__module__.partition(".")[0] in _LIBRARIES
             return ExactCounts(
@@ -305,8 +308,8 @@ def quietly(read: Callable[[], Any]) -> Any:
     """Return what a reader or an engine does, without an error of it, which may quote values."""
     try:
         return read()
-    except ImportError:  # names a package to install
+    except (ImportError, *_STOP):  # the former names a package to install
         raise
-    except Exception as error:
+    except BaseException as error:
         problem = _UNKNOWN.format(type(error).__name__)
     raise ValueError(problem)  # outside of the handler, so that no context is attached

@@ -300,11 +300,11 @@ def _message(content: bytes) -> Any:
     return arrow_module().record_batch({"counts": arrow_module().array([content], "binary")})
 
 
-def source_of(X: Any) -> Source | None:
+def source_of(X: Any, label: Any = None) -> Source | None:
     """Return the source that X is or names; None for rows in memory.
 
     Paths and lists of paths, datasets and readers of pyarrow, relations of DuckDB, LazyFrames of
-    polars, and what Dask and Spark have.
+    polars, what Dask and Spark have, and a table of pyarrow if one of its columns is the label.
     """
     if isinstance(X, Source):
         return X
@@ -322,6 +322,6 @@ def source_of(X: Any) -> Source | None:
         return DatasetSource.of(X)
     if name == "RecordBatchReader":  # can be read once
         return ArrowSource(quietly(X.read_all))
-    if library in ("duckdb", "_duckdb"):
+    if library in ("duckdb", "_duckdb") or (name == "Table" and isinstance(label, str)):
         return ArrowSource(X)
     return None

@@ -53,12 +53,14 @@ def read_numbers(
     return rows.map(partial(_encoded, classes=known)), known
 
 
-def fit_rows(estimator: BaseEstimator, X: Any, groups: Any, needs: str = "") -> Any:
+def fit_rows(
+    estimator: BaseEstimator, X: Any, groups: Any, needs: str = "", label: Any = None
+) -> Any:
     """Validate rows; or return the source of rows in batches, which only a sketch adds up.
 
     `needs` names what makes a sketch, if the estimator would make something else.
     """
-    source = source_of(X)
+    source = source_of(X, label)
     if needs and (groups is not None or source is not None):
         given = "X in batches" if groups is None else "groups"
         raise ValueError(f"{given} needs {needs}. Pass one row of each person, in memory.")

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from importlib import import_module
 from numbers import Integral, Real
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -440,13 +439,6 @@ def table_rows(
 
 def _check_numbers(X: Any) -> None:
     """Refuse what is often passed for a table and is none, before it is read as numbers."""
-    if isinstance(X, str | bytes | PathLike):
-        raise TypeError(
-            f"X must be a table, not the {type(X).__name__} that names one: read it first, for "
-            "instance with pandas.read_csv, and pass the DataFrame."
-        )
-    if type(X).__name__ == "LazyFrame":
-        raise TypeError("X is a LazyFrame: call collect() first, and pass the DataFrame.")
     dicts = isinstance(X, list) and len(X) > 0 and isinstance(X[0], Mapping)
     if dicts or (isinstance(X, Mapping) and not hasattr(X, "shape")):
         raise TypeError(_NO_TABLE)

@@ -283,6 +283,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("SketchPlan.share", ("math.sqrt(self.n_shares)", "self.n_shares")), {"a share of the noise": "federated/test_secure_sum.py::test_those_who_follow_the_protocol_add_the_noise_that_is_charged"}),
         (rewritten("SecureSum.n_shares", (" - self.n_tolerated", "")), {"shares of curious parties counted": "federated/test_secure_sum.py::test_those_who_follow_the_protocol_add_the_noise_that_is_charged"}),
         (rewritten("SecureSum.total", ("found[-1] != self.n_parties", "False")), {"a party whose share is missing": "federated/test_secure_sum.py::test_a_sum_that_fails_releases_nothing_and_quotes_nothing[missing]"}),
+        (rewritten("SecureSum.fit", ("sketch.random_state is not None", "False")), {"parties with equal seeds": "federated/test_secure_sum.py::test_what_does_not_fit_together_is_refused_before_any_charge[seed]"}),
         (rewritten("check_shares", ("n_shares > 1 and", "False and")), {"shares on a coarse lattice": "federated/test_secure_sum.py::test_shares_are_refused_that_no_proof_covers"}),
         (half_noise("noisy_batches"), {
             "projected rows, lattice": "release/test_noise.py::test_noise_has_the_law_that_is_charged[rows]",
@@ -666,6 +667,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (as_any_object("ExactCounts.__reduce_ex__"), {"counts pickled by accident": "sources/test_exact_counts.py::test_counts_are_saved_by_no_accident[dumps]"}),
         (rewritten("ExactCounts.__repr__", ("'ExactCounts(secret)'", "f'ExactCounts({self._tables})'")), {"counts shown": "sources/test_exact_counts.py::test_counts_are_not_shown"}),
         (rewritten("quietly", ("_UNKNOWN.format(type(error).__name__)", "str(error)")), {"errors of readers": "sources/test_refusals.py::test_errors_of_readers_quote_nothing[a pass-sketch]"}),
+        (rewritten("quietly", ("except BaseException", "except Exception")), {"panics of readers": "sources/test_refusals.py::test_errors_of_readers_quote_nothing[a panic of a pass-sketch]"}),
         (rewritten("DatasetSource.of_paths", ("quietly(lambda: dataset.dataset(paths, format=options))", "dataset.dataset(paths, format=options)")), {"errors of files": "sources/test_refusals.py::test_files_that_cannot_be_read[sketch]"}),
         (rewritten("_Count.__call__", ("_UNKNOWN.format(type(error).__name__)", "str(error)")), {"errors of batches": "sources/test_refusals.py::test_errors_of_readers_quote_nothing[rows of another library-sketch]"}),
         (rewritten("_Count.__call__", ("type(batch).__module__.partition('.')[0] in _LIBRARIES", "True")), {"errors of other libraries": "sources/test_refusals.py::test_errors_of_readers_quote_nothing[rows that have a length-sketch]"}),

@@ -209,6 +209,7 @@ UNFIT = {
     "drawn": ({"projections": "orthogonal"}, ValueError, "same public directions and bounds"),
     "labels": ({"conditional": True}, ValueError, "Labels of several parties are private"),
     "public labels": (PUBLIC, ValueError, "Labels of several parties are private"),
+    "seed": ({"random_state": 0}, ValueError, "random_state must be None"),
     "device": ({"device": "nowhere"}, ValueError, "device"),
     "bins": ({"n_bins": 32}, MessageError, "their plans differ"),
     "epsilon": ({"epsilon": 1.5}, MessageError, "their plans differ"),

@@ -87,6 +87,11 @@ def reader(rows, path, rng):
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
+def arrow(rows, path, rng):
+    schema, parts = parts_of(rows, rng)
+    return pa.concat_tables([schema.empty_table(), *parts])
+
+
 def duckdb(rows, path, rng):
     import duckdb
 

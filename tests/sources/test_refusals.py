@@ -9,11 +9,19 @@ import pytest
 from skdpot import (
     DPSlicedFlowSampler,
     DPTableSynthesizer,
+    FairPrivateClassifier,
     PrivacyBudget,
+    PrivateTrajectorySampler,
     PrivateWassersteinDistance,
     SlicedSketch,
 )
-from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableEncoder, TableSchema
+from skdpot.preprocessing import (
+    CategoricalColumn,
+    NumericColumn,
+    PrivateScaler,
+    TableEncoder,
+    TableSchema,
+)
 from skdpot.release.release import record_releases
 from skdpot.sources import ExactCounts, Source
 from tests.sources import forms
@@ -67,7 +75,7 @@ def told(kind, X, charges=0, **options):
     budget = PrivacyBudget(9.0)
     estimator = made(**defaults | {"epsilon": 1.0, "budget": budget} | options)
     before = dict(vars(estimator))
-    with record_releases() as releases, pytest.raises(Exception, match=".") as caught:
+    with record_releases() as releases, pytest.raises(BaseException, match=".") as caught:
         estimator.fit(X() if callable(X) else X, "label")
     text = "".join(traceback.format_exception(caught.value))
     assert SECRET not in text.replace("{SECRET}", "")
@@ -78,6 +86,14 @@ def told(kind, X, charges=0, **options):
     return f"{type(caught.value).__name__}: {caught.value}"
 
 
+class Panic(BaseException):
+    """What polars raises where its code fails is no Exception."""
+
+
+def panic(*args):
+    raise Panic(SECRET)
+
+
 class Hostile:
     """Rows of a library that quotes values in all that it says."""
 
@@ -85,7 +101,7 @@ class Hostile:
         self.answers = answers
 
     def __len__(self):
-        return self.answers.get("length") or fail()
+        return self.answers.get("length") or self.answers.get("fail", fail)()
 
     def __getattr__(self, name):
         return fail()
@@ -103,6 +119,8 @@ QUOTING = {
     "a batch": lambda: Batches(lambda number: (fail() if k else ROWS for k in range(2))),
     "names and data types": lambda: Batches([ROWS], head=fail),
     "rows of another library": lambda: Batches([Hostile()]),
+    "a panic of a pass": lambda: Batches(panic),
+    "a panic in a batch": lambda: Batches([Hostile(fail=panic)]),
     "rows that have a length": lambda: Batches([ROWS, Hostile(length=3)]),
 }
 
@@ -248,6 +266,17 @@ def test_engines_that_quote_values(kind, library):
 
         X = module.RecordBatchReader.from_batches(table.schema, batches())
     assert told(kind, X).startswith("ValueError: X could not be read (")
+
+
+MEMORY = (PrivateScaler, PrivateTrajectorySampler, FairPrivateClassifier)
+
+
+@pytest.mark.parametrize("made", MEMORY)
+def test_estimators_without_sources_say_what_to_do(made, tmp_path):
+    path = files(tmp_path, ROWS)
+    for X in (path, tmp_path, [path], forms.ds.dataset(path), Batches([ROWS])):
+        with pytest.raises(TypeError, match="needs X in memory here, not a .* Read or collect"):
+            made().fit(X, np.arange(30) % 2)
 
 
 def test_what_needs_rows_in_memory(tmp_path):

@@ -1,5 +1,7 @@
 """A fit gives the same to the last bit however its rows are held and divided."""
 
+from collections import Counter
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -24,6 +26,7 @@ from skdpot.preprocessing import (
     TableSchema,
 )
 from skdpot.release.release import first_difference, record_releases
+from skdpot.sources import ExactCounts, source_of
 from tests.sources import forms
 from tests.sources.forms import FORMS, NUMBERS, TABLE
 
@@ -100,6 +103,7 @@ def in_memory():
 
 SOME = dict.fromkeys(FITS, (forms.own, forms.reader, forms.dask))
 SOME |= dict.fromkeys(("sketch, classes", "encoder"), FORMS)
+SOME |= {name: (*SOME[name], forms.arrow) for name in ("sketch, classes", "flow")}
 SOME["synthesizer"] += (forms.csv, forms.duckdb, forms.lazy)
 
 
@@ -115,6 +119,40 @@ def test_every_form_of_the_same_rows_gives_the_same_release(name, form, in_memor
     found = result(name, form(TABLE[columns], tmp_path, rng), "label")
     different = first_difference(in_memory(name), found)
     assert different is None
+
+
+@dataclass
+class Seen:
+    """Counts the columns of batches."""
+
+    def __call__(self, batch):
+        return ExactCounts((Counter(batch.columns),), len(batch))
+
+
+@pytest.mark.parametrize(
+    "form", [form for form in FORMS if form not in (forms.own, forms.one_row_each)]
+)
+def test_columns_that_are_not_selected_are_not_read(form, tmp_path):
+    library = {"lazy": "polars", "dask_many": "dask"}.get(form.__name__, form.__name__)
+    if library in ("polars", "dask", "duckdb"):
+        pytest.importorskip(library)
+    source = source_of(form(TABLE, tmp_path, np.random.default_rng(1)))
+    assert set(source.select(["text", "a"]).sum(Seen())._tables[0]) == {"text", "a"}
+    assert set(source.sum(Seen())._tables[0]) == set(TABLE)
+
+
+def test_a_fit_selects_the_columns_of_its_schema(in_memory):
+    """A source of one's own may read less, which changes nothing."""
+    selected = []
+
+    class Columns(forms.Parts):
+        def select(self, names):
+            selected.append(names)
+            return forms.Parts(self.rows[list(names)], self.parts, self.rng)
+
+    parts = Columns(TABLE, [slice(0, 50), slice(50, None)], np.random.default_rng(0))
+    assert first_difference(in_memory("synthesizer"), result("synthesizer", parts)) is None
+    assert selected == [SCHEMA.names]
 
 
 def test_blocks_of_an_array_of_dask(in_memory, tmp_path):
