@@ -18,8 +18,11 @@ them much. ``OMP_NUM_THREADS=2 python examples/benchmarks/bench_sources.py COMMA
     Adding up 1,000 and 10,000 partial counts at the driver, and along a tree.
 ``pair [spark]``
     Counting a pair of categories in a million rows, beside other libraries.
+``pairs [ROWS]``
+    Counting all pairs of eight columns of Parquet in one pass, beside other libraries.
 """
 
+import itertools
 import os
 import resource
 import subprocess
@@ -258,7 +261,7 @@ def reduction(n_bytes: int = 2_000_000) -> None:
 
 def _coded(batch: dict, columns: tuple) -> tuple[np.ndarray, None]:
     codes = [column.grid().codes(batch[column.name]) for column in columns]
-    return np.stack(codes, axis=1), None
+    return np.stack(codes).T, None
 
 
 def pair(engine: str = "") -> None:
@@ -320,6 +323,47 @@ def pair(engine: str = "") -> None:
         _pair_in_spark(integers)
 
 
+def pairs(n_rows: int = 10**6) -> None:
+    """Count all pairs of four columns of texts and four of integers in a file of Parquet."""
+    import duckdb
+    import polars as pl
+
+    sizes = dict(zip("abcdefgh", (3, 8, 20, 50, 2, 12, 24, 100), strict=True))
+    rng, columns, known = np.random.default_rng(0), {}, []
+    for name, size in sizes.items():
+        codes = rng.integers(0, size, n_rows).astype(np.int32)
+        texts = [f"value {k:02d}" for k in range(size)]
+        if name < "e":
+            columns[name] = pa.DictionaryArray.from_arrays(codes, texts).cast(pa.string())
+            known.append(CategoricalColumn(name, categories=texts))
+        else:
+            columns[name] = pa.array(codes)
+            known.append(NumericColumn(name, lower=0, upper=size - 1, integer=True))
+    schema, places = TableSchema(known), list(itertools.combinations(range(len(sizes)), 2))
+    cells = [np.arange(size) for size in sizes.values()]
+    marginals = [Marginal(pair, tuple(cells[place] for place in pair)) for pair in places]
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/rows.parquet"
+        pq.write_table(pa.table(columns), path, row_group_size=BATCH)
+        sets = ", ".join(f"({a}, {b})" for a, b in itertools.combinations(sizes, 2))
+        query = f"select *, count(*) from '{path}' group by grouping sets ({sets})"
+        link = duckdb.connect()
+        link.execute("set threads to 1")
+
+        def ours() -> None:
+            rows = SourceRows(source_of(path), n_rows, (schema.read,))
+            exact_counts(rows.map(partial(_coded, columns=schema.columns)), marginals)
+
+        def by_polars() -> None:
+            frame = pl.scan_parquet(path)
+            pl.collect_all([frame.group_by(*p).len() for p in itertools.combinations(sizes, 2)])
+
+        calls = {"ours": ours, "polars": by_polars}
+        calls["DuckDB"] = lambda: link.sql(query).fetchall()
+        for name, call in calls.items():
+            print(f"{name:7} {1e3 * least(call, 3, time.process_time):7.0f} CPU ms")
+
+
 def _pair_in_spark(table: pa.Table) -> None:
     """Compare Spark's own grouping with counts of Arrow batches, on one core."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -351,7 +395,7 @@ def _pair_in_spark(table: pa.Table) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # of privacy
-    calls = (sketch, memory, tables, written, fitted, reduction, pair)
+    calls = (sketch, memory, tables, written, fitted, reduction, pair, pairs)
     commands = {call.__name__: call for call in calls}
     commands[sys.argv[1]](
         *(int(float(word)) if word[0].isdigit() else word for word in sys.argv[2:])

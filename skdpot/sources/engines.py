@@ -56,7 +56,8 @@ def _files_in(directory: Path) -> list[str]:
 
 def frame_of(batch: "pa.RecordBatch | pa.Table") -> pd.DataFrame:
     """Return rows of Arrow with data types that their schema, and no value, determines."""
-    return batch.to_pandas(types_mapper=_nullable, date_as_object=False, split_blocks=False)
+    options: Any = {"date_as_object": False, "split_blocks": False, "use_threads": False}
+    return batch.to_pandas(types_mapper=_nullable, **options)
 
 
 def _nullable(kind: "pa.DataType") -> Any:

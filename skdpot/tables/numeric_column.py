@@ -184,8 +184,9 @@ class NumericColumn(ScaledColumn):
 
     def _distances(self, column: PlainColumn) -> FloatArray:
         lower, upper = self._bounds()
-        values = np.clip(np.where(column.missing, lower, column.values), lower, upper)
-        return (values - lower).astype(np.float64)
+        values = np.where(column.missing, lower, column.values)
+        values = np.clip(values, lower, upper, out=values)
+        return np.subtract(values, lower, out=values)
 
     def _at(self, distances: FloatArray, missing: npt.NDArray[np.bool_]) -> pd.Series:
         lower, upper = self._bounds()
