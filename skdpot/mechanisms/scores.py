@@ -10,10 +10,11 @@ squares, which gets `_MOMENTS` of the squared mu. It makes noise of one size sui
 spread, constant parts of a row (one-hot columns coded -1 and 1) cost nothing, and the norm of
 most rows is known without looking at them. The map is folded into the first layer of the network.
 
-A linear model is trained by gradient descent with momentum, and the mean of the second half of its
-parameters is kept, in which the noise of the steps averages out. With the standard deviation
-:math:`\sigma_1` that the noise of all steps has in their mean, directions of curvature below about
-:math:`4 \sigma_1` hold more noise than signal: descent stops before it reaches them.
+Training is gradient descent with momentum, of which the mean of the parameters over the last 70 %
+of the steps is kept: the noise of the steps averages out. Let :math:`\sigma_1` be the standard
+deviation that the noise of all steps has in their mean. Directions of curvature below about
+:math:`6 \sigma_1` hold more noise than signal, and descent stops before it reaches them. Networks
+that do not begin with a linear layer are trained by Adam, on features as they are.
 """
 
 import math
@@ -48,9 +49,11 @@ from skdpot.release.release import Part, Records, Release, Vectors, of_candidate
 _MOMENTS = 0.1  # of the squared mu, for means and spreads of the features
 _LATTICE = 2.0**-10  # of features, whose squares then lie on a lattice, too
 _NARROWEST = 0.01  # spread of a feature that is told from a constant
-_MOMENTUM = 0.8
-_FEWEST_STEPS, _MOST_STEPS = 60, 300
-_CURVATURES = 4.0  # in units of the noise: where descent stops
+_MOMENTUM, _MOMENTUM_WITHOUT_NOISE = 0.8, 0.97
+_TRANSIENT = 0.3  # of the steps, whose parameters are not in the mean
+_FEWEST_STEPS, _FEWEST_OF_HIDDEN, _MOST_STEPS = 60, 100, 300
+_CURVATURES = 6.0  # in units of the noise: where descent stops
+_CLASSES, _HIDDEN = 3.0, 3.0
 _STABLE = 3.0  # step, over the inverse of the largest curvature; heavy balls leave at 3.6
 _ROWS_PER_NOISE = 20.0
 _SHORTEST = 0.01
@@ -138,7 +141,7 @@ class ScorePlan:
         where = device or "cpu"
         units = torch.from_numpy((rows - center) / scale).to(where, torch.float32)
         vectors = _clipped(self.loss, torch.from_numpy(targets).to(where), self.clip)
-        trained, first = deepcopy(network), self.steps.n_steps // 2
+        trained, first = deepcopy(network), math.floor(_TRANSIENT * self.steps.n_steps)
         total = [torch.zeros_like(p, dtype=torch.float64) for p in trained.parameters()]
 
         def step(current: nn.Module, number: int) -> None:
@@ -221,17 +224,19 @@ def plan_scores(mu: float, network: nn.Module, n_samples: int, loss: str) -> Sco
     # With few records for the noise it is better to shorten more of them.
     share = min(max(1.0, math.sqrt(n_samples * mu / size / _ROWS_PER_NOISE)), 2.0) / 2.0
     clip = share * math.sqrt(size) if private else _NO_CLIP
-    length = math.inf
-    if private:
-        # The curvature of cross-entropy falls with the number of classes.
-        classes = first.out_features if linear and first and loss == "softmax" else 1
-        sigma = 2.0 * clip / (mu * n_samples)  # of the mean of all steps' mean gradients
-        length = max(1.0, classes / _CURVATURES) / (_CURVATURES * sigma)
+    # The curvature of cross-entropy falls with the number of classes; that of networks is less.
+    flat = 1.0 if linear else _HIDDEN
+    if linear and first is not None and loss == "softmax":
+        flat = max(1.0, first.out_features / _CLASSES)
+    sigma = 2.0 * clip / (mu * n_samples)  # of the mean of all steps' mean gradients
+    length = flat / (_CURVATURES * sigma) if private else math.inf
+    momentum = _MOMENTUM if private or not linear else _MOMENTUM_WITHOUT_NOISE
     largest = _STABLE / (kind.curvature * size)
-    wanted = (1.0 - _MOMENTUM) * length / largest
-    n_steps = math.ceil(min(max(wanted, _FEWEST_STEPS), _MOST_STEPS))
-    rate = min((1.0 - _MOMENTUM) * length / n_steps, largest)
-    if not linear:
+    fewest = _FEWEST_STEPS if linear else _FEWEST_OF_HIDDEN
+    wanted = (1.0 - momentum) * length / largest
+    n_steps = math.ceil(min(max(wanted, fewest), _MOST_STEPS))
+    rate = min((1.0 - momentum) * length / n_steps, largest)
+    if first is None:
         rate = noisy_learning_rate("auto", network, n_steps, _LARGEST_RATE)
     noise, event = None, cast(Event, NonPrivateEvent())
     if private:
@@ -244,7 +249,7 @@ def plan_scores(mu: float, network: nn.Module, n_samples: int, loss: str) -> Sco
         clip=clip,
         moments=moments,
         learning_rate=rate,
-        momentum=_MOMENTUM if linear else None,
+        momentum=None if first is None else momentum,
         steps=TrainingPlan(
             group_sizes=(n_samples,),
             batch_sizes=(n_samples,),
