@@ -277,6 +277,7 @@ _ONE_STEP = all_of(
 # fmt: off
 _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     1: [
+        (half_noise("ScorePlan._standardised"), {"means and spreads of features": "mechanisms/test_scores.py::test_every_number_has_the_noise_that_is_charged[logistic]"}),
         (half_noise("NoisyAccumulator.__init__"), {
             "table of a sketch": "release/test_noise.py::test_noise_has_the_law_that_is_charged[sketch]",
             "table of a sketch, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[sketch]"}),
@@ -326,6 +327,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("calibrate_lattice", "plan_tables", mu=twice), {"noise of one release for several": "release/test_plans.py::test_a_plan_costs_what_it_was_given[outputs]"}),
     ],
     2: [
+        (rewritten("_moments", ("np.clip(rows, -1.0, 1.0)", "rows")), {"moments of features": "mechanisms/test_scores.py::test_no_neighbour_moves_a_release_further_than_its_sensitivity[logistic]"}),
+        (rewritten("_clipped", ("shares_of_vectors(own, gram, clip)[:, None]", "1.0")), {"gradients of scores": "mechanisms/test_scores.py::test_no_neighbour_moves_a_release_further_than_its_sensitivity[squared]"}),
         (skipped("DataBounds._shorten", "mapped"), {"rows to the ball": "release/test_rows.py::test_rows_outside_the_ball_are_shortened"}),
         (rewritten("DataBounds.to_ball", ("np.clip(mapped, -side, side, out=mapped)", "mapped")), {"rows to the box": "release/test_bounds.py::test_rows_land_inside"}),
         (rewritten("AutoencoderLoss.clipped_sum", ("by_jacobians(self.clip)", "by_jacobians(1e300)")), {"gradient of an autoencoder": "nets/test_steps.py::test_no_neighbour_moves_a_sum_further_than_the_sensitivity"}),
@@ -478,6 +481,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (all_of(given("round_to_lattice", "noisy_sum", x=np.zeros_like), returning("noisy_sum", plus_exact_values)), {"sums on no lattice": "privacy/test_noise.py::test_a_noisy_sum_lies_on_the_lattice"}),
     ],
     17: [
+        (rewritten("plan_scores", ("(*events, steps)", "(steps,)")), {"moments of features": "mechanisms/test_scores.py::test_all_releases_together_cost_what_was_asked_for[0.5-linear]"}),
         (skipped("BoundsPlan.before", "event"), {
             "sketch": "release/test_noise.py::test_private_bounds_are_paid_for_by_more_noise",
             "sketches of trajectories": "estimators/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[private-1]",
@@ -601,6 +605,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (skipped("Ledger.forget"), {"a ledger remembered for each trial": "estimators/test_private_search_winners.py::test_no_registry_of_the_process_counts_trials"}),
     ],
     25: [
+        (rewritten("ScorePlan._standardised", ("mean.clip(-1.0, 1.0)", "rows.mean(0)")), {"means of features": "mechanisms/test_scores.py::test_a_training_follows_from_its_releases"}),
         (rewritten("release_histograms", ("released(release)", "counts + 0 * released(release)")), {"bounds from exact counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow]"}),
         (rewritten("_lloyd_step", ("least = max(1.0", "counts = np.bincount(_nearest(rows, centers), minlength=len(centers)).astype(float); least = max(1.0")), {"true counts of clusters": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld, kmeans]"}),
         (given("mean_field_langevin", radius=mean_norm), {"particles within the mean private norm": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld]"}),
@@ -644,6 +649,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("TickColumn.to_unit", since_the_earliest), {"times by the earliest": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[polars-Datetime(us, None)]"}),
     ],
     28: [
+        (rewritten("plan_scores", ("2.0 * math.sqrt(first.in_features)", "math.sqrt(2.0 * first.in_features)")), {"moments of features": "mechanisms/test_scores.py::test_no_neighbour_moves_a_release_further_than_its_sensitivity[logistic]"}),
+        (rewritten("plan_scores", ("calibrate_rounded(of_step, 2.0 * clip,", "calibrate_rounded(of_step, clip,"), ), {"gradients of scores": "mechanisms/test_scores.py::test_no_neighbour_moves_a_release_further_than_its_sensitivity[logistic]"}),
         (rewritten("Histograms.count", ("counts += np.bincount(cells.ravel(), minlength=n_cells + 1)", "counts += sum(np.bincount(part.ravel(), minlength=n_cells + 1) for part in (cells, cells // 2))")), {"a row in two cells of a histogram": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[bounds of features]"}),
         (rewritten("_ExactProjections.units", ("self.limited", "False")), {"rows of more energy counted where they are": "release/test_strategy.py::test_a_row_of_more_energy_is_counted_in_the_middle[None]"}),
         (rewritten("_largest_change", ("+ dual * limit", "")), {"the price of a limit forgotten": "release/test_strategy.py::test_no_bins_of_limited_energy_move_the_statistic_further"}),
