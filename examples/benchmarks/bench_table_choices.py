@@ -23,14 +23,12 @@ from bench_tables import judge
 from table_task import DEFAULT_CSV, TableTask, load_task
 
 import skdpot.tables.cells
-import skdpot.tables.column_base
 import skdpot.tables.fitting
 import skdpot.tables.model
 from skdpot import DPSlicedFlowSampler, DPTableSynthesizer, TableEncoder
 from skdpot.mechanisms import Sketch
 
 MEASURES = ("auc", "accuracy", "tv1", "tv2", "tv3", "w1")
-column_base = skdpot.tables.column_base
 tables = skdpot.tables
 
 # What is changed: a module, its constant, and another value.
@@ -59,7 +57,8 @@ CHANGES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     ),
     "... 12 bins in place of 24": ((tables.cells, "MAX_BINS", 12),),
     "... 48 bins in place of 24": ((tables.cells, "MAX_BINS", 48),),
-    "... 64 cells in place of 256": ((column_base, "MAX_CELLS", 64),),
+    "... no ties inside groups": ((tables.model, "FEWEST_TIED", 10**9),),
+    "... no second parents": ((tables.model, "_MOST_CASES", 0),),
     "... counts held ten times tighter": ((tables.model, "SMOOTHING", 0.005),),
     "... counts held ten times looser": ((tables.model, "SMOOTHING", 0.5),),
     "... particles not fitted again when drawn": ((tables.model, "_DRAW_SWEEPS", 0),),

@@ -192,14 +192,18 @@ class ScaledParticles:
 
     def _renew(self, moves: Moves) -> None:
         """Resample particles by their weights, and move them."""
-        n_particles, edges = moves.n_particles, np.cumsum(self.weights)
-        even = (np.arange(n_particles) + moves.rng.random()) / n_particles * edges[-1]
-        places = np.searchsorted(edges, even, side="right")
-        self.codes = self.codes[np.minimum(places, len(edges) - 1)]
+        self.codes = self.codes[_resampled(self.weights, moves.n_particles, moves.rng)]
         known = zip((noisy.marginal for noisy in self._marginals), self.potentials, strict=True)
         replace(moves, factors=(*moves.factors, *known)).apply(self.codes)
-        self.weights = np.full(n_particles, self._total / n_particles)
+        self.weights = np.full(moves.n_particles, self._total / moves.n_particles)
         self._cells = [self._found(noisy.marginal) for noisy in self._marginals]
+
+
+def _resampled(weights: FloatArray, n_rows: int, rng: np.random.Generator) -> IntArray:
+    """Draw particles evenly along their weights."""
+    edges = np.cumsum(weights)
+    even = (np.arange(n_rows) + rng.random()) / n_rows * edges[-1]
+    return np.minimum(np.searchsorted(edges, even, side="right"), len(edges) - 1)
 
 
 _PRIOR_VARIANCE = 0.15  # of the potentials of a tree
@@ -598,7 +602,7 @@ class TableModel:
             particles = self.particles(n_particles, rng, allowed, impossible, part)
             if not allowed:  # the marginals are those of all rows
                 particles.run(_DRAW_SWEEPS)
-            places = _systematic(particles, part, rng)
+            places = rng.permutation(_resampled(particles.weights, part, rng))
             if not drawn and part == n_rows:  # of more rows chance makes little
                 places = _balanced(particles, places, rng)
             drawn.append(particles.codes[places])
@@ -618,15 +622,6 @@ def draw_cells(
     """Draw a cell of each bin."""
     shares = bins.cell_shares if kept is None else bins.cell_shares * kept
     return _stratified(codes, shares * (bins.bins == np.arange(bins.n_bins)[:, None]), rng)
-
-
-def _systematic(particles: ScaledParticles, n_rows: int, rng: np.random.Generator) -> IntArray:
-    """Resample particles evenly along the order of their codes, and shuffle."""
-    order = np.argsort(_keys(particles.codes), kind="stable")
-    edges = np.cumsum(particles.weights[order])
-    even = (np.arange(n_rows) + rng.random()) / n_rows * edges[-1]
-    places = np.minimum(np.searchsorted(edges, even, side="right"), len(order) - 1)
-    return rng.permutation(order[places])
 
 
 def _balanced(particles: ScaledParticles, places: IntArray, rng: np.random.Generator) -> IntArray:
@@ -664,16 +659,3 @@ def _balanced(particles: ScaledParticles, places: IntArray, rng: np.random.Gener
         np.add.at(too_many, cells[1, comes], matters[cells[1, comes]])
         places[inside[goes]] = outside[comes]
     return places
-
-
-def _keys(codes: IntArray) -> IntArray:
-    """Return numbers in the lexicographic order of as many columns as fit into 62 bits."""
-    keys = np.zeros(len(codes), dtype=np.int64)
-    n_keys = 1
-    for column in codes.T:
-        size = int(column.max()) + 1
-        n_keys *= size
-        if n_keys >= 2**62:
-            break
-        keys = keys * size + column
-    return keys
