@@ -227,8 +227,7 @@ def validate_rows(
     held = several or hasattr(X, "__array__") or hasattr(X, "toarray")
     held |= type(X).__module__ == "builtins"
     if isinstance(first, str | bytes | os.PathLike) or not held:
-        caller, given = type(estimator).__name__, type(first).__name__
-        raise TypeError(_ELSEWHERE.format(caller, given))
+        raise TypeError(_ELSEWHERE.format(type(estimator).__name__, type(first).__name__))
     options: dict[str, Any] = {"dtype": list(dtype), "ensure_min_samples": min_samples}
     options |= {"reset": reset, "ensure_all_finite": "allow-nan" if allow_nan else True}
     return _quiet(lambda: validate_data(estimator, _without_times(X), **options), not_numeric)

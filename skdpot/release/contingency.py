@@ -46,10 +46,10 @@ import itertools
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +64,7 @@ from skdpot.sources import HeldRows, Rows, Tables
 
 IntArray = npt.NDArray[np.integer]
 FloatArray = npt.NDArray[np.float64]
+AnyRows: TypeAlias = "CountedRows | Rows | IntArray"
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def misfit_sensitivity(marginals: Sequence[Marginal]) -> float:
 
 
 def release_marginals(
-    rows: Rows | IntArray,
+    rows: AnyRows,
     marginals: Sequence[Marginal],
     sigmas: FloatArray,
     stream: SecretStream,
@@ -202,7 +203,7 @@ def tables_of(release: Release) -> tuple[NoisyMarginal, ...]:
 
 
 def release_misfits(
-    rows: Rows | IntArray,
+    rows: AnyRows,
     marginals: Sequence[Marginal],
     predictions: Sequence[FloatArray],
     sigma: float,
@@ -237,44 +238,38 @@ def on_lattice(prediction: FloatArray) -> FloatArray:
     return np.round(prediction * PREDICTED) / PREDICTED
 
 
-class CountedRows(Rows):
+class CountedRows:
     """Batches of codes and weights, which are read once for each marginal.
 
     What was counted is as private as the rows, and forgotten with them.
     """
 
     def __init__(self, rows: Rows) -> None:
-        self._rows, self.n_rows = rows, rows.n_rows
+        self._rows = rows
         self._known: dict[Any, FloatArray] = {}
-
-    def map(self, step: Callable[[Any], Any]) -> "CountedRows":
-        """Take a step, after which counts are others."""
-        return CountedRows(self._rows.map(step))
-
-    def sum(self, count: Callable[[Any], Tables]) -> Tables:
-        """Pass over all rows."""
-        return self._rows.sum(count)
 
     def counts(self, marginals: Sequence[Marginal]) -> Tables:
         """Return counts without noise, and pass over the rows only for those not known."""
         keys = [marginal.axes for marginal in marginals]
         new = {k: m for k, m in zip(keys, marginals, strict=True) if k not in self._known}
         if new:
-            joint = JointTables(tuple(new.values()), self.n_rows)
+            joint = JointTables(tuple(new.values()), self._rows.n_rows)
             found = joint.marginals(self._rows.sum(joint.count))
             self._known.update(zip(new, found, strict=True))
         return tuple(self._known[key] for key in keys)
 
 
-def exact_counts(rows: Rows | IntArray, marginals: Sequence[Marginal]) -> Tables:
+def exact_counts(rows: AnyRows, marginals: Sequence[Marginal]) -> Tables:
     """Return the counts of marginals without noise; rows are batches of codes and weights."""
-    if not isinstance(rows, Rows):
+    if isinstance(rows, np.ndarray):
         rows = HeldRows((rows, None), len(rows))
     return (rows if isinstance(rows, CountedRows) else CountedRows(rows)).counts(marginals)
 
 
 def exact_misfits(
-    rows: Rows | IntArray, marginals: Sequence[Marginal], predictions: Sequence[FloatArray]
+    rows: AnyRows,
+    marginals: Sequence[Marginal],
+    predictions: Sequence[FloatArray],
 ) -> FloatArray:
     """Return what `release_misfits` adds noise to, in multiples of 1 / 16."""
     misfits = np.zeros(len(marginals))
@@ -288,16 +283,14 @@ def exact_misfits(
 
 
 _ROWS_AT_ONCE = 2**17  # whose cells stay in the cache
-_MOST_CELLS = (2**14, 2**11, 2**8, 1)  # of a joint table: the first with which all of them have
-_ALL_CELLS = 2**22  # no more than these
+_MOST_CELLS, _ALL_CELLS = 2**14, 2**24  # of a joint table, and of as many as there are marginals
 
 
 def counts_of(
     codes: IntArray, marginals: Sequence[Marginal], weights: FloatArray | None = None
-) -> list[FloatArray]:
+) -> Tables:
     """Return the counts of many marginals."""
-    joint = JointTables(marginals, len(codes))
-    return joint.marginals(joint.count((codes, weights)))
+    return exact_counts(HeldRows((codes, weights), len(codes)), marginals)
 
 
 class JointTables:
@@ -311,41 +304,36 @@ class JointTables:
         times = Counter(marginal.columns for marginal in wanted)
         whole = [m if times[m.columns] == 1 else m.ungrouped for m in wanted]
         self._wanted = list(zip(wanted, whole, strict=True))
-        for most in _MOST_CELLS:
-            self.parts: list[Marginal] = []
-            self.tables: list[list[int]] = []  # the parts of each
-            self._part_of: dict[Any, int] = {}  # an axis of marginals of so many columns
-            self._table_of: dict[frozenset[int], int] = {}
-            for order in {len(marginal.columns) for marginal in wanted}:
-                some = [marginal for marginal in whole if len(marginal.columns) == order]
-                self._join(some, order, min(most, max(n_rows, 1)))
-            if sum(map(self._n_cells, self.tables)) <= _ALL_CELLS:
-                break
+        self.parts: list[Marginal] = []
+        self.tables: list[list[int]] = []  # the parts of each
+        self._part_of: dict[Any, int] = {}  # an axis of marginals of so many columns
+        self._table_of: dict[frozenset[int], int] = {}
+        most = max(min(_MOST_CELLS, _ALL_CELLS // len(wanted), n_rows), 1)
+        axes = {
+            (len(marginal.columns), axis): groups
+            for marginal in whole
+            for axis, groups in zip(marginal.axes, marginal.groups, strict=True)
+        }
+        before = 0
+        for order, axis in sorted(axes, key=lambda key: (key[0], int(axes[key].max()))):
+            part = Marginal((axis[0],), (axes[order, axis],))
+            if order == before and self.parts[-1].n_cells * part.n_cells <= most ** (1 / order):
+                last = self.parts.pop()
+                part = Marginal(last.columns + part.columns, last.groups + part.groups)
+            self._part_of[order, axis], before = len(self.parts), order
+            self.parts.append(part)
+        for parts in sorted(map(self._parts_of, whole), key=len, reverse=True):
+            if parts not in self._table_of:
+                self.tables.append(sorted(parts))
+                for size in range(len(parts)):
+                    for some in map(frozenset, itertools.combinations(parts, size + 1)):
+                        self._table_of.setdefault(some, len(self.tables) - 1)
 
     def _n_cells(self, table: Sequence[int]) -> int:
         return math.prod(self.parts[part].n_cells for part in table)
 
     def _parts_of(self, marginal: Marginal) -> frozenset[int]:
         return frozenset(self._part_of[len(marginal.columns), axis] for axis in marginal.axes)
-
-    def _join(self, wanted: Sequence[Marginal], order: int, most: int) -> None:
-        """Add parts, and tables of them, for marginals of `order` columns each."""
-        axes = {axis: groups for m in wanted for axis, groups in zip(m.axes, m.groups, strict=True)}
-        size = math.inf
-        for axis in sorted(axes, key=lambda axis: int(axes[axis].max())):
-            groups = axes[axis]
-            size *= int(groups.max()) + 1
-            part = self.parts.pop() if size <= most ** (1 / order) else Marginal((), ())
-            self.parts.append(Marginal((*part.columns, axis[0]), (*part.groups, groups)))
-            self._part_of[order, axis] = len(self.parts) - 1
-            size = self.parts[-1].n_cells
-        due = dict.fromkeys(map(self._parts_of, wanted))
-        for parts in sorted(due, key=len, reverse=True):
-            if parts not in self._table_of:
-                self.tables.append(sorted(parts))
-                for size in range(len(parts)):
-                    for some in itertools.combinations(parts, size + 1):
-                        self._table_of.setdefault(frozenset(some), len(self.tables) - 1)
 
     def count(self, batch: tuple[IntArray, FloatArray | None]) -> Tables:
         """Return the joint tables of a batch of codes and weights."""
@@ -428,7 +416,7 @@ def choice_sensitivity(marginals: Sequence[Marginal]) -> float:
 
 
 def release_choices(
-    rows: Rows | IntArray,
+    rows: AnyRows,
     marginals: Sequence[Marginal],
     predictions: Sequence[FloatArray],
     offsets: FloatArray,

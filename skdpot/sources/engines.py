@@ -56,8 +56,7 @@ def _files_in(directory: Path) -> list[str]:
 
 def frame_of(batch: "pa.RecordBatch | pa.Table") -> pd.DataFrame:
     """Return rows of Arrow with data types that their schema, and no value, determines."""
-    options: Any = {"date_as_object": False, "split_blocks": False, "use_threads": False}
-    return batch.to_pandas(types_mapper=_nullable, **options)
+    return batch.to_pandas(types_mapper=_nullable, date_as_object=False, use_threads=False)
 
 
 def _nullable(kind: "pa.DataType") -> Any:
@@ -78,17 +77,23 @@ class ArrowSource(Source):
     @cached_property
     def head(self) -> pd.DataFrame:
         """Names and data types."""
-        return frame_of(self._stream().schema.empty_table())
+        return frame_of(self._schema().empty_table())
 
     def sum(self, count: Callable[[Any], ExactCounts]) -> ExactCounts:
         """Count batch by batch."""
-        batches = self._stream()
-        kept = self.columns or batches.schema.names
-        return ExactCounts.total(count(frame_of(batch.select(kept))) for batch in batches)
+        return ExactCounts.total(count(frame_of(batch)) for batch in self._batches())
 
     def select(self, names: Sequence[str]) -> Source:
-        """Convert some columns only."""
+        """Read some columns only, or convert no others."""
         return replace(self, columns=tuple(names))
+
+    def _schema(self) -> Any:
+        return self._stream().schema
+
+    def _batches(self) -> Iterator[Any]:
+        batches = self._stream()
+        kept = self.columns or batches.schema.names
+        return (batch.select(kept) for batch in batches)
 
     def _stream(self) -> Any:
         pa = arrow_module()
@@ -100,11 +105,9 @@ class ArrowSource(Source):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DatasetSource(Source):
+class DatasetSource(ArrowSource):
     """Batches of a dataset of pyarrow: of files that have the same columns."""
 
-    data: Any
-    columns: tuple[str, ...] | None = None
     coded: Any = None  # the same dataset, of whose texts the codes are read
 
     @classmethod
@@ -169,14 +172,8 @@ class DatasetSource(Source):
                 )
         return cls(data.replace_schema(expected))
 
-    @property
-    def head(self) -> pd.DataFrame:
-        """Names and data types, which are those of each file."""
-        return frame_of(self.data.schema.empty_table())
-
-    def sum(self, count: Callable[[Any], ExactCounts]) -> ExactCounts:
-        """Count batch by batch."""
-        return ExactCounts.total(count(frame_of(batch)) for batch in self._batches())
+    def _schema(self) -> Any:
+        return self.data.schema
 
     def _batches(self) -> Iterator[Any]:
         # With threads, pyarrow holds up to 1 GB that has been read and not yet counted.
@@ -184,10 +181,6 @@ class DatasetSource(Source):
         kept = None if self.columns is None else list(self.columns)
         data = self.data if self.coded is None else self.coded
         return data.to_batches(columns=kept, batch_size=_BATCH, **ahead)
-
-    def select(self, names: Sequence[str]) -> Source:
-        """Read some columns only."""
-        return replace(self, columns=tuple(names))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

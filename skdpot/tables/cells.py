@@ -80,8 +80,7 @@ def find_cells(
         if level != 1:  # the first two need one pass: how round values are moves no cell
             step = partial(_coded, grids={c: grids[c] for c in wide}, twice=level == 0)
             coded = CountedRows(rows.map(step))
-        if level == 0:
-            exact_counts(coded, (*of_round(0), *of_round(1)))
+            exact_counts(coded, [*of_round(level), *of_round(max(level, 1))])
         found = release(coded, of_round(level), np.ones(len(wide)), name)
         tables = [replace(m, columns=(c,)) for m, c in zip(of_round(level), wide, strict=True)]
         releases.append(replace(found, facts={"marginals": tuple(tables)}))

@@ -24,6 +24,7 @@ from skdpot.privacy.noise import MAX_TABLE_S, required_bits
 from skdpot.privacy.selection import CHOICE_MU, ChoiceEvent
 from skdpot.release.contingency import (
     MARGINAL_SENSITIVITY,
+    AnyRows,
     CountedRows,
     FloatArray,
     IntArray,
@@ -381,7 +382,7 @@ class TableFit:
         return model if n_columns == 1 else self._release_pairs(rows, model, pairs)
 
     def _release_tree(
-        self, rows: Rows, bins: tuple[ColumnBins, ...]
+        self, rows: AnyRows, bins: tuple[ColumnBins, ...]
     ) -> tuple[tuple[TreeNode, ...], tuple[Release, ...]]:
         """Choose a tree by how far pairs are from independent, and release its pairs, if any."""
         n_columns = len(bins)
@@ -412,7 +413,7 @@ class TableFit:
         return nodes, (self._released(rows, choice.marginals, choice.weights, "tree"),)
 
     def _release_pairs(
-        self, rows: Rows, model: TableModel, before: tuple[Release, ...]
+        self, rows: AnyRows, model: TableModel, before: tuple[Release, ...]
     ) -> TableModel:
         """Release the pairs and triples that the tree gets worst, and fit potentials to all."""
         n_columns, bins = len(model.bins), model.bins
@@ -472,7 +473,7 @@ class TableFit:
 
     def _chosen(
         self,
-        rows: Rows,
+        rows: AnyRows,
         marginals: tuple[Marginal, ...],
         predictions: Sequence[FloatArray],
         what: str,
@@ -498,7 +499,7 @@ class TableFit:
 
     def _candidates(
         self,
-        rows: Rows,
+        rows: AnyRows,
         marginals: tuple[Marginal, ...],
         predictions: Sequence[FloatArray],
         release: str,
@@ -512,7 +513,7 @@ class TableFit:
         return Candidates(marginals, noisy - np.array(chance) - sigma, np.array(importance))
 
     def _released(
-        self, rows: Rows, marginals: Sequence[Marginal], weights: FloatArray, name: str
+        self, rows: AnyRows, marginals: Sequence[Marginal], weights: FloatArray, name: str
     ) -> Release:
         sigmas = self.plan.marginal_sigmas(name, weights)
         terms = self.streams.secret, self._event_of(name), self.plan.weight

@@ -184,9 +184,7 @@ class NumericColumn(ScaledColumn):
 
     def _distances(self, column: PlainColumn) -> FloatArray:
         lower, upper = self._bounds()
-        values = np.where(column.missing, lower, column.values)
-        values = np.clip(values, lower, upper, out=values)
-        return np.subtract(values, lower, out=values)
+        return np.clip(np.where(column.missing, lower, column.values), lower, upper) - lower
 
     def _at(self, distances: FloatArray, missing: npt.NDArray[np.bool_]) -> pd.Series:
         lower, upper = self._bounds()

@@ -17,9 +17,6 @@ FloatArray = npt.NDArray[np.float64]
 _OFF_LATTICE = 1e-2  # of a step
 _SEEN_STEP = 3.0  # standard deviations of noise
 _POWERS = 10.0 ** np.arange(1, 16)
-_NEXT = np.append(_POWERS, np.inf)
-# How many powers are not above the doubles that begin with the same bits, but for the next one.
-_BELOW = np.searchsorted(_POWERS, 2.0 ** np.clip(np.arange(2048) - 1023, -1, 60), side="right")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +49,7 @@ class Rounding:
         """Return the order of magnitude."""
         if self.origin is None:
             return np.zeros(numbers.shape, dtype=np.int64)
-        sizes = np.abs(numbers + self.origin)
-        orders = _BELOW[sizes.view(np.int64) >> 52]
-        return orders + (sizes >= _NEXT[orders])
+        return np.searchsorted(_POWERS, np.abs(numbers + self.origin), side="right")
 
     def codes(self, numbers: FloatArray) -> IntArray:
         """Return how round numbers are; 0 for zero, and for NaN."""

@@ -564,7 +564,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("on_lattice", ("np.round(prediction * PREDICTED) / PREDICTED", "prediction")), {"predictions that lie on no lattice": "contract/test_draws_are_charged.py::test_whatever_is_released_is_on_its_lattice[synthesizer]"}),
         (given("_noise", "release_marginals", mu=half), {"the sampler is told of one table": "tables/test_marginal_release.py::test_the_sampler_is_told_of_the_whole_release"}),
         (rewritten("release_marginals", ("noise = [", "early = exact_counts(rows, marginals); noise = ["), ("exact = exact_counts(rows, marginals)", "exact = early")), {"rows before noise": "tables/test_marginal_release.py::test_noise_is_drawn_before_the_rows_are_counted"}),
-        (rewritten("JointTables.count", ("map(np.add, total, found)", "map(np.add, total, map(np.add, found, total))")), {"rows of a joint table counted twice": "tables/test_marginal_release.py::test_counts_by_joint_tables_are_those_of_single_marginals[limits0-False]"}),
+        (rewritten("JointTables.count", ("map(np.add, total, found)", "map(np.add, total, map(np.add, found, total))")), {"rows of a joint table counted twice": "tables/test_marginal_release.py::test_counts_by_joint_tables_are_those_of_single_marginals[16384-False]"}),
         (returning("misfit_sensitivity", half), {"one of two counts in a misfit": "tables/test_marginal_release.py::test_the_worst_predictions_attain_the_sensitivity_of_misfits[4]"}),
         (returning("choice_sensitivity", half), {
             "a score moves and others stay": "release/test_choices.py::test_no_neighbours_exceed_what_is_charged[5.0-1]"}),

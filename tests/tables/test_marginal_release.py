@@ -243,12 +243,11 @@ def test_the_worst_triple_attains_its_sensitivity():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("limits", [(2**14,), (40,), (1,), (2**14, 40)])
-def test_counts_by_joint_tables_are_those_of_single_marginals(weighted, limits, monkeypatch):
+@pytest.mark.parametrize("most", [2**14, 40, 1])
+def test_counts_by_joint_tables_are_those_of_single_marginals(weighted, most, monkeypatch):
     """Of one to three columns, in several groupings, in any order of the columns."""
     weights = RNG.integers(0, 16, N_ROWS) / 16 if weighted else None
-    monkeypatch.setattr(contingency, "_MOST_CELLS", limits)
-    monkeypatch.setattr(contingency, "_ALL_CELLS", 200)
+    monkeypatch.setattr(contingency, "_MOST_CELLS", most)
     monkeypatch.setattr(contingency, "_ROWS_AT_ONCE", 7)
     fine = [np.arange(size) for size in SIZES]
     coarse = [np.minimum(groups, 1 + place % 2) for place, groups in enumerate(fine)]
@@ -272,8 +271,6 @@ def test_rows_are_read_once_for_each_marginal(monkeypatch):
         for marginal, table in zip(some, exact_counts(counted, some), strict=True):
             np.testing.assert_array_equal(table, marginal.counts(CODES))
         assert len(reads) == n_reads
-    moved = counted.map(lambda batch: (CODES[:5], None))
-    np.testing.assert_array_equal(exact_counts(moved, PAIRS[:1])[0], PAIRS[0].counts(CODES[:5]))
 
 
 def test_what_is_recorded_has_its_noise():
