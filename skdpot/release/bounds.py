@@ -38,7 +38,6 @@ from skdpot.release.value_histogram import (
     noisy_quantiles,
     release_histograms,
     threshold,
-    with_neighbours,
 )
 from skdpot.sources import Rows
 
@@ -417,7 +416,6 @@ _SPREADS = 8.0  # that all cells cover, or else they are joined
 _POINTS = (np.arange(200) + 0.5) / 200
 _READ = 3.0  # standard deviations of noise of the counts that are read, once some stand out
 _OCTAVES = 6  # that are read, beyond those that stand out
-_NORM_BESIDE = 1  # cells that are read with those that stand out
 _APART = 6.0  # standard deviations of the noise of the pairs that differ, or else none do
 _IN_CELLS = 0.2  # squared spread that values get from being spread evenly in cells
 _TIED = 0.25  # of the rows, in one cell
@@ -471,9 +469,12 @@ def release_private_bounds(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     if not seen.size:
         _warn_fallback("the row norms")
         return DataBounds(center, unit, ball_radius(plan.n_features))
-    seen = with_neighbours(seen, _NORM_BESIDE, table.size)
+    if sigma:
+        seen = seen[seen.size // 2] + np.arange(-_N_CELLS // 2, _N_CELLS // 2)
+        seen = seen[(seen >= 0) & (seen < table.size)]
+    counts = expected_counts(table[seen], sigma, plan.n_samples)
     # Where units fit the features, a cell more costs little and holds what the noise hides.
-    cell = int(noisy_quantiles(table, seen, [plan.norm_level])[0]) + plan.by_features
+    cell = int(noisy_quantiles(counts, seen, [plan.norm_level])[0]) + plan.by_features
     radius, usual = norms.end(max(cell, 1)), ball_radius(plan.n_features)
     largest = _LARGEST_WIDENING * usual if plan.by_features else _LARGEST_RADIUS
     return DataBounds(center, unit, float(np.clip(radius, 1 / _LARGEST_RADIUS, largest)))
@@ -550,7 +551,10 @@ class _Feature:
         tied = alike.mean(axis=0) > np.maximum(_TIED, (apart == 1).mean(axis=0))
         alike &= tied | np.eye(len(places), dtype=np.bool_)
         distances = np.abs(places[:, None] - places)[~alike]
-        if distances.size <= apart.size * _APART * self.sigma / self.n_samples:
+        few = apart.size * _APART * self.sigma / self.n_samples
+        # Nor is it known how far those are that are beyond all cells.
+        beyond = (places < 1) | (places >= self.counts.size - 1)
+        if (~alike & ~beyond & ~beyond[:, None]).sum() <= max(few, distances.size / 2):
             return 0.0
         squared = float(np.median(distances) / _PAIR_MEDIAN) ** 2
         return self.cells.width * math.sqrt(max(squared - _IN_CELLS, squared / 4))
@@ -655,7 +659,7 @@ def _magnitudes(
     last = int(seen[-1]) + 1
     # Octaves in a row count less clearly, once something does.
     beyond = cells_seen(table[last : last + _OCTAVES], sigma, _READ)
-    cells = int(noisy_quantiles(table, seen, _LARGE)), last + int(max(beyond, default=-1))
+    cells = int(noisy_quantiles(table[seen], seen, _LARGE)), last + int(max(beyond, default=-1))
     usual, largest = (min(sizes.end(cell), _LARGEST_VALUE) for cell in cells)
     return usual, largest
 

@@ -202,15 +202,9 @@ def cells_seen(table: FloatArray, sigma: float, z: float) -> IntArray:
     return np.flatnonzero(seen)
 
 
-def with_neighbours(cells: IntArray, reach: int, n_cells: int) -> IntArray:
-    """Return some cells and those up to `reach` beside them, which the noise may hide."""
-    near = cells[:, None] + np.arange(-reach, reach + 1)
-    return np.unique(near.clip(0, n_cells - 1))
-
-
-def noisy_quantiles(table: FloatArray, cells: IntArray, levels: npt.ArrayLike) -> FloatArray:
-    """Return quantiles of what some cells of a noisy histogram show, in units of cells."""
-    cumulative = np.concatenate([[0.0], np.cumsum(table[cells])])
+def noisy_quantiles(counts: FloatArray, cells: IntArray, levels: npt.ArrayLike) -> FloatArray:
+    """Return quantiles of what some cells are taken to hold, in units of cells."""
+    cumulative = np.concatenate([[0.0], np.cumsum(counts)])
     rising = np.maximum.accumulate(cumulative)
     falling = np.minimum.accumulate(cumulative[::-1])[::-1]
     monotone = (rising + falling) / 2
