@@ -36,6 +36,8 @@ def made(kind: Any, /, *args: Any, **options: Any) -> Any:
         options.pop("fairness", None)
     if kind in (FairPrivateClassifier, FairPrivateRegressor):
         options = {"alpha": 0.5, "tune_threshold": False} | options
+    if kind is PrivateSWAutoencoder:
+        options = {"comparison": "ranks"} | options
     if kind is DPSlicedGenerator and "latent_dim" in options:
         latent_dim = options.pop("latent_dim")
         options["module"] = LatentNetwork(options.get("module"), latent_dim=latent_dim)

@@ -293,8 +293,8 @@ class PrivateSWAutoencoder(
         )
 
     def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
-        """Return rows, for noisy gradients in the units of the network."""
-        if release.kind == "gradient":
+        """Return rows, for noisy gradients and codes in the units of the network."""
+        if release.kind in ("gradient", "table"):
             X = self.bounds_.to_units(X.astype(np.float64))
         return X, y
 

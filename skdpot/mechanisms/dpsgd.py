@@ -1,17 +1,27 @@
 """DP-SGD for an autoencoder, and the penalties of its codes."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from copy import deepcopy
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
 from torch import nn
 
-from skdpot._utils.validation import Interval, StrOptions, resolve_device
-from skdpot.exceptions import BudgetExceededError
+from skdpot._utils.validation import Interval, Streams, StrOptions, resolve_device
+from skdpot.exceptions import BudgetExceededError, warn_of_privacy
 from skdpot.mechanisms.base import COUNT, LENGTH, FitContext, Mechanism, Released
+from skdpot.mechanisms.fair import (
+    TABLE_SHARE,
+    LocalPenalty,
+    mu_share,
+    network_outputs,
+    warn_of_small_cells,
+)
 from skdpot.nets.autoencoder_training import (
     AutoencoderLoss,
     ParityDistance,
@@ -19,19 +29,39 @@ from skdpot.nets.autoencoder_training import (
     PriorDistance,
     private_steps,
     public_steps,
+    reconstruction_gradient,
 )
-from skdpot.nets.training import noisy_learning_rate, train_network, train_privately
+from skdpot.nets.training import GradientStep, noisy_learning_rate, train_network, train_privately
+from skdpot.ot.slices import CDFTable
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import charge
 from skdpot.release.bounds import DataBounds, planned_bounds, public_bounds
-from skdpot.release.gradients import SINGLE_PRECISION, TrainingPlan, plan_training, trained_numbers
-from skdpot.release.output_tables import Cells
+from skdpot.release.gradients import (
+    SINGLE_PRECISION,
+    TrainingPlan,
+    by_jacobians,
+    gradients_of_vectors,
+    plan_training,
+    release_gradient,
+    trained_numbers,
+)
+from skdpot.release.output_tables import (
+    Cells,
+    ComparedOutputs,
+    OutputTables,
+    TableNoise,
+    plan_tables,
+    release_tables,
+)
+from skdpot.release.release import Records
 
 _EPOCHS = 40
 _FEWEST_STEPS = 60
 _FEWEST_PUBLIC_STEPS = 1500
 _PUBLIC_RATE = 2e-3
 _LARGEST_RATE = 0.03
+_LEAST_SIGNAL = 2.0
+_LEAST_SIGNAL_OF_RANKS = 12.0
 
 
 @dataclass(eq=False, repr=False)
@@ -40,6 +70,8 @@ class CodePenalty(Mechanism):
 
     alpha: float = 0.1
     _: KW_ONLY
+    comparison: str = "sketch"
+    n_releases: int = 20
     n_projections: int = 50
     clip_jacobian: float = 1.0
 
@@ -47,6 +79,8 @@ class CodePenalty(Mechanism):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "alpha": [Interval(Real, 0, 1, closed="left")],
+        "comparison": [StrOptions({"sketch", "ranks"})],
+        "n_releases": [COUNT],
         "n_projections": [COUNT],
         "clip_jacobian": [LENGTH],
     }
@@ -60,10 +94,17 @@ class PriorPenalty(CodePenalty):
     alpha : float, default=0.1
         Weight of the squared sliced Wasserstein distance in [0, 1); the reconstruction error has
         the rest.
+    comparison : {"sketch", "ranks"}, default="sketch"
+        "sketch": the distributions of all codes are released `n_releases` times during training.
+        In between the penalty is a sum over records, clipped to the norm of the gradient of the
+        reconstruction error. "ranks", as in the paper: the codes of a batch are ranked, and one
+        record moves the ranks of others, which needs more noise.
+    n_releases : int, default=20
+        Number of releases with "sketch", 10 % of the squared mu together.
     n_projections : int, default=50
         Directions per step, rounded up to a multiple of the length of a code.
     clip_jacobian : float, default=1.0
-        Largest spectral norm L of the Jacobian of a record's code.
+        Largest spectral norm L of the Jacobian of a record's code, for "ranks".
     """
 
     def distance(self, *, on_sphere: bool, **sizes: Any) -> PriorDistance:
@@ -84,10 +125,17 @@ class CodeParity(CodePenalty):
     alpha : float, default=0.1
         Weight of the squared sliced Wasserstein distance in [0, 1); the reconstruction error has
         the rest.
+    comparison : {"sketch", "ranks"}, default="sketch"
+        "sketch": the distributions of all codes are released `n_releases` times during training.
+        In between the penalty is a sum over records, clipped to the norm of the gradient of the
+        reconstruction error. "ranks", as in the paper: the codes of a batch are ranked, and one
+        record moves the ranks of others, which needs more noise.
+    n_releases : int, default=20
+        Number of releases with "sketch", 10 % of the squared mu together.
     n_projections : int, default=50
         Directions per step, rounded up to a multiple of the length of a code.
     clip_jacobian : float, default=1.0
-        Largest spectral norm L of the Jacobian of a record's code.
+        Largest spectral norm L of the Jacobian of a record's code, for "ranks".
     clip_output : float, default=2.0
         Largest norm M of a code when groups are compared; longer ones count as shortened to it.
         The noise that the penalty needs is proportional to it. Not used for normalised codes,
@@ -176,7 +224,8 @@ class DPSGD(Mechanism):
             on_sphere=on_sphere, latent_dim=latent_dim, batch_sizes=self.batch_sizes(cells)
         )
         shared = {"alpha": penalty.alpha, "clip_jacobian": penalty.clip_jacobian}
-        return AutoencoderLoss(clip=self.clip, penalty=distance, **shared)
+        releases = penalty.n_releases if penalty.comparison == "sketch" and penalty.alpha else 0
+        return AutoencoderLoss(clip=self.clip, penalty=distance, n_releases=releases, **shared)
 
     def batch_sizes(self, cells: Cells) -> tuple[int, ...]:
         """Return how many records a batch takes of each group that is compared, or of all."""
@@ -201,12 +250,18 @@ class DPSGD(Mechanism):
         An interrupt after at least one step is part of the result, for the caller to raise once
         what has been paid for is stored: the parameters are a function of noisy sums at any time.
         """
-        plan = self._plan(context, autoencoder, loss, cells, rows.shape[1])
+        tables, release_at = self._tables(context, loss, cells)
+        plan = self._plan(context, autoencoder, loss, cells, rows.shape[1], tables)
+        _warn_of_noise(context.caller, loss, plan, autoencoder, ranked=plan.sampling != "poisson")
+        if tables is not None and cells.strata:
+            warn_of_small_cells(context.caller, cells, tables.sigma)
         streams, poisson = context.streams, plan.sampling == "poisson"
         kind = "Poisson batches" if poisson else "batches without replacement"
         batches = f"{kind} of {plan.batch_size} records"
         if len(plan.batch_sizes) > 1:
             batches += f" ({' + '.join(map(str, plan.batch_sizes))} by group)"
+        if tables is not None:
+            batches += f", {len(release_at)} noisy distributions of all codes"
         facts = ("the architecture and its initial weights", *[SINGLE_PRECISION] * poisson)
         spent = context.charge(
             plan,
@@ -216,7 +271,10 @@ class DPSGD(Mechanism):
         )
         bounds = plan.bounds.settled(rows, streams)
         tensor = _tensor(context, bounds, rows)
-        step = private_steps(loss, tensor, plan, streams.secret, streams.public, cells)
+        if tables is None:
+            step = private_steps(loss, tensor, plan, streams.secret, streams.public, cells)
+        else:
+            step = sketched_steps(loss, tensor, plan, tables, release_at, streams, cells)
         finished, stopped = train_privately(
             autoencoder,
             step,
@@ -281,22 +339,27 @@ class DPSGD(Mechanism):
         loss: AutoencoderLoss,
         cells: Cells,
         n_features: int,
+        tables: TableNoise | None,
     ) -> TrainingPlan:
         """Fix batches and noise from public facts."""
-        sampling = self.sampling
+        sampling, ranked = self.sampling, loss.penalty is not None and tables is None
         if sampling == "auto":
-            sampling = "poisson" if loss.penalty is None else "without_replacement"
-        elif sampling == "poisson" and loss.penalty is not None:
+            sampling = "without_replacement" if ranked else "poisson"
+        elif sampling == "poisson" and ranked:
             raise ValueError(
                 "A penalty compares the ranks of the codes of a batch, and the account of Poisson "
-                'batches covers sums only. Use sampling="auto" or "without_replacement".'
+                'batches covers sums only. Use sampling="auto" or "without_replacement", '
+                'or comparison="sketch".'
             )
         n_samples, target = sum(cells.sizes), context.target
         known = public_bounds(context.bounds, context.norm_bound, n_features)
+        together = sampling == "poisson"
+        private = math.isfinite(target.epsilon)
         return plan_training(
             target,
-            n_samples=cells.sizes,
-            batch_size=self.batch_sizes(cells),
+            n_samples=n_samples if together else cells.sizes,
+            batch_size=sum(self.batch_sizes(cells)) if together else self.batch_sizes(cells),
+            others=(tables.event,) if tables is not None and private else (),
             n_steps=self._number_of_steps(n_samples, _FEWEST_STEPS),
             sampling=sampling,
             sensitivity=loss.sensitivity,
@@ -305,11 +368,130 @@ class DPSGD(Mechanism):
             sigma=self.sigma,
         )
 
+    def _tables(
+        self, context: FitContext, loss: AutoencoderLoss, cells: Cells
+    ) -> tuple[TableNoise | None, list[int]]:
+        """Plan the releases of codes: spread over the steps, none before the first."""
+        if not loss.n_releases or loss.penalty is None:
+            return None, []
+        if self.sigma is not None:
+            raise ValueError(
+                "sigma= fixes the noise of training, but not that of the distributions of codes. "
+                'Use comparison="ranks" in the penalty, or leave sigma=None.'
+            )
+        n_steps = self._number_of_steps(sum(cells.sizes), _FEWEST_STEPS)
+        wanted = min(loss.n_releases, n_steps)
+        release_at = sorted({k * n_steps // wanted for k in range(wanted)})
+        n_projections = len(loss.penalty.directions(np.random.default_rng(0)))
+        mu, label = mu_share(context.target, TABLE_SHARE), "Codes, compared while training"
+        noise = plan_tables(mu, len(release_at), n_projections, min(cells.sizes), label)
+        return noise, release_at
+
     def _number_of_steps(self, n_samples: int, fewest: int) -> int:
         # Steps without noise cost no privacy, so that few rows are simply passed over more often.
         return self.n_steps or max(fewest, _EPOCHS * n_samples // self.batch_size)
 
 
+def _warn_of_noise(
+    caller: str, loss: AutoencoderLoss, plan: TrainingPlan, network: nn.Module, *, ranked: bool
+) -> None:
+    """Say before the charge, of public facts, that the noise will hide what rows have in common.
+
+    The longest possible sum of gradients of the reconstruction error, over all steps, is compared
+    with the noise. The least ratios are calibrated: below them errors were those of the mean row.
+    """
+    if plan.sigma == 0.0:
+        return
+    longest = plan.batch_size * (1.0 - loss.alpha) * loss.clip * math.sqrt(plan.n_steps)
+    ratio = longest / (plan.sigma * math.sqrt(trained_numbers(network)))
+    ranked = ranked and loss.penalty is not None and loss.alpha > 0
+    if ratio < (_LEAST_SIGNAL_OF_RANKS if ranked else _LEAST_SIGNAL):
+        instead = 'comparison="sketch" in the penalty, ' if ranked else ""
+        warn_of_privacy(
+            f"{caller} will learn little: over all steps its gradients are at most {ratio:.1f} "
+            f"times as long as their noise. Use {instead}more rows, a larger epsilon, a smaller "
+            "network, larger batches or public rows (private=False)."
+        )
+
+
 def _tensor(context: FitContext, bounds: DataBounds, rows: np.ndarray) -> torch.Tensor:
     units = bounds.to_units(rows).astype(np.float32)
     return torch.from_numpy(units).to(resolve_device(context.device) or "cpu")
+
+
+def sketched_steps(
+    loss: AutoencoderLoss,
+    rows: torch.Tensor,
+    plan: TrainingPlan,
+    noise: TableNoise,
+    release_at: Sequence[int],
+    streams: Streams,
+    cells: Cells,
+) -> GradientStep:
+    """Make the steps of training by released distributions of codes.
+
+    Each step releases one noisy sum, and each step of `release_at` first a noisy table of all
+    cells.
+    """
+    penalty = cast("PriorDistance | ParityDistance", loss.penalty)
+    batches, compared = plan.batches(streams.secret), penalty.compared
+    directions = penalty.directions(streams.public)
+    limits = compared.half_widths(directions)
+    tables: OutputTables | None = None
+    local: LocalPenalty | None = None
+
+    def step(autoencoder: Any, number: int) -> None:
+        nonlocal tables, local
+        if number in release_at:
+            encoder = deepcopy(autoencoder[:-1])
+            codes = _codes(compared, encoder, rows)
+            of = partial(_codes, compared, encoder.cpu().eval())
+            parts = (codes, cells.codes, cells.sizes, directions, limits, noise, streams.secret)
+            tables = release_tables(*parts, previous=tables, values_of=lambda rows, _: of(rows))
+            local = _local(loss, tables, codes, cells)
+        drawn = next(batches)
+        batch = rows[torch.from_numpy(drawn).to(rows.device)]
+        of_batch = cast("LocalPenalty", local).take(drawn)
+        total = loss.local_sum(autoencoder, batch, of_batch)
+        facts = {"loss": loss, "cells": cells, "tables": tables}
+        release_gradient(autoencoder, total, plan, streams.secret, facts, _sketched_part)
+
+    return step
+
+
+def _codes(compared: ComparedOutputs, encoder: nn.Module, rows: Any) -> np.ndarray:
+    """Return the codes of rows in their units, shortened."""
+    return compared.values(network_outputs(encoder, torch.as_tensor(rows).float())).cpu().numpy()
+
+
+def _local(
+    loss: AutoencoderLoss, tables: OutputTables, codes: np.ndarray, cells: Cells
+) -> LocalPenalty:
+    """Return the penalty of all records, whose codes were released."""
+    if isinstance(loss.penalty, PriorDistance):
+        own = tables.tables[0]
+        levels = loss.penalty.cdf(own.edges + tables.centres[:, None])
+        prior = CDFTable(own.directions, own.half_widths, levels)
+        pulls = OutputTables((own, prior), tables.centres).pull(codes, 0, (1,))
+        mean_square = own.directions.T @ own.directions / len(own.directions)
+        stiffness = np.broadcast_to(mean_square, (len(codes), *mean_square.shape)).copy()
+        return LocalPenalty(*map(torch.from_numpy, (codes, pulls, stiffness)))
+    return LocalPenalty.of_release(tables, codes, cells)
+
+
+def _sketched_part(
+    autoencoder: Any,
+    records: Records,
+    codes: np.ndarray,
+    shares: np.ndarray,
+    *,
+    loss: AutoencoderLoss,
+    cells: Cells,
+    tables: OutputTables,
+) -> dict[str, Any]:
+    """Return what each record adds to `AutoencoderLoss.local_sum`."""
+    rows = torch.from_numpy(records[0]).float()
+    own = gradients_of_vectors(autoencoder, rows, by_jacobians(loss.clip), reconstruction_gradient)
+    local = _local(loss, tables, tables.values_of(rows, codes), replace(cells, codes=codes))
+    pulled = gradients_of_vectors(autoencoder[:-1], rows, loss.local_vectors(local))
+    return {"rows": own.plus(pulled, loss.alpha)}

@@ -72,7 +72,7 @@ OutputLoss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 _DEFAULT_STEPS = 200
 _LARGEST_RATE = 0.1
 _FEWEST_RECORDS = 5.0  # of a cell, over the noise of one entry of its table
-_TABLE_SHARE = 0.1  # of the squared mu, for the distributions of the outputs
+TABLE_SHARE = 0.1  # of the squared mu, for the distributions of the outputs
 _TUNING_SHARE = 0.05  # of the squared mu, for the threshold
 _STIFFNESS = 0.5 * 4.0
 _ROWS_AT_ONCE = 8192
@@ -566,11 +566,11 @@ class SketchedOutputs(FairGradients):
         if release_at:
             rng = np.random.default_rng(0)
             n_projections = len(loss.compared.directions(self.n_projections, rng))
-            mu, fewest = mu_share(context.target, _TABLE_SHARE), max(1, min(cells.sizes))
+            mu, fewest = mu_share(context.target, TABLE_SHARE), max(1, min(cells.sizes))
             tables = plan_tables(mu, len(release_at), n_projections, fewest)
             # What is averaged over the blocks of directions has less noise.
             n_blocks = max(1.0, n_projections / loss.compared.n_outputs)
-            _warn_of_small_cells(context.caller, cells, tables.sigma / math.sqrt(n_blocks))
+            warn_of_small_cells(context.caller, cells, tables.sigma / math.sqrt(n_blocks))
         n_samples = sum(cells.sizes)
         plan = self._training(
             context,
@@ -683,7 +683,7 @@ def mu_share(target: PrivacyTarget, share: float) -> float:
     return math.inf if math.isinf(target.epsilon) else target.mu_cap * math.sqrt(share)
 
 
-def _warn_of_small_cells(caller: str, cells: Cells, sigma: float) -> None:
+def warn_of_small_cells(caller: str, cells: Cells, sigma: float) -> None:
     """Say which groups are so small that their distributions are mostly noise; all public."""
     small = [
         f"{name} ({size} records)"

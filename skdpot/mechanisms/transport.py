@@ -135,11 +135,14 @@ class TransportedRows(Mechanism):
         )
         records = Records.of(network, rows, targets, context.device)
         single = records.rows.dtype != torch.float64
-        spent = context.charge(
-            plan,
-            (*public, "the network's initial weights", *[SINGLE_PRECISION] * single),
+        facts = context.assumptions(declared_bounds=False)
+        spent = context.charge_event(
+            plan.event,
+            len(rows),  # of both domains
+            (*facts, *public, "the network's initial weights", *[SINGLE_PRECISION] * single),
             f"noisy distributions of both domains along {n_projections} slices, and {plan.n_steps} "
             f"noisy sums of clipped gradients over batches of about {plan.batch_size} moved rows",
+            scales=(plan.sigma, plan.sensitivity),
         )
         moved = None
         if noise is not None:

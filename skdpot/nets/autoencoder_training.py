@@ -19,23 +19,25 @@ Wasserstein gradients", 2025, appendix B.3.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
-from scipy.special import betaincinv, ndtri
+from scipy.special import betainc, betaincinv, ndtr, ndtri
 from torch import nn
 
 from skdpot._utils.validation import SecretStream
 from skdpot.nets.training import GradientStep
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.release.gradients import (
+    ClippedVectors,
     TrainingPlan,
     by_jacobians,
     expected_batch,
     gradients_of_vectors,
     pulled_back_sum,
     release_gradient,
+    shares_of_vectors,
 )
 from skdpot.release.output_tables import Cells, ClippedOutputs, ParityPenalty
 from skdpot.release.per_sample import record_outputs
@@ -69,6 +71,18 @@ class PriorDistance:
             return ndtri(levels)
         half = (self.latent_dim - 1) / 2
         return 2.0 * betaincinv(half, half, levels) - 1.0
+
+    @property
+    def compared(self) -> ClippedOutputs:
+        """Codes, shortened to the ball."""
+        return ClippedOutputs(self.latent_dim, self.radius)
+
+    def cdf(self, values: np.ndarray) -> np.ndarray:
+        """Return the distribution function of the prior along any direction."""
+        if self.prior == "normal":
+            return ndtr(values)
+        half = (self.latent_dim - 1) / 2
+        return betainc(half, half, np.clip((values + 1.0) / 2.0, 0.0, 1.0))
 
     def directions(self, rng: np.random.Generator) -> np.ndarray:
         """Draw the directions of one step from a public stream, in whole orthogonal blocks."""
@@ -115,7 +129,7 @@ class PriorDistance:
     def vectors(self, codes: torch.Tensor, directions: np.ndarray) -> torch.Tensor:
         """Return the vectors w of a whole batch, in double precision."""
         theta = torch.as_tensor(directions, dtype=torch.float64, device=codes.device)
-        shortened = ClippedOutputs(self.latent_dim, self.radius).values(codes.to(torch.float64))
+        shortened = self.compared.values(codes.to(torch.float64))
         projections = theta @ shortened.T
         # A stable sort: tied codes must not change places when another record is replaced.
         ranks = projections.argsort(dim=1, stable=True).argsort(dim=1)
@@ -145,7 +159,7 @@ class ParityDistance:
     def directions(self, rng: np.random.Generator) -> np.ndarray:
         """Draw the directions of one step from a public stream."""
         n_blocks = math.ceil(self.n_projections / self.latent_dim)
-        return self._compared.directions(n_blocks * self.latent_dim, rng)
+        return self.compared.directions(n_blocks * self.latent_dim, rng)
 
     def sensitivity(self, clip_jacobian: float) -> float:
         r"""Bound how far one record moves the gradient, times the size of the whole batch.
@@ -200,7 +214,7 @@ class ParityDistance:
 
     def vectors(self, codes: torch.Tensor, directions: np.ndarray) -> torch.Tensor:
         """Return the gradient by each code, times the size of the whole batch."""
-        shortened = self._compared.values(codes.to(torch.float64)).cpu().numpy()
+        shortened = self.compared.values(codes.to(torch.float64)).cpu().numpy()
         of_groups = np.split(shortened, np.cumsum(self.batch_sizes)[:-1])
         vectors = np.concatenate(self._penalty.vectors(of_groups, directions))
         return torch.from_numpy(sum(self.batch_sizes) * vectors).to(codes.device)
@@ -210,7 +224,8 @@ class ParityDistance:
         return ParityPenalty((tuple(range(len(self.batch_sizes))),), self.batch_sizes)
 
     @property
-    def _compared(self) -> ClippedOutputs:
+    def compared(self) -> ClippedOutputs:
+        """Codes, shortened to the ball."""
         return ClippedOutputs(self.latent_dim, self.radius)
 
 
@@ -231,12 +246,15 @@ class AutoencoderLoss:
     penalty: PriorDistance | ParityDistance | None = None
     alpha: float = 0.0
     clip_jacobian: float = 1.0
+    n_releases: int = 0  # of the distributions of codes, in the place of ranks
 
     @property
     def sensitivity(self) -> float:
         """How far one record moves a batch's summed gradient, under replace-one."""
         if self.penalty is None:
             return 2.0 * self.clip
+        if self.n_releases:  # both terms are clipped, each to (1 - alpha) C
+            return 4.0 * (1.0 - self.alpha) * self.clip
         moved = self.alpha * self.penalty.sensitivity(self.clip_jacobian)
         return (1.0 - self.alpha) * 2.0 * self.clip + moved
 
@@ -260,6 +278,35 @@ class AutoencoderLoss:
             if parameter in pulled:
                 total[parameter] += self.alpha * pulled[parameter]
         return total
+
+    def local_sum(
+        self, autoencoder: nn.Sequential, rows: torch.Tensor, local: Any
+    ) -> dict[nn.Parameter, torch.Tensor]:
+        r"""Return the summed, clipped gradient of a batch whose penalty is a sum over records.
+
+        Record i contributes :math:`(1 - \alpha) \nabla \ell_i`, clipped to :math:`(1 - \alpha) C`,
+        and :math:`\alpha J_i^\top w_i` with the vectors w of ``local``, clipped to the same norm.
+        Not private by itself: it depends on other records through what was released of them.
+        """
+        clipped = by_jacobians(self.clip)
+        total = pulled_back_sum(autoencoder, rows, clipped, reconstruction_gradient)
+        pulled = pulled_back_sum(autoencoder[:-1], rows, self.local_vectors(local))
+        for parameter in total:
+            total[parameter] *= 1.0 - self.alpha
+            if parameter in pulled:
+                total[parameter] += self.alpha * pulled[parameter]
+        return total
+
+    def local_vectors(self, local: Any) -> ClippedVectors:
+        """Return what is pulled back of the code of each record."""
+        compared = cast("PriorDistance | ParityDistance", self.penalty).compared
+        clip = (1.0 - self.alpha) / self.alpha * self.clip
+
+        def vectors(codes: torch.Tensor, gram: torch.Tensor, records: slice) -> torch.Tensor:
+            pulls = local.vectors(compared.values(codes), records)
+            return shares_of_vectors(pulls, gram, clip)[:, None] * pulls
+
+        return vectors
 
 
 def reconstruction_gradient(outputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:

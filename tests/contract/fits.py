@@ -97,6 +97,7 @@ FAIR = {
     "n_projections": 2,
     "batch_fraction": 1.0,
 }
+CODES_TWICE = {"comparison": "sketch", "n_releases": 2, "n_steps": 4}
 MFLD = {"n_particles": 5, "schedule": [(0.01, None, 2), (0.005, 0.1, 1)], "n_clusters": 2}
 PATHS = SKETCH | {"n_particles": 5, "schedule": [(1.0, None, 2)]}
 
@@ -176,6 +177,8 @@ ROWS = {
     "autoencoder": autoencoder(),
     "autoencoder, prior": autoencoder(penalty="prior"),
     "autoencoder, parity": autoencoder(GROUPS, penalty="parity"),
+    "autoencoder, prior, sketch": autoencoder(penalty="prior", **CODES_TWICE),
+    "autoencoder, parity, sketch": autoencoder(GROUPS, penalty="parity", **CODES_TWICE),
     "autoencoder, batches": autoencoder(batch_size=20, sigma=3.0, normalize_codes=False, **BOX),
     "classifier": classifier(),
     "classifier, threshold": classifier(tune_threshold=True),
@@ -300,8 +303,9 @@ FITS = ROWS | TABLES | SEARCHES
 # One of each estimator, and of each mechanism that charges in a way of its own.
 QUICK = {
     "scaler", "sketch", "sketch, classes", "flow", "flow, resample", "generator, gradient",
-    "autoencoder", "classifier", "regressor, ranks", "adapter", "distance", "contribution", "paths",
-    "paths, mfld, mean", "encoder", "synthesizer, target", "synthesizer, persons", "search",
+    "autoencoder", "autoencoder, parity, sketch", "classifier", "regressor, ranks", "adapter",
+    "distance", "contribution", "paths", "paths, mfld, mean", "encoder",
+    "synthesizer, target", "synthesizer, persons", "search",
 }  # fmt: skip
 
 

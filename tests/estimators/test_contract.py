@@ -77,6 +77,8 @@ OWN = {
     "PrivateSWAutoencoder": {"mechanism": "dpsgd"},
     "SlicedSketch": AXES,
     "CodeParity": {"clip_output": 2.0} | SLICES,
+    "FairPrivateRegressor": {"mechanism": "barycenter"},
+    "FedWad": {"n_rounds": 30},
     "LatentNetwork": {"latent_dim": None, "module": None},
     "MeanFieldLangevin": {"clip": None},
     "PriorPenalty": SLICES,
@@ -85,7 +87,7 @@ OWN = {
     "Sketch": AXES,
     "SketchedOutputs": {"alpha": 0.75} | SLICES,
     "Sliced": {"n_bins": 64, "target": "population"},
-    "TransportedRows": {"n_projections": 256},
+    "TransportedRows": {"n_projections": 256, "share": 0.3},
     "TrajectorySketch": {"regularization": 1e-4} | AXES,
 }
 

@@ -550,6 +550,7 @@ FITS = {
 }
 NOT_RECORDED = (
     "sketch, box", "search, classifier", "search, sampler, accuracy",
+    "autoencoder, prior, sketch", "autoencoder, parity, sketch",
     "adapter, batches", "adapter, sketch", "adapter, ranks",
 )  # fmt: skip
 FITS |= {n: fit for n, fit in (ROWS | SEARCHES).items() if n not in NOT_RECORDED}

@@ -173,7 +173,9 @@ def of_tables(release_at=(20, 40)):
     def exact(network, batch, facts):
         local, tables = None, facts["tables"]
         if tables is not None:
-            local = LocalPenalty.of_release(tables, tables.values_of(ROWS), CELLS).take(batch)
+            local = LocalPenalty.of_release(
+                tables, tables.values_of(ROWS, CELLS.codes), CELLS
+            ).take(batch)
         return joint_sum(goal, network, RECORDS.take(batch), local)
 
     return mlp(3), planned("poisson"), steps, exact
@@ -405,6 +407,42 @@ def test_no_neighbour_moves_a_sum_further_than_the_sensitivity(case, weight, tie
     assert float(moved.norm()) <= goal.sensitivity
     if penalty != "none":
         assert goal.sensitivity == pytest.approx(0.84 + 0.4 * goal.penalty.sensitivity(0.3))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(["prior", "parity"]), st.sampled_from([0.1, 1.0, 30.0]), st.integers(0, 999))
+def test_no_neighbour_moves_a_sum_with_released_codes_further(penalty, weight, seed):
+    """What a record is pulled by follows from its code and the release, and may be anything."""
+    n, rng, network = 9, np.random.default_rng(seed), autoencoder(seed, weight)
+    goal = replace(loss(penalty), n_releases=3)
+    network[0] = network[0][0] if penalty == "parity" else network[0]
+    rows, where = rng.uniform(-1, 1, (n, N_FEATURES)), rng.integers(n)
+    values, pulls = 10.0 ** rng.integers(-3, 4) * rng.normal(size=(2, n, LATENT_DIM))
+    stiffness = np.tile(np.eye(LATENT_DIM), (n, 1, 1))
+    sums = []
+    for _ in range(2):
+        rows[where] = rng.choice([-1.0, 1.0], N_FEATURES)
+        values[where], pulls[where] = 100.0 * rng.choice([-1.0, 1.0], (2, LATENT_DIM))
+        local = LocalPenalty(*(torch.from_numpy(a.copy()) for a in (values, pulls, stiffness)))
+        sums.append(flat(goal.local_sum(network, torch.from_numpy(rows).float(), local)))
+    assert goal.sensitivity == pytest.approx(4 * 0.6 * 0.7)
+    assert float((sums[0] - sums[1]).norm()) <= goal.sensitivity
+
+
+def test_the_clipping_norm_of_pulls_is_attained():
+    """Opposite pulls of the same row."""
+    network = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1))
+    for parameter in network.parameters():
+        nn.init.zeros_(parameter)
+    network[1].weight.requires_grad_(False)
+    goal = AutoencoderLoss(clip=0.7, penalty=ParityDistance(1, (1, 1), 2.0, 1), alpha=0.4)
+    goal, sums = replace(goal, n_releases=1), []
+    for sign in (-1.0, 1.0):
+        pulls = torch.tensor([[100.0 * sign]], dtype=torch.float64)
+        local = LocalPenalty(torch.zeros(1, 1).double(), pulls, torch.zeros(1, 1, 1).double())
+        sums.append(flat(goal.local_sum(network, torch.full((1, 1), 100.0), local)))
+    moved = float((sums[0] - sums[1]).norm())
+    assert moved == pytest.approx(2 * 0.6 * 0.7, rel=1e-5)
 
 
 def test_twice_the_clipping_norm_is_attained_without_a_penalty():
