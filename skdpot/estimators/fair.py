@@ -62,9 +62,13 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
     verbose: int = 0
 
     _canaries = "opposite targets"
+    # Routed where it is asked for: most predictions need no group.
+    __metadata_request__predict: ClassVar[dict[str, bool]] = {"sensitive_features": False}
+    __metadata_request__score: ClassVar[dict[str, bool]] = {"sensitive_features": False}
     _mechanisms: ClassVar[dict[str, type[FairMechanism]]] = FAIR_MECHANISMS
     _parameter_constraints = {
         **PrivateEstimatorMixin._parameter_constraints,
+        "group_aware": ["boolean"],
         "module": [StrOptions({"linear", "mlp"}), HasMethods("parameters"), callable],
         "mechanism": [StrOptions(set(FAIR_MECHANISMS)), *FAIR_MECHANISMS.values()],
     }

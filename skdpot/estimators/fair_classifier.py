@@ -184,7 +184,6 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     delta: float = 1e-5
     _: KW_ONLY
     measure: str = "ratio"
-    group_aware: bool = False
     randomized: bool = True
     mechanism: str | FairMechanism = "bayes"
     classes: Any = None
@@ -195,7 +194,6 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         "fairness": [StrOptions(set(FAIRNESS))],
         "level": [Interval(Real, 0, 1, closed="both")],
         "measure": [StrOptions({"ratio", "difference"})],
-        "group_aware": ["boolean"],
         "randomized": ["boolean"],
         "mechanism": [StrOptions(set(_mechanisms)), *_mechanisms.values()],
         "classes": ["array-like", None],

@@ -37,16 +37,13 @@ from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
-from scipy.special import softmax
-from torch import nn
 
 from skdpot._utils.validation import Interval, SecretStream
 from skdpot.exceptions import told_safely
 from skdpot.mechanisms.base import COUNT, FitContext, Released
 from skdpot.mechanisms.fair import FairMechanism, FairTask
+from skdpot.mechanisms.group_scores import GroupScorePlan, GroupScores, plan_group_scores
 from skdpot.mechanisms.recalibration import Affine, plan_recalibration, release_recalibration
-from skdpot.mechanisms.scores import ScorePlan, plan_scores
-from skdpot.nets.training import build_predictor, evaluate
 from skdpot.ot.slices import CDFTable, orthogonal_directions
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.release.bounds import BoundsPlan, DataBounds, bounds_share
@@ -76,31 +73,13 @@ _REPLICATES = 60
 _LONGEST = math.sqrt(0.5**2 + 1.0 + 0.5**2 + 0.5**2)  # vector of `_moments`
 
 
-@dataclass(frozen=True, eq=False)
-class GroupScores:
-    """Trained networks: of predictions, and of the group given the features where it is hidden."""
-
-    network: nn.Module
-    posterior: nn.Module | None
-    n_groups: int
+class BallScores(GroupScores):
+    """Predictions, shortened to a ball, and the weight of each group's moves."""
 
     def __call__(self, rows: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return predictions, shortened to a ball, and the weight of each group's moves."""
-        rows = np.asarray(rows, dtype=np.float64)
-        if self.posterior is None:
-            weights = np.eye(self.n_groups)[codes]
-            rows = with_groups(rows, codes, self.n_groups)
-        else:
-            logits = evaluate(self.posterior, rows, None)
-            if self.n_groups == 2:
-                logits = np.column_stack([np.zeros(len(logits)), logits])
-            weights = softmax(logits, axis=1)
-        return _in_ball(evaluate(self.network, rows, None)), weights
-
-
-def with_groups(rows: np.ndarray, codes: np.ndarray, n_groups: int) -> np.ndarray:
-    """Append a column of -1 and 1 for each group but the first."""
-    return np.hstack([rows, 2.0 * np.eye(n_groups)[codes][:, 1:] - 1.0])
+        """Return them of rows, the groups of which are `codes` if they are known."""
+        outputs, weights = super().__call__(rows, codes)
+        return _in_ball(outputs), weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -496,7 +475,7 @@ class Barycenter(FairMechanism):
         settled = cast(DataBounds | BoundsPlan, bounds).settled(targets, streams)
         found: dict[str, Any] = {"target_bounds_": settled}
         units = settled.to_units(targets)
-        of = plan.train(context, task, rows, units, callbacks)
+        of = BallScores(**vars(plan.networks.train(context, task, rows, units, callbacks)))
         found |= {"posterior_": of.posterior, "transport_": Transport(), "frontier_": None}
         if (transport := plan.transport) is not None:
             scales = settled.scale * settled.radius / math.sqrt(q)  # of units in the ball
@@ -513,27 +492,18 @@ class Barycenter(FairMechanism):
         if isinstance(task.bounds, BoundsPlan):
             mu *= math.sqrt(1.0 - bounds_share(n, q, target.mu_cap))
             events.append(task.bounds.event)
-        transport = posterior = hidden = None
-        left = 1.0
+        transport = None
         if cells.strata:
-            aware = task.group_aware
-            n_rounds = self.n_rounds or (1 if aware and q == 1 else 2)
+            n_rounds = self.n_rounds or (1 if task.group_aware and q == 1 else 2)
             given = (mu * math.sqrt(self.share), cells, q, n_rounds)
-            transport = plan_transport(*given, blind=not aware, rng=context.streams.public)
-            left -= self.share
-            if not aware:
-                n_logits = len(cells.sizes) if len(cells.sizes) > 2 else 1
-                hidden = build_predictor("linear", d, n_logits)
-                of_posterior = self.posterior_share * left
-                left -= of_posterior
-                loss = "softmax" if n_logits > 1 else "logistic"
-                posterior = plan_scores(mu * math.sqrt(of_posterior), hidden, n, loss)
-        scores = plan_scores(mu * math.sqrt(left), task.network, n, "squared")
-        events += [part.event for part in (scores, posterior) if part is not None]
-        events += [] if transport is None else transport.events
+            blind, rng = not task.group_aware, context.streams.public
+            transport = plan_transport(*given, blind=blind, rng=rng)
+            mu *= math.sqrt(1.0 - self.share)
+        networks = plan_group_scores(mu, self.posterior_share, task, d, "squared")
+        events += [*networks.events, *(transport.events if transport else ())]
         private = math.isfinite(target.epsilon)
         event = ComposedEvent(events=tuple(events)) if private else NonPrivateEvent()
-        return _Plan(event, scores, hidden, posterior, transport)
+        return _Plan(event, networks, transport)
 
 
 @dataclass(frozen=True, eq=False)
@@ -541,39 +511,12 @@ class _Plan:
     """What a fit releases, and its cost."""
 
     event: Event
-    scores: ScorePlan
-    hidden: nn.Module | None  # the network that learns the posterior
-    posterior: ScorePlan | None
+    networks: GroupScorePlan
     transport: TransportPlan | None
-
-    def train(
-        self,
-        context: FitContext,
-        task: FairTask,
-        rows: np.ndarray,
-        units: np.ndarray,
-        callbacks: Sequence[Any] | None,
-    ) -> GroupScores:
-        """Train the networks."""
-        cells, n_groups = task.cells, len(task.cells.sizes)
-        inputs, seen = rows, None
-        if task.group_aware:
-            inputs = with_groups(rows, cells.codes, n_groups)
-            seen = partial(_seen_with_groups, n_groups)
-        options = {"cells": cells, **context.training}
-        network = self.scores.train(
-            task.network, inputs, units, context.streams, callbacks=callbacks, seen=seen, **options
-        )
-        posterior = None
-        if self.posterior is not None and self.hidden is not None:
-            posterior = self.posterior.train(
-                self.hidden, rows, cells.codes, context.streams, seen=_seen_groups, **options
-            )
-        return GroupScores(network, posterior, n_groups)
 
 
 def _moved_and_measured(
-    of: GroupScores,
+    of: BallScores,
     cells: Cells,
     plan: TransportPlan,
     rows: np.ndarray,
@@ -586,13 +529,3 @@ def _moved_and_measured(
     transport = release_transport(scores, units, of, cells, plan, secret)
     frontier = release_frontier(scores, units, of, cells, plan, transport, scales, secret)
     return transport, frontier.table()
-
-
-def _seen_groups(rows: np.ndarray, _: Any, codes: np.ndarray) -> tuple[np.ndarray, Any]:
-    return rows, codes
-
-
-def _seen_with_groups(
-    n_groups: int, rows: np.ndarray, targets: Any, codes: np.ndarray
-) -> tuple[np.ndarray, Any]:
-    return with_groups(rows, codes, n_groups), targets
