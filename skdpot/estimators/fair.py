@@ -226,4 +226,5 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         return rows
 
     def _outputs(self, X: Any) -> np.ndarray:
-        return evaluate(self.network_, self._public_rows(X), resolve_device(self.device))
+        rows = self._public_rows(X)
+        return evaluate(self.network_, rows, resolve_device(self.device))

@@ -39,6 +39,9 @@ _LABELS = {
     "advice": "for a continuous target use FairPrivateRegressor",
 }
 _COINS = 2.0**64
+_NO_LAW = (
+    'Other constraints and the frontier need a fit with mechanism="bayes" and sensitive_features.'
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -274,7 +277,9 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         ValueError
             If a value is not allowed, or the constraint was part of the training.
         """
-        self._law()
+        check_is_fitted(self)
+        if self.rule_ is None:
+            raise ValueError(_NO_LAW)
         chosen = copy(self)
         given = {"fairness": fairness, "level": level, "measure": measure}
         chosen.set_params(**{name: value for name, value in given.items() if value is not None})
@@ -294,10 +299,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     def _law(self) -> Any:
         check_is_fitted(self)
         if getattr(self, "score_law_", None) is None:
-            raise AttributeError(
-                'Other constraints and the frontier need a fit with mechanism="bayes" and '
-                "sensitive_features."
-            )
+            raise AttributeError(_NO_LAW)
         return self.score_law_
 
     def _placed(self, X: Any, sensitive_features: Any) -> tuple[np.ndarray, ...]:

@@ -311,7 +311,7 @@ def test_what_is_refused(options, text):
 
 
 def test_a_penalty_has_no_other_constraints():
-    with pytest.raises(AttributeError, match='mechanism="bayes"'):
+    with pytest.raises(ValueError, match='mechanism="bayes"'):
         fitted(mechanism="sketch", epsilon=3.0).with_constraint(level=0.5)
 
 
