@@ -204,19 +204,13 @@ def described_autoencoder(fitted: PrivateSWAutoencoder) -> Found:
 
 
 def described_classifier(fitted: FairPrivateClassifier) -> Found:
-    groups = fitted.groups_
-    given = {} if groups is None else {"sensitive_features": np.resize(groups, len(PUBLIC))}
-    found = {
+    return {
         "parameters": parameters(fitted.network_),
-        "probabilities": Single(fitted.predict_proba(PUBLIC, **given)),
-        "predictions": Exact(fitted.predict(PUBLIC, **given)),
+        "probabilities": Single(fitted.predict_proba(PUBLIC)),
+        "predictions": Exact(fitted.predict(PUBLIC)),
         "threshold": Single(fitted.threshold_),
-    }
-    if fitted.rule_ is None:
-        found["n_steps"] = fitted.n_steps_
-    else:
-        found["frontier"] = Single(fitted.frontier_.to_numpy())
-    return found | statement(fitted)
+        "n_steps": fitted.n_steps_,
+    } | statement(fitted)
 
 
 def described_regressor(fitted: FairPrivateRegressor) -> Found:
