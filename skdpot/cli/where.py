@@ -7,7 +7,7 @@ from typing import Any
 
 from skdpot.cli.console import USAGE, CommandError
 from skdpot.tables.column_base import TableColumn
-from skdpot.tables.conditions import parse_conditions
+from skdpot.tables.grids import parse_conditions
 from skdpot.tables.row_map import RowMap
 from skdpot.tables.schema import TableSchema
 

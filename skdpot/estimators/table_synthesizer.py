@@ -35,9 +35,9 @@ from skdpot.release.contingency import IntArray
 from skdpot.release.contributions import WEIGHTINGS, Unit
 from skdpot.release.release import Records, Release
 from skdpot.sources import Rows
-from skdpot.tables.conditions import Condition, parse_conditions
 from skdpot.tables.fitting import TableFit, TablePlan, plan_tables
 from skdpot.tables.frames import PlainColumn, Table, build_table, open_table, read_table, table_rows
+from skdpot.tables.grids import Condition, parse_conditions
 from skdpot.tables.marginal_tables import GIVEN, fit_given, frames_of
 from skdpot.tables.model import draw_cells
 from skdpot.tables.record import TableRecord

@@ -14,13 +14,13 @@ import pandas as pd
 from skdpot.tables.column_base import (
     ONE_VALUE,
     UNSHOWN,
-    ColumnGrid,
     TableColumn,
     present_texts,
     strings,
     text_numbers,
 )
 from skdpot.tables.frames import PlainColumn, category_dtype, category_key, dtype_family
+from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.numeric_column import no_number
 
 FloatArray = npt.NDArray[np.float64]

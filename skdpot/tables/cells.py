@@ -35,7 +35,7 @@ from skdpot.release.contingency import (
 )
 from skdpot.release.release import Release
 from skdpot.sources import Rows
-from skdpot.tables.column_base import ColumnGrid
+from skdpot.tables.grids import ColumnGrid
 
 # Shares of what single columns get, for rounds that only columns with too many values need.
 ROUNDS = {"roundness": 0.1, "magnitudes": 0.2, "cells": 0.25}

@@ -51,7 +51,7 @@ from skdpot.tables.cells import (
     coarsen,
     find_cells,
 )
-from skdpot.tables.column_base import ColumnGrid
+from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.model import (
     MOST_MOVED,
     ColumnTree,

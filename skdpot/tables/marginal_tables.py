@@ -22,9 +22,8 @@ from skdpot.release.contingency import (
     tables_of,
 )
 from skdpot.tables.cells import ColumnBins, bins_in_order, coarsen, combined
-from skdpot.tables.column_base import ColumnGrid
-from skdpot.tables.conditions import parse_conditions
 from skdpot.tables.fitting import MOST_GROUPS, TARGET_IMPORTANCE, sampling_misfit
+from skdpot.tables.grids import ColumnGrid, parse_conditions
 from skdpot.tables.model import TableModel, fit_tree, spanning_tree
 
 GIVEN = "given"  # kind of the releases of a model of tables that somebody else released

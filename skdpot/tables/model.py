@@ -36,7 +36,7 @@ import numpy.typing as npt
 from skdpot.release.contingency import FloatArray, IntArray, Marginal, NoisyMarginal, tables_of
 from skdpot.release.release import Release
 from skdpot.tables.cells import FEWEST_TIED, POSSIBLE, ColumnBins, bin_codes, tied_shares
-from skdpot.tables.column_base import ColumnGrid
+from skdpot.tables.grids import ColumnGrid
 
 SMOOTHING = 0.05  # kappa
 _LEAST_NOISE = 5.0  # rows; what is known better is not held more tightly

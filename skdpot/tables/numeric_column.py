@@ -20,7 +20,7 @@ from skdpot.tables.column_base import (
     plain_number,
 )
 from skdpot.tables.frames import PlainColumn, dtype_family
-from skdpot.tables.rounding import Rounding
+from skdpot.tables.grids import Rounding
 
 FloatArray = npt.NDArray[np.float64]
 

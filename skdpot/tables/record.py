@@ -24,8 +24,8 @@ from skdpot.release.contingency import (
 )
 from skdpot.release.contributions import WEIGHTINGS, Unit
 from skdpot.tables.cells import MAX_CELLS, ROUNDS, ColumnBins
-from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.fitting import events_of
+from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.model import ColumnTree, TableModel
 from skdpot.tables.row_map import RowMap, constants_of
 from skdpot.tables.schema import TableSchema

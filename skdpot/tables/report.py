@@ -31,8 +31,8 @@ from skdpot.privacy.budget import epsilon_text
 from skdpot.privacy.spent import SEEDED, PrivacySpent
 from skdpot.release.contingency import FloatArray, IntArray, NoisyMarginal
 from skdpot.tables.cells import ColumnBins, bin_codes, project_to_total
-from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.frames import Table, read_table
+from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.model import TableModel
 from skdpot.tables.schema import TableSchema
 

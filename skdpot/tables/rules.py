@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from skdpot.tables.column_base import ColumnGrid
-from skdpot.tables.conditions import Condition, parse_conditions
 from skdpot.tables.frames import datetime_zone
+from skdpot.tables.grids import ColumnGrid, Condition, parse_conditions
 from skdpot.tables.numeric_column import NumericColumn
 
 FloatArray = npt.NDArray[np.float64]

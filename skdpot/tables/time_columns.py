@@ -14,7 +14,7 @@ import pandas as pd
 
 from skdpot.tables.column_base import OTHER_KIND, ScaledColumn, TableColumn
 from skdpot.tables.frames import PlainColumn, datetime_zone, pandas_dtype, read_column
-from skdpot.tables.rounding import Rounding
+from skdpot.tables.grids import Rounding
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from skdpot.preprocessing import DatetimeColumn, NumericColumn, TableSchema
 from skdpot.release.contingency import Marginal, NoisyMarginal, tables_of
 from skdpot.release.release import record_releases, replay_releases
 from skdpot.tables.cells import ROUNDS, combined
-from skdpot.tables.column_base import ColumnGrid
+from skdpot.tables.grids import ColumnGrid
 
 N_ROWS, WIDE, LARGEST = 8000, 10**9, 2**62
 DAY = np.timedelta64(1, "D")
