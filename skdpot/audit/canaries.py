@@ -235,7 +235,8 @@ def _opposite(estimator: Any, slots: _Slots) -> CanaryPairs:
         raise ValueError("y must have shape (n_samples,): classes, or a single target.")
     rows = _LENGTH * estimator._clip_loss * orthogonal_directions(n_pairs, slots.X.shape[1], rng)
     facts = slots.facts()
-    if facts and getattr(estimator, "_classes_are_public", bool)():
+    alone = estimator._canaries == "opposite rows"  # not all of them have a class that is read
+    if alone or (facts and getattr(estimator, "_classes_are_public", bool)()):
         return replace(slots, y=np.unique(y)).filled(rows, -rows, fit_params=facts)
     bounds = getattr(estimator, "target_bounds", None)
     least, most = (y, y) if bounds is None or isinstance(bounds, str) else bounds
@@ -322,6 +323,7 @@ _RECIPES: dict[str, Callable[[Any, _Slots], CanaryPairs]] = {
     "corners": _corners,
     "orthogonal rows": _orthogonal,
     "opposite targets": _opposite,
+    "opposite rows": _opposite,
     "half a scale apart": _half_a_scale_apart,
     "far out": _far_out,
 }

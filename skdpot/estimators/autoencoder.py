@@ -62,7 +62,8 @@ class PrivateSWAutoencoder(
 
     Private training needs many rows. On 64 pixels the default network learns little from 900 rows
     at epsilon 3 and nothing at epsilon 1, something from 1,800 rows at both; a network for 784
-    pixels learns from 10,000 rows at epsilon 3. With fewer rows, train on public rows.
+    pixels learns from 10,000 rows at epsilon 3. A fit warns before the charge if its noise will
+    hide nearly all. With fewer rows, train on public rows.
 
     Parameters
     ----------
@@ -134,8 +135,10 @@ class PrivateSWAutoencoder(
     -------
     A private fit releases the network of every step: sums of clipped gradients over secret batches
     with Gaussian noise, one event under replace-one, after the events of the bounds when these are
-    private. Without a penalty the sensitivity of a sum is 2C; with one it is ``(1 - alpha) * 2C``
-    plus alpha times that of the penalty (`skdpot.nets.autoencoder_training`). Rounding to the
+    private. Without a penalty the sensitivity of a sum is 2C. With one, the distributions of codes
+    are released as well, and it is ``(1 - alpha) * 4C``; with ranks there is no such release, and
+    it is ``(1 - alpha) * 2C`` plus alpha times that of the penalty
+    (`skdpot.nets.autoencoder_training`). Rounding to the
     lattice of the noise adds at most 1/512 (`skdpot.privacy.noise.noise_for_sums`). Gradients are
     computed in single precision, of which the last bits can depend on the size of a Poisson batch;
     the statement assumes that they do not. No loss is recorded or shown. Public: the number of rows

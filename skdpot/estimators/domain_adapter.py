@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags, _safe_indexing
+from sklearn.utils import Tags
 from torch.nn import functional
 
 from skdpot._utils.validation import (
@@ -20,6 +20,7 @@ from skdpot._utils.validation import (
     encode_labels,
     fit_context,
     resolve_device,
+    safe_indexing,
     spawn_streams,
     torch_randomness,
     validate_rows,
@@ -154,7 +155,7 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
     random_state: Any = None
     verbose: int = 0
 
-    _canaries = "opposite targets"
+    _canaries = "opposite rows"
     _parameter_constraints = {
         **PrivateEstimatorMixin._parameter_constraints,
         "module": [StrOptions({"linear", "mlp"}), HasMethods("parameters"), callable],
@@ -232,7 +233,7 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
         if cells.strata and y is not None:
             if len(y) != len(codes):
                 raise ValueError(f"y has {len(y)} labels for {len(codes)} rows of X.")
-            y = _safe_indexing(y, source)
+            y = safe_indexing(y, source)
         codes[source], classes = encode_labels(y, len(source), self.classes, **_LABELS)
         return codes, classes
 

@@ -179,8 +179,8 @@ class DPSGD(Mechanism):
         error, in mapped units), from 1e-30 to 1e30. The default shortens nearly all gradients. Not
         used on public rows.
     sampling : {"auto", "poisson", "without_replacement"}, default="auto"
-        How private batches are drawn. "auto" is "poisson" without a penalty, whose account is
-        tighter, and "without_replacement" with one: ranks couple the records of a batch, and only
+        How private batches are drawn. "auto" is "poisson", whose account is tighter, and
+        "without_replacement" with a penalty by ranks: these couple the records of a batch, and only
         batches of a fixed size are accounted for.
     sigma : float, optional
         Standard deviation of the noise on a batch's summed gradient; by default calibrated to
@@ -443,9 +443,9 @@ def sketched_steps(
     def step(autoencoder: Any, number: int) -> None:
         nonlocal tables, local
         if number in release_at:
-            encoder = deepcopy(autoencoder[:-1])
+            encoder = deepcopy(autoencoder[:-1]).eval()
             codes = _codes(compared, encoder, rows)
-            of = partial(_codes, compared, encoder.cpu().eval())
+            of = partial(_codes, compared, encoder.cpu())
             parts = (codes, cells.codes, cells.sizes, directions, limits, noise, streams.secret)
             tables = release_tables(*parts, previous=tables, values_of=lambda rows, _: of(rows))
             local = _local(loss, tables, codes, cells)

@@ -40,6 +40,7 @@ from skdpot.release.gradients import (
     trained_numbers,
 )
 from skdpot.release.output_tables import Cells, plan_tables, release_tables
+from skdpot.release.per_sample import chain_of_layers
 
 SOURCE, TARGET = 0, 1  # codes of the domains
 
@@ -133,8 +134,7 @@ class TransportedRows(Mechanism):
             sensitivity=2.0 * loss.joint_clip,
             others=(noise.event,) if noise is not None and private else (),
         )
-        records = Records.of(network, rows, targets, context.device)
-        single = records.rows.dtype != torch.float64
+        single = chain_of_layers(network) is None
         facts = context.assumptions(declared_bounds=False)
         spent = context.charge_event(
             plan.event,
@@ -144,7 +144,7 @@ class TransportedRows(Mechanism):
             f"noisy sums of clipped gradients over batches of about {plan.batch_size} moved rows",
             scales=(plan.sigma, plan.sensitivity),
         )
-        moved = None
+        records, moved = Records.of(network, rows, targets, context.device), None
         if noise is not None:
             directions = orthogonal_directions(n_projections, d, context.streams.public)
             limits = _RANGE * np.abs(directions).sum(axis=1)

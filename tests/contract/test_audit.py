@@ -20,6 +20,7 @@ from sklearn.base import clone
 
 from skdpot import (
     ClientContribution,
+    DPDomainAdapter,
     DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
@@ -29,6 +30,7 @@ from skdpot import (
 from skdpot.audit.attacks import default_score
 from skdpot.audit.canaries import AuditedFit, default_canaries
 from skdpot.audit.one_run import one_run_audit
+from skdpot.mechanisms import TransportedRows
 from skdpot.preprocessing import CategoricalColumn, PrivateScaler, TableSchema
 from tests.flat_options import (
     flow_sampler,
@@ -120,6 +122,9 @@ _classifier = partial(_made, partial(made, FairPrivateClassifier), batch_fractio
 _regressor = partial(
     _made, partial(made, FairPrivateRegressor), batch_fraction=1.0, target_bounds=BOX, **_WHOLE
 )
+_adapter = partial(
+    _made, DPDomainAdapter, mechanism=TransportedRows(2, 1e-4, batch_fraction=1.0, n_projections=64)
+)
 _NUMBERED = TableSchema([CategoricalColumn(f"x{j}", categories=range(8)) for j in range(8)])
 _table = partial(_made, DPTableSynthesizer, schema=_NUMBERED, n_particles=1000)
 
@@ -139,6 +144,13 @@ _LABELLED = partial(uniform_rows, 20, 64, 4)
 _TIMED = partial(uniform_rows, 20, 64, 10)
 _GROUPED = partial(grouped_rows, 8, 512, 2)
 _TARGETS = partial(grouped_rows, 8, 512, 0)
+
+
+def _two_domains() -> Data:
+    X, y, given = grouped_rows(8, 64, 2)
+    return X, y, {"sample_domain": 1 - 2 * given["sensitive_features"]}
+
+
 FEWER = {"canaries": 400}
 # A function does not say for itself what its records are.
 _PAIRS = default_canaries(_sketch(1.0), 1000, _NONE()[0], rng=np.random.default_rng(0))
@@ -210,6 +222,7 @@ CASES = {
     "PrivateSWAutoencoder, parity": Case(
         partial(_autoencoder, penalty="parity"), partial(grouped_rows, 4, 64), FEWER,
     ),
+    "DPDomainAdapter": Case(_adapter, _two_domains, FEWER),
     "FairPrivateClassifier, sketch": Case(partial(_classifier, n_steps=2), _GROUPED, FEWER),
     "FairPrivateClassifier, sketch of Poisson batches": Case(
         partial(_classifier, n_steps=6, batch_fraction=0.3), _GROUPED, FEWER,
