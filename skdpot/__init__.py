@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from skdpot.estimators.autoencoder import PrivateSWAutoencoder
     from skdpot.estimators.client_contribution import ClientContribution
     from skdpot.estimators.domain_adapter import DPDomainAdapter
-    from skdpot.estimators.fair import FairPrivateClassifier
+    from skdpot.estimators.fair_classifier import FairPrivateClassifier
     from skdpot.estimators.fair_regressor import FairPrivateRegressor
     from skdpot.estimators.flow_sampler import DPSlicedFlowSampler
     from skdpot.estimators.generator import DPSlicedGenerator
@@ -55,7 +55,7 @@ _HOMES = {
     "DPSlicedFlowSampler": "skdpot.estimators.flow_sampler",
     "DPSlicedGenerator": "skdpot.estimators.generator",
     "DPTableSynthesizer": "skdpot.estimators.table_synthesizer",
-    "FairPrivateClassifier": "skdpot.estimators.fair",
+    "FairPrivateClassifier": "skdpot.estimators.fair_classifier",
     "FairPrivateRegressor": "skdpot.estimators.fair_regressor",
     "PrivacyBudget": "skdpot.privacy.budget",
     "PrivateSWAutoencoder": "skdpot.estimators.autoencoder",

@@ -24,7 +24,6 @@ from skdpot._utils.validation import (
     spawn_streams,
     validate_rows,
 )
-from skdpot.estimators.fair import SAME_GROUP, one_cell, read_groups
 from skdpot.estimators.flow_sampler import like_input
 from skdpot.mechanisms.architecture import Architecture
 from skdpot.mechanisms.base import FitContext, Released, chosen_mechanism
@@ -35,6 +34,7 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import made_by
 from skdpot.release.bounds import DataBounds, public_bounds
+from skdpot.release.output_tables import SAME_GROUP, one_cell, read_groups
 from skdpot.release.release import Records, Release
 
 _MECHANISMS = {"dpsgd": DPSGD}

@@ -1,4 +1,4 @@
-"""Private predictors whose outputs are alike in all groups, and the classifier among them.
+"""What the private predictors whose outputs are alike in all groups share.
 
 The groups, their sizes and who belongs to which are public facts, so that messages may name a
 group and its size. They never say which rows it holds.
@@ -9,12 +9,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
-from scipy.special import expit, log_softmax, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags
+from sklearn.base import BaseEstimator
 from torch import nn
-from torch.nn import functional
 
 from skdpot._utils.validation import (
     HasMethods,
@@ -30,19 +26,15 @@ from skdpot._utils.validation import (
 )
 from skdpot.exceptions import warn_of_fairness, warn_of_privacy
 from skdpot.mechanisms.base import FitContext, chosen_mechanism
-from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairMechanism, FairTask, Records
+from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairGradients, FairMechanism, FairTask, Records
 from skdpot.nets.training import build_predictor, check_callbacks, check_per_record, evaluate
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.release import release as recording
 from skdpot.release.output_tables import (
-    SAME_CLASS,
-    SAME_GROUP,
     Cells,
-    Probabilities,
     one_cell,
     read_groups,
-    within_classes,
 )
 
 _MOST_GROUPS = 50
@@ -61,6 +53,7 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
 
     _: KW_ONLY
     module: Any = "linear"
+    group_aware: bool = False
     mechanism: str | FairMechanism = "sketch"
     callbacks: Sequence[Any] | None = None
     budget: PrivacyBudget | None = None
@@ -69,9 +62,13 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
     verbose: int = 0
 
     _canaries = "opposite targets"
+    # Routed where it is asked for: most predictions need no group.
+    __metadata_request__predict: ClassVar[dict[str, bool]] = {"sensitive_features": False}
+    __metadata_request__score: ClassVar[dict[str, bool]] = {"sensitive_features": False}
     _mechanisms: ClassVar[dict[str, type[FairMechanism]]] = FAIR_MECHANISMS
     _parameter_constraints = {
         **PrivateEstimatorMixin._parameter_constraints,
+        "group_aware": ["boolean"],
         "module": [StrOptions({"linear", "mlp"}), HasMethods("parameters"), callable],
         "mechanism": [StrOptions(set(FAIR_MECHANISMS)), *FAIR_MECHANISMS.values()],
     }
@@ -126,7 +123,11 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
             made = mechanism.release(context, task, rows, targets, public, self.callbacks)
             self.network_, self.privacy_spent_ = made.value, made.privacy_spent
             self.__dict__.update(made.attributes)
+            self._finish()
         return self
+
+    def _finish(self) -> None:
+        """Do what follows from the release."""
 
     def _task(
         self, context: FitContext, rows: np.ndarray, y: Any, cells: Cells
@@ -152,6 +153,34 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
                 f"most {_MOST_GROUPS} are allowed. Merge groups."
             )
         return groups, labels
+
+    def _is_aware(self, cells: Cells) -> bool:
+        """Whether the group is a feature; a mechanism that cannot make it one is refused."""
+        if self.group_aware and isinstance(self._chosen, FairGradients):
+            raise ValueError(
+                f"group_aware=True is not for {type(self._chosen).__name__}: make the group a "
+                "feature of X."
+            )
+        return self.group_aware and bool(cells.strata)
+
+    def _codes(self, sensitive_features: Any, n_rows: int) -> np.ndarray:
+        """Return the groups of public rows, or zeros where nothing depends on them."""
+        if not self.group_aware:
+            return np.zeros(n_rows, dtype=np.intp)
+        if sensitive_features is None:
+            raise ValueError(
+                "group_aware=True: what is predicted depends on the group. Pass "
+                "predict(X, sensitive_features=...)."
+            )
+        return encode_labels(
+            sensitive_features,
+            n_rows,
+            self.groups_,
+            argument="sensitive_features",
+            meaning="group label",
+            needed_by="group_aware=True",
+            advice="these are the groups that the model was fitted with",
+        )[0]
 
     def _network(self, n_features: int, n_outputs: int, rng: np.random.Generator) -> nn.Module:
         """Make the network with its initial weights, and check that it treats records alone."""
@@ -197,221 +226,5 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         return rows
 
     def _outputs(self, X: Any) -> np.ndarray:
-        return evaluate(self.network_, self._public_rows(X), resolve_device(self.device))
-
-
-# How each notion of fairness divides the groups; those that do so take classes as public.
-_DIVISIONS = {"demographic_parity": None, "equalized_odds": within_classes}
-
-
-@dataclass(eq=False, repr=False)
-class FairPrivateClassifier(ClassifierMixin, FairPredictor):
-    r"""Classifier that treats groups alike, trained with differential privacy.
-
-    Training minimises :math:`(1 - \alpha)` times the cross-entropy plus :math:`\alpha` times the
-    squared Wasserstein distance between the groups' distributions of predicted probabilities
-    (sliced for more than two classes, summed over pairs of K groups with the weight 4 / K²).
-
-    X is used as it is. Scale it first by *public* ranges to about [-1, 1], or with a
-    `PrivateScaler` that shares the budget.
-
-    Parameters
-    ----------
-    fairness : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
-        Whether all members of two groups are compared, or those of the same class. The second
-        takes the class of every record as public.
-    epsilon : float, default=1.0
-        Privacy parameter of the whole fit; ``inf`` for no privacy.
-    delta : float, default=1e-5
-        Privacy parameter of the whole fit, in (0, 1).
-    module : {"linear", "mlp"}, torch.nn.Module or callable, default="linear"
-        Network from features to logits: one for two classes, one per class for more. "linear" is
-        logistic regression, "mlp" has one hidden layer of 64 units. A module is copied and starts
-        from its weights, which must be public; a function without arguments makes one. It must
-        treat every record by itself.
-    mechanism : {"sketch", "ranks"}, SketchedOutputs or RankedOutputs, default="sketch"
-        How gradients are made private: steps, batches, learning rate, clipping. A name stands for
-        `skdpot.mechanisms.SketchedOutputs` or `skdpot.mechanisms.RankedOutputs` with defaults.
-    callbacks : list of skorch.callbacks.Callback, optional
-        Called at each training step, which counts as an epoch. They see the network and its noisy
-        gradients; callbacks that need rows, losses or batch sizes are refused.
-    classes : array-like, optional
-        The public set of classes. By default the classes in y, which are then taken as public.
-    budget : PrivacyBudget, optional
-        Shared budget that every fit is charged to.
-    device : {"auto", "cpu", "cuda"}, default="auto"
-        Where networks run; "auto" is a GPU if there is one.
-    random_state : int, RandomState or None, default=None
-        Seed of everything, the noise included. For tests only: it lets anyone remove the noise.
-    verbose : int, default=0
-        1 shows a progress bar of steps.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (n_classes,)
-        The classes.
-    groups_ : ndarray of shape (n_groups,) or None
-        The groups of `sensitive_features`; None if nothing is compared.
-    network_ : torch.nn.Module
-        From rows to logits.
-    mechanism_ : SketchedOutputs or RankedOutputs
-        The mechanism of the fit, a copy.
-    threshold_ : float
-        Probability of the network from which the second class is predicted; 0.5 unless tuned.
-    n_steps_ : int
-        Number of training steps.
-    privacy_spent_ : PrivacySpent
-        Cost of the fit and its assumptions.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features, when X has names that are all strings.
-
-    Privacy
-    -------
-    A fit releases the noisy summed gradient of every step and, with a sketch, noisy distributions
-    of the outputs of all records: one composed event under replace-one, for a neighbour with *the
-    same group*, and under equalised odds the same class. Public are the groups, their sizes and
-    members, the set of classes, the number of rows and of features and their names, and the initial
-    weights; under equalised odds also the class of every record. With a sketch, batches are Poisson
-    samples and the sensitivity of a sum is :math:`(1-\alpha)\,2C` (`skdpot.mechanisms.fair`). With
-    ranks, batches are fixed numbers of records per group (and class), and it is :math:`(1-\alpha)\,
-    2C + \alpha\, n' \frac{4 (K - 1)}{K^2 Q} \frac{4 r L}{\min_c n'_c}`
-    (`skdpot.release.output_tables`). A tuned threshold adds noisy histograms. Rounding to the
-    lattice of the noise adds at most 1/512 (`skdpot.privacy.noise.noise_for_sums`). Networks that
-    are not plain chains of layers are trained in single precision, whose last bits can depend on
-    the size of the batch; the statement assumes that they do not. No loss is recorded or shown.
-
-    Rows given to `predict` and `score` are treated as public. A grid search that scores on private
-    records leaks through its scores and its choice.
-
-    References
-    ----------
-    D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
-    Wasserstein gradients", 2025. The sensitivity here is smaller than the paper's, and proved.
-
-    Examples
-    --------
-    >>> from skdpot import FairPrivateClassifier
-    >>> from skdpot.datasets import make_biased_classification
-    >>> X, y, group = make_biased_classification(2000, random_state=0)
-    >>> classifier = FairPrivateClassifier(epsilon=3.0)
-    >>> classifier = classifier.fit(X, y, sensitive_features=group)
-    >>> classifier.predict_proba(X[:2]).shape
-    (2, 2)
-    >>> classifier.privacy_spent_.epsilon
-    3.0
-    """
-
-    fairness: str = "demographic_parity"
-    epsilon: float = 1.0
-    delta: float = 1e-5
-    _: KW_ONLY
-    classes: Any = None
-
-    _parameter_constraints = {
-        **FairPredictor._parameter_constraints,
-        "fairness": [StrOptions(set(_DIVISIONS))],
-        "classes": ["array-like", None],
-    }
-
-    def _task(
-        self, context: FitContext, rows: np.ndarray, y: Any, cells: Cells
-    ) -> tuple[FairTask, np.ndarray, list[str]]:
-        codes, self.classes_ = encode_labels(y, len(rows), self.classes, **_LABELS)
-        n_classes, public = len(self.classes_), ["the set of classes"]
-        if n_classes < 2:
-            raise ValueError(
-                "y holds a single class; a classifier needs two. Declare others with classes=."
-            )
-        if self.classes is not None:
-            public.append("every label is one of the classes; others are refused")
-        if self.groups_ is not None:
-            public.append(SAME_GROUP)
-        divide = _DIVISIONS[self.fairness]
-        if odds := bool(cells.strata) and divide is not None:
-            cells = divide(cells, codes, self.classes_)
-            public.append(SAME_CLASS)
-        n_outputs = 1 if n_classes == 2 else n_classes
-        task = FairTask(
-            gradient=_binary_gradient if n_outputs == 1 else _softmax_gradient,
-            compared=Probabilities(n_outputs),
-            cells=cells,
-            network=self._network(rows.shape[1], n_outputs, context.streams.solver),
-            public_classes=odds,
-        )
-        return task, codes, public
-
-    def _classes_are_public(self) -> bool:
-        """Whether a record keeps its class in all neighbours; no property, which `dir` reads."""
-        return self._chosen.compares and _DIVISIONS[self.fairness] is not None
-
-    def _targets(self, y: Any) -> np.ndarray:
-        return encode_labels(y, len(y), self.classes_)[0]
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return logits: positive where the second of two classes is predicted.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Public rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For more than two classes, log-probabilities.
-        """
-        outputs = self._outputs(X)
-        if outputs.shape[1] > 1:
-            return log_softmax(outputs, axis=1)
-        return outputs[:, 0] - np.log(self.threshold_ / (1.0 - self.threshold_))
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Public rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
-        decision = self.decision_function(X)
-        if decision.ndim > 1:
-            return softmax(decision, axis=1)
-        return np.column_stack([expit(-decision), expit(decision)])
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the most probable class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Public rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Classes.
-        """
-        probabilities = self.predict_proba(X)
-        return self.classes_[probabilities.argmax(axis=1)]
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # thirty rows teach nothing under noise
-        return tags
-
-
-def _binary_gradient(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Gradient of the cross-entropy of the second class by its logit."""
-    return outputs.sigmoid() - targets[:, None]
-
-
-def _softmax_gradient(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Gradient of the cross-entropy by the logits."""
-    return outputs.softmax(1) - functional.one_hot(targets.long(), outputs.shape[1])
+        rows = self._public_rows(X)
+        return evaluate(self.network_, rows, resolve_device(self.device))

@@ -16,12 +16,11 @@ from skdpot._utils.validation import (
     StrOptions,
     check_is_fitted,
     check_parameters,
-    encode_labels,
     resolve_device,
     validate_targets,
 )
 from skdpot.estimators.fair import FairPredictor
-from skdpot.mechanisms.barycenter import Barycenter, GroupScores
+from skdpot.mechanisms.barycenter import BallScores, Barycenter
 from skdpot.mechanisms.base import FitContext
 from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairMechanism, FairTask
 from skdpot.mechanisms.scores import LOSSES
@@ -42,7 +41,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
 
     With the mechanisms "sketch" and "ranks" training minimises :math:`(1 - \alpha)` times half the
     squared error plus :math:`\alpha` times the squared (sliced) Wasserstein distance between the
-    groups' distributions of predictions, summed over pairs of K groups with the weight 4 / K².
+    groups' distributions of predictions, averaged over pairs of groups.
 
     X is used as it is. Scale it first by *public* ranges to about [-1, 1], or with a
     `PrivateScaler` that shares the budget.
@@ -151,7 +150,6 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     delta: float = 1e-5
     _: KW_ONLY
     mechanism: str | FairMechanism = "barycenter"
-    group_aware: bool = False
     target_bounds: Any = "private"
 
     _mechanisms: ClassVar[dict[str, type[FairMechanism]]] = {
@@ -162,7 +160,6 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         **FairPredictor._parameter_constraints,
         "level": [Interval(Real, 0, 1, closed="both")],
         "mechanism": [StrOptions(set(_mechanisms)), *_mechanisms.values()],
-        "group_aware": ["boolean"],
         "target_bounds": [str, tuple, list, np.ndarray],
     }
 
@@ -172,12 +169,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         targets = validate_targets(y, len(rows))
         self._flat, targets = targets.ndim == 1, targets.reshape(len(rows), -1)
         n_samples, n_targets = targets.shape
-        aware = self.group_aware and bool(cells.strata)
-        if self.group_aware and not isinstance(self._chosen, Barycenter):
-            raise ValueError(
-                'group_aware=True needs mechanism="barycenter". With other mechanisms make the '
-                "group a feature of X."
-            )
+        aware = self._is_aware(cells)
         n_inputs = rows.shape[1] + (len(cells.sizes) - 1 if aware else 0)
         network = self._network(n_inputs, n_targets, context.streams.solver)
         if isinstance(self.target_bounds, str) and self.target_bounds != "private":
@@ -225,29 +217,11 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         if self.groups_ is None or not isinstance(self.mechanism_, Barycenter):
             outputs = evaluate(self.network_, rows, resolve_device(self.device))
         else:
-            codes = np.zeros(len(rows), dtype=np.intp)
-            if self.group_aware:
-                codes = self._codes(sensitive_features, len(rows))
-            scores = GroupScores(self.network_, self.posterior_, len(self.groups_))
+            scores = BallScores(self.network_, self.posterior_, len(self.groups_))
+            codes = self._codes(sensitive_features, len(rows))
             outputs = self.transport_(*scores(rows, codes), self.level)
         predicted = self.target_bounds_.from_units(outputs)
         return predicted.ravel() if self._flat else predicted
-
-    def _codes(self, sensitive_features: Any, n_rows: int) -> np.ndarray:
-        if sensitive_features is None:
-            raise ValueError(
-                "group_aware=True: predictions use the group. Pass "
-                "predict(X, sensitive_features=...)."
-            )
-        return encode_labels(
-            sensitive_features,
-            n_rows,
-            self.groups_,
-            argument="sensitive_features",
-            meaning="group label",
-            needed_by="group_aware=True",
-            advice="these are the groups that the model was fitted with",
-        )[0]
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None

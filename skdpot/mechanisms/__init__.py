@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from skdpot.mechanisms.architecture import Architecture, LatentNetwork
     from skdpot.mechanisms.barycenter import Barycenter
     from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
+    from skdpot.mechanisms.bayes import BayesRule
     from skdpot.mechanisms.dpsgd import DPSGD, CodeParity, PriorPenalty
     from skdpot.mechanisms.fair import RankedOutputs, SketchedOutputs
     from skdpot.mechanisms.gradient import Gradient
@@ -28,6 +29,7 @@ __all__ = [
     "DPSGD",
     "Architecture",
     "Barycenter",
+    "BayesRule",
     "CodeParity",
     "FedWad",
     "FitContext",
@@ -51,6 +53,7 @@ __all__ = [
 _HOMES = {
     "architecture": ("Architecture", "LatentNetwork"),
     "barycenter": ("Barycenter",),
+    "bayes": ("BayesRule",),
     "base": ("FitContext", "Mechanism", "chosen_mechanism"),
     "dpsgd": ("DPSGD", "CodeParity", "PriorPenalty"),
     "fair": ("RankedOutputs", "SketchedOutputs"),

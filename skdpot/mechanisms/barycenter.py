@@ -37,16 +37,13 @@ from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
-from scipy.special import softmax
-from torch import nn
 
 from skdpot._utils.validation import Interval, SecretStream
 from skdpot.exceptions import told_safely
 from skdpot.mechanisms.base import COUNT, FitContext, Released
 from skdpot.mechanisms.fair import FairMechanism, FairTask
+from skdpot.mechanisms.group_scores import GroupScorePlan, GroupScores, plan_group_scores
 from skdpot.mechanisms.recalibration import Affine, plan_recalibration, release_recalibration
-from skdpot.mechanisms.scores import ScorePlan, plan_scores
-from skdpot.nets.training import build_predictor, evaluate
 from skdpot.ot.slices import CDFTable, orthogonal_directions
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.release.bounds import BoundsPlan, DataBounds, bounds_share
@@ -63,14 +60,7 @@ from skdpot.release.sums import SumNoise, plan_sums, release_sums
 ScoresOf: TypeAlias = Callable[[Any, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 # Of the squared mu.
-_SHARES = {
-    "rounds": 0.12,
-    "weights": 0.03,
-    "slope": 0.02,
-    "curve": 0.04,
-    "sizes": 0.015,
-    "moments": 0.025,
-}
+_SHARES = {"rounds": 0.12, "weights": 0.03, "slope": 0.02, "curve": 0.05, "moments": 0.03}
 _DOWN = 1.0 - 1e-9  # absorbs the rounding of all their squares
 _GRID = 257
 _LEVELS = (np.arange(256) + 0.5) / 256
@@ -83,31 +73,13 @@ _REPLICATES = 60
 _LONGEST = math.sqrt(0.5**2 + 1.0 + 0.5**2 + 0.5**2)  # vector of `_moments`
 
 
-@dataclass(frozen=True, eq=False)
-class GroupScores:
-    """Trained networks: of predictions, and of the group given the features where it is hidden."""
-
-    network: nn.Module
-    posterior: nn.Module | None
-    n_groups: int
+class BallScores(GroupScores):
+    """Predictions, shortened to a ball, and the weight of each group's moves."""
 
     def __call__(self, rows: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return predictions, shortened to a ball, and the weight of each group's moves."""
-        rows = np.asarray(rows, dtype=np.float64)
-        if self.posterior is None:
-            weights = np.eye(self.n_groups)[codes]
-            rows = with_groups(rows, codes, self.n_groups)
-        else:
-            logits = evaluate(self.posterior, rows, None)
-            if self.n_groups == 2:
-                logits = np.column_stack([np.zeros(len(logits)), logits])
-            weights = softmax(logits, axis=1)
-        return _in_ball(evaluate(self.network, rows, None)), weights
-
-
-def with_groups(rows: np.ndarray, codes: np.ndarray, n_groups: int) -> np.ndarray:
-    """Append a column of -1 and 1 for each group but the first."""
-    return np.hstack([rows, 2.0 * np.eye(n_groups)[codes][:, 1:] - 1.0])
+        """Return them of rows, the groups of which are `codes` if they are known."""
+        outputs, weights = super().__call__(rows, codes)
+        return _in_ball(outputs), weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +105,6 @@ class Transport:
 
     rounds: tuple[Round, ...] = ()
     last: Affine | None = None
-    within: tuple[np.ndarray, np.ndarray] | None = None  # centre and half widths of predictions
 
     def __call__(self, outputs: np.ndarray, weights: np.ndarray, level: float = 1.0) -> np.ndarray:
         """Move predictions by a share of the way."""
@@ -153,7 +124,6 @@ class TransportPlan:
     weights: SumNoise | None  # None where the weights are the groups
     slope: SumNoise
     curve: TableNoise
-    sizes: SumNoise
     moments: SumNoise
     bases: np.ndarray  # (n_rounds, q, q)
     slices: np.ndarray  # (n_slices, q), directions of the frontier
@@ -162,7 +132,7 @@ class TransportPlan:
     def events(self) -> tuple[Event, ...]:
         """What is to be charged."""
         weights = () if self.weights is None else (self.weights.event,)
-        last = (self.slope, self.curve, self.sizes, self.moments)
+        last = (self.slope, self.curve, self.moments)
         return (self.rounds.event, *weights, *(noise.event for noise in last))
 
 
@@ -196,7 +166,6 @@ def plan_transport(
             fewest,
             "Predictions of each group, before and after they are moved",
         ),
-        sizes=plan_sums(mus["sizes"], math.sqrt(2.0), "Sizes of errors and moves"),
         moments=plan_sums(mus["moments"], _LONGEST, "Squared errors and moves"),
         bases=bases.reshape(n_rounds, n_outputs, n_outputs),
         slices=orthogonal_directions(n_slices, n_outputs, rng, axes_first=True),
@@ -234,7 +203,7 @@ def release_transport(
         transport = Transport((*transport.rounds, _round(tables, cells.sizes, mixing, plan)))
     given = (transport(outputs, weights), targets, cells.codes, plan.slope, stream)
     last = release_recalibration(*given, partial(_moved, scores_of, transport))
-    return replace(transport, last=last, within=within)
+    return replace(transport, last=last)
 
 
 def _moved(scores_of: ScoresOf, transport: Transport, rows: Any, codes: np.ndarray) -> np.ndarray:
@@ -300,7 +269,7 @@ class Frontier:
     """Released figures from which risk and unfairness of every share follow."""
 
     moments: np.ndarray  # means of |r|², r·d, |d|², |r|⁴; r: residuals, d: moves
-    deviations: np.ndarray  # of their noise
+    moment_deviation: float
     n_samples: int
     tables: OutputTables
     sizes: tuple[int, ...]
@@ -327,7 +296,7 @@ class Frontier:
         terms = np.stack([np.ones_like(levels), 2.0 * levels, levels**2])
         unit = _LARGEST_ERROR**2 * float(self.scales @ self.scales) / len(self.scales)
         spread = max(0.0, self.moments[3] - self.moments[0] ** 2) / self.n_samples
-        noise = self.deviations[:3] ** 2 @ terms**2
+        noise = self.moment_deviation**2 * np.sum(terms**2, axis=0)
         risk = np.maximum(self.moments[:3] @ terms, 0.0)
         return unit * risk, unit * np.sqrt(noise + spread)
 
@@ -349,13 +318,8 @@ class Frontier:
                 copies.append(noise.strategy.decoded(noisy, size))
             again.append(self._squared(copies))
         bias = np.mean(again, axis=0) - found
-        squared = np.maximum(_curve(found - bias, levels), 0.0)
-        spread = np.std([_curve(one, levels) for one in again], axis=0)
-        distance = np.sqrt(squared)
-        # A root near 0 has no derivative to scale errors with.
-        above = np.sqrt(squared + spread) - distance
-        below = distance - np.sqrt(np.maximum(squared - spread, 0.0))
-        return distance.mean(axis=0), np.maximum(above, below).mean(axis=0)
+        means = [self._mean(squared - bias, levels) for squared in (found, *again)]
+        return means[0], np.std(means[1:], axis=0)
 
     def _squared(self, cdfs: Sequence[np.ndarray]) -> np.ndarray:
         """Return squared distances, (n_pairs, measured shares), in units of the targets."""
@@ -369,12 +333,11 @@ class Frontier:
             ]
         )
 
-
-def _curve(measured: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Return the quadratic functions of the level through what was measured at 0, 1/2 and 1."""
-    start, middle, end = measured.T[..., None]
-    bend = 2.0 * start - 4.0 * middle + 2.0 * end
-    return np.asarray(start + (end - start - bend) * levels + bend * levels**2)
+    def _mean(self, squared: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        start, middle, end = np.maximum(squared, 0.0).T[..., None]
+        bend = 2.0 * start - 4.0 * middle + 2.0 * end
+        curve = start + (end - start - bend) * levels + bend * levels**2
+        return np.sqrt(np.maximum(curve, 0.0)).mean(axis=0)
 
 
 def release_frontier(
@@ -395,25 +358,11 @@ def release_frontier(
         moved = transport(outputs, weights) - outputs
         return np.hstack([(outputs + share * moved) @ slices.T for share in _MEASURED])
 
-    def errors_and_moves(
-        outputs: np.ndarray, weights: np.ndarray, targets: Any
-    ) -> tuple[np.ndarray, np.ndarray]:
-        unit = scales / np.linalg.norm(scales) / _LARGEST_ERROR
+    def vectors(outputs: np.ndarray, weights: np.ndarray, targets: Any) -> np.ndarray:
         moves = transport(outputs, weights) - outputs
-        return (outputs - np.asarray(targets)) * unit, moves * unit
-
-    def summed(vectors: Callable[..., np.ndarray], noise: SumNoise) -> np.ndarray:
-        of_audit = lambda rows, targets, codes: vectors(  # noqa: E731
-            *errors_and_moves(*scores_of(rows, codes), targets)
-        )
-        given = (vectors(*errors_and_moves(*scores, targets)), cells.codes, 1, noise, stream)
-        return release_sums(*given, of_audit)[0]
+        return _moments(outputs - np.asarray(targets), moves, scales)
 
     limits = np.full(len(_MEASURED) * len(slices), math.sqrt(slices.shape[1]))
-    within = None
-    if transport.within is not None:
-        along = (slices @ transport.within[0], np.abs(slices) @ transport.within[1])
-        within = (np.tile(along[0], len(_MEASURED)), np.tile(along[1], len(_MEASURED)))
     tables = release_tables(
         values(*scores),
         cells.codes,
@@ -422,16 +371,20 @@ def release_frontier(
         limits,
         plan.curve,
         stream,
-        within=within,
         values_of=lambda rows, codes: values(*scores_of(rows, codes)),
     )
     n = len(targets)
-    radii = _radii(summed(_sizes, plan.sizes), plan.sizes.sigma, n)
-    sums = summed(partial(_moments, radii=radii), plan.moments)
-    units = np.array([radii[0] ** 2, radii[0] * radii[1], radii[1] ** 2, radii[0] ** 4])
+    (sums,) = release_sums(
+        vectors(*scores, targets),
+        cells.codes,
+        1,
+        plan.moments,
+        stream,
+        lambda rows, targets, codes: vectors(*scores_of(rows, codes), targets),
+    )
     return Frontier(
-        moments=(sums / n + _CENTRE) * units,
-        deviations=plan.moments.sigma / n * units,
+        moments=sums / n + _CENTRE,
+        moment_deviation=plan.moments.sigma / n,
         n_samples=n,
         tables=tables,
         sizes=cells.sizes,
@@ -443,31 +396,16 @@ def release_frontier(
 
 _LARGEST_ERROR = math.sqrt(2.0)  # in half ranges of the targets
 _CENTRE = np.array([0.5, 0.0, 0.5, 0.5])
-_OCTAVES, _BEYOND = 12, 0.05  # of sizes; share of the errors that may be beyond
 
 
-def _sizes(*vectors: np.ndarray) -> np.ndarray:
-    """Return in which octave below 1 the norm of each vector is, as indicators."""
-    norms = [np.linalg.norm(_in_ball(one, 1.0), axis=1) for one in vectors]
-    octaves = [np.clip(-np.frexp(norm)[1], 0, _OCTAVES - 1) for norm in norms]
-    return np.hstack([np.eye(_OCTAVES)[octave] for octave in octaves])
-
-
-def _radii(counts: np.ndarray, sigma: float, n: int) -> np.ndarray:
-    """Return lengths that few errors and few moves exceed, whatever the noise may hide."""
-    beyond = np.cumsum(counts.reshape(2, _OCTAVES), axis=1)  # norms of 2^-k and more
-    least = beyond + sigma * np.sqrt(np.arange(1, _OCTAVES + 1))
-    k = np.minimum.accumulate(least <= _BEYOND * n, axis=1).sum(axis=1)
-    return np.minimum(math.sqrt(2.0) * 2.0**-k, 1.0)
-
-
-def _moments(errors: np.ndarray, moves: np.ndarray, *, radii: np.ndarray) -> np.ndarray:
+def _moments(residuals: np.ndarray, moves: np.ndarray, scales: np.ndarray) -> np.ndarray:
     r"""Return |r|², r·d, |d|² and |r|⁴ of vectors that are shortened to 1, around the middle.
 
     Each entry but the second lies within 1/2 of the middle, so that all have a norm of at most
-    `_LONGEST`. Errors and moves beyond their radius count as that.
+    `_LONGEST`. Errors of more than 0.7 of the range of the targets count as that.
     """
-    r, d = (_in_ball(v / radius, 1.0) for v, radius in zip((errors, moves), radii, strict=True))
+    unit = scales / np.linalg.norm(scales) / _LARGEST_ERROR
+    r, d = (_in_ball(vectors * unit, 1.0) for vectors in (residuals, moves))
     own, both, moved = ((a * b).sum(axis=1) for a, b in ((r, r), (r, d), (d, d)))
     return np.stack([own, both, moved, own**2], axis=1) - _CENTRE
 
@@ -537,7 +475,7 @@ class Barycenter(FairMechanism):
         settled = cast(DataBounds | BoundsPlan, bounds).settled(targets, streams)
         found: dict[str, Any] = {"target_bounds_": settled}
         units = settled.to_units(targets)
-        of = plan.train(context, task, rows, units, callbacks)
+        of = BallScores(**vars(plan.networks.train(context, task, rows, units, callbacks)))
         found |= {"posterior_": of.posterior, "transport_": Transport(), "frontier_": None}
         if (transport := plan.transport) is not None:
             scales = settled.scale * settled.radius / math.sqrt(q)  # of units in the ball
@@ -554,27 +492,18 @@ class Barycenter(FairMechanism):
         if isinstance(task.bounds, BoundsPlan):
             mu *= math.sqrt(1.0 - bounds_share(n, q, target.mu_cap))
             events.append(task.bounds.event)
-        transport = posterior = hidden = None
-        left = 1.0
+        transport = None
         if cells.strata:
-            aware = task.group_aware
-            n_rounds = self.n_rounds or (1 if aware and q == 1 else 2)
+            n_rounds = self.n_rounds or (1 if task.group_aware and q == 1 else 2)
             given = (mu * math.sqrt(self.share), cells, q, n_rounds)
-            transport = plan_transport(*given, blind=not aware, rng=context.streams.public)
-            left -= self.share
-            if not aware:
-                n_logits = len(cells.sizes) if len(cells.sizes) > 2 else 1
-                hidden = build_predictor("linear", d, n_logits)
-                of_posterior = self.posterior_share * left
-                left -= of_posterior
-                loss = "softmax" if n_logits > 1 else "logistic"
-                posterior = plan_scores(mu * math.sqrt(of_posterior), hidden, n, loss)
-        scores = plan_scores(mu * math.sqrt(left), task.network, n, "squared")
-        events += [part.event for part in (scores, posterior) if part is not None]
-        events += [] if transport is None else transport.events
+            blind, rng = not task.group_aware, context.streams.public
+            transport = plan_transport(*given, blind=blind, rng=rng)
+            mu *= math.sqrt(1.0 - self.share)
+        networks = plan_group_scores(mu, self.posterior_share, task, d, "squared")
+        events += [*networks.events, *(transport.events if transport else ())]
         private = math.isfinite(target.epsilon)
         event = ComposedEvent(events=tuple(events)) if private else NonPrivateEvent()
-        return _Plan(event, scores, hidden, posterior, transport)
+        return _Plan(event, networks, transport)
 
 
 @dataclass(frozen=True, eq=False)
@@ -582,39 +511,12 @@ class _Plan:
     """What a fit releases, and its cost."""
 
     event: Event
-    scores: ScorePlan
-    hidden: nn.Module | None  # the network that learns the posterior
-    posterior: ScorePlan | None
+    networks: GroupScorePlan
     transport: TransportPlan | None
-
-    def train(
-        self,
-        context: FitContext,
-        task: FairTask,
-        rows: np.ndarray,
-        units: np.ndarray,
-        callbacks: Sequence[Any] | None,
-    ) -> GroupScores:
-        """Train the networks."""
-        cells, n_groups = task.cells, len(task.cells.sizes)
-        inputs, seen = rows, None
-        if task.group_aware:
-            inputs = with_groups(rows, cells.codes, n_groups)
-            seen = partial(_seen_with_groups, n_groups)
-        options = {"cells": cells, **context.training}
-        network = self.scores.train(
-            task.network, inputs, units, context.streams, callbacks=callbacks, seen=seen, **options
-        )
-        posterior = None
-        if self.posterior is not None and self.hidden is not None:
-            posterior = self.posterior.train(
-                self.hidden, rows, cells.codes, context.streams, seen=_seen_groups, **options
-            )
-        return GroupScores(network, posterior, n_groups)
 
 
 def _moved_and_measured(
-    of: GroupScores,
+    of: BallScores,
     cells: Cells,
     plan: TransportPlan,
     rows: np.ndarray,
@@ -627,13 +529,3 @@ def _moved_and_measured(
     transport = release_transport(scores, units, of, cells, plan, secret)
     frontier = release_frontier(scores, units, of, cells, plan, transport, scales, secret)
     return transport, frontier.table()
-
-
-def _seen_groups(rows: np.ndarray, _: Any, codes: np.ndarray) -> tuple[np.ndarray, Any]:
-    return rows, codes
-
-
-def _seen_with_groups(
-    n_groups: int, rows: np.ndarray, targets: Any, codes: np.ndarray
-) -> tuple[np.ndarray, Any]:
-    return with_groups(rows, codes, n_groups), targets

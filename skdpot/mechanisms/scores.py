@@ -32,7 +32,7 @@ from torch.nn import functional
 from skdpot._utils.validation import Streams
 from skdpot.nets.training import noisy_learning_rate, train_privately
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
-from skdpot.privacy.noise import LatticeNoise, calibrate_lattice, calibrate_rounded, noisy_sum
+from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, noisy_sum
 from skdpot.release.gradients import (
     ClippedVectors,
     TrainingPlan,
@@ -217,8 +217,8 @@ def plan_scores(mu: float, network: nn.Module, n_samples: int, loss: str) -> Sco
     size = _OTHER_SIZE if first is None else 1 + first.in_features
     moments, events = None, []
     if first is not None and private:
-        of_moments = mu * math.sqrt(_MOMENTS), 2.0 * math.sqrt(first.in_features)
-        moments = calibrate_lattice(*of_moments, data_lattice=_LATTICE**2)
+        d, of_moments = first.in_features, mu * math.sqrt(_MOMENTS)
+        moments = calibrate_rounded(of_moments, 2.0 * math.sqrt(d), 2 * d)
         events = [GaussianEvent(**vars(moments), label="Means and spreads")]
         mu *= math.sqrt(1.0 - _MOMENTS)
     # With few records for the noise it is better to shorten more of them.

@@ -233,7 +233,8 @@ PARTIES = st.one_of(
 )
 STAMP = st.one_of(st.sampled_from(STAMPS), constants())
 ASKED = {
-    **dict.fromkeys(("x", "q", "others"), ANYTHING),
+    **dict.fromkeys(("x", "q", "others", "sensitive_features"), ANYTHING),
+    **dict.fromkeys(("fairness", "level", "measure"), constants()),
     "label": st.one_of(st.none(), st.sampled_from((0, 1, 7)), constants()),
     **dict.fromkeys(("clients", "parties"), PARTIES),
     **dict.fromkeys(("n_samples", "n_particles"), numbers_of_rows()),

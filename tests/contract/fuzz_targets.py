@@ -179,6 +179,8 @@ TARGETS = {
                 ("ranks", RankedOutputs(n_steps=2, **FAIR)),
             )
         ),
+        ("bayes", FairPrivateClassifier(epsilon=float("inf"))),
+        ("barycenter", FairPrivateRegressor(epsilon=float("inf"))),
         ("sliced", PrivateWassersteinDistance(Sliced(n_projections=3, n_bins=8), **BOX)),
         ("triangle", PrivateWassersteinDistance(Triangle(), **BOX)),
         ("fedwad", PrivateWassersteinDistance(FedWad(n_rounds=2), **BOX)),

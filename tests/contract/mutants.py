@@ -651,7 +651,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("TickColumn.to_unit", since_the_earliest), {"times by the earliest": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[polars-Datetime(us, None)]"}),
     ],
     28: [
-        (rewritten("plan_scores", ("2.0 * math.sqrt(first.in_features)", "math.sqrt(2.0 * first.in_features)")), {"moments of features": "mechanisms/test_scores.py::test_no_neighbour_moves_a_release_further_than_its_sensitivity[logistic]"}),
+        (rewritten("plan_scores", ("2.0 * math.sqrt(d)", "math.sqrt(2.0 * d)")), {"moments of features": "mechanisms/test_scores.py::test_no_neighbour_moves_a_release_further_than_its_sensitivity[logistic]"}),
         (rewritten("plan_scores", ("calibrate_rounded(of_step, 2.0 * clip,", "calibrate_rounded(of_step, clip,"), ), {"gradients of scores": "mechanisms/test_scores.py::test_no_neighbour_moves_a_release_further_than_its_sensitivity[logistic]"}),
         (rewritten("Histograms.count", ("counts += np.bincount(cells.ravel(), minlength=n_cells + 1)", "counts += sum(np.bincount(part.ravel(), minlength=n_cells + 1) for part in (cells, cells // 2))")), {"a row in two cells of a histogram": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[bounds of features]"}),
         (rewritten("_ExactProjections.units", ("self.limited", "False")), {"rows of more energy counted where they are": "release/test_strategy.py::test_a_row_of_more_energy_is_counted_in_the_middle[None]"}),

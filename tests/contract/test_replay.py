@@ -34,6 +34,7 @@ from tests.contract.fits import (
     BOX,
     CLASSES,
     FITS,
+    GROUPS,
     KNOWN,
     LABELS,
     PUBLIC,
@@ -90,13 +91,15 @@ def outputs(fitted):
         public = TABLE.iloc[20:30][list(fitted.schema_.names)]
     elif getattr(fitted, "n_features_in_", D) == 40:
         public = np.zeros((3, 40))
+    aware = getattr(fitted, "group_aware", False)
+    given = {"sensitive_features": np.resize(GROUPS, len(public))} if aware else {}
     calls = {
-        name: lambda name=name: getattr(fitted, name)(public)
+        name: lambda name=name: getattr(fitted, name)(public, **given)
         for name in ("predict", "predict_proba", "decision_function", "transform", "score_samples")
     } | {
         "sample": lambda: fitted.sample(5, random_state=1),
         "sample_labeled": lambda: fitted.sample_labeled(5, random_state=1),
-        "score": lambda: fitted.score(public, *answers(fitted)),
+        "score": lambda: fitted.score(public, *answers(fitted, given), **given),
         "inverse_transform": lambda: fitted.inverse_transform(fitted.transform(public)),
         "quantiles": lambda: fitted.quantiles([0.1, 0.5]),
         "distance": lambda: fitted.distance(public),
@@ -119,12 +122,12 @@ def report_of(fitted):
     return {name: part for name, part in parts.items() if name != "created"}  # the time
 
 
-def answers(fitted):
+def answers(fitted, given):
     """Targets of the public rows, where a score needs them."""
     if isinstance(fitted, PrivateTrajectorySampler):
         return ([fitted.times_[0]] * len(PUBLIC),)
     if isinstance(fitted, FairPrivateRegressor):
-        return (fitted.predict(PUBLIC) + 1.0,)
+        return (fitted.predict(PUBLIC, **given) + 1.0,)
     return (np.zeros(len(PUBLIC), dtype=int),) if hasattr(fitted, "classes_") else ()
 
 

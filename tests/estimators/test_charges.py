@@ -26,6 +26,7 @@ from skdpot.exceptions import BudgetExceededError, LedgerError
 from skdpot.federated.party import Party
 from skdpot.mechanisms import Gradient, LatentNetwork, Resample, Sketch
 from skdpot.mechanisms.fair import Records
+from skdpot.mechanisms.group_scores import GroupScores
 from skdpot.privacy.accounting import compose
 from skdpot.release.bounds import DataBounds
 from skdpot.release.contingency import CountedRows
@@ -62,6 +63,7 @@ def watched(patch, budget):
         ("read", Histograms, "count"),
         ("read", Records, "take"),
         ("read", Records, "of"),
+        ("read", GroupScores, "__call__"),
     ):
         patch.setattr(owner, name, spied(kind, getattr(owner, name)))
     return seen

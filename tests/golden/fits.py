@@ -204,13 +204,19 @@ def described_autoencoder(fitted: PrivateSWAutoencoder) -> Found:
 
 
 def described_classifier(fitted: FairPrivateClassifier) -> Found:
-    return {
+    groups = fitted.groups_
+    given = {} if groups is None else {"sensitive_features": np.resize(groups, len(PUBLIC))}
+    found = {
         "parameters": parameters(fitted.network_),
-        "probabilities": Single(fitted.predict_proba(PUBLIC)),
-        "predictions": Exact(fitted.predict(PUBLIC)),
+        "probabilities": Single(fitted.predict_proba(PUBLIC, **given)),
+        "predictions": Exact(fitted.predict(PUBLIC, **given)),
         "threshold": Single(fitted.threshold_),
-        "n_steps": fitted.n_steps_,
-    } | statement(fitted)
+    }
+    if fitted.rule_ is None:
+        found["n_steps"] = fitted.n_steps_
+    else:
+        found["frontier"] = Single(fitted.frontier_.to_numpy())
+    return found | statement(fitted)
 
 
 def described_regressor(fitted: FairPrivateRegressor) -> Found:

@@ -62,7 +62,7 @@ def own():
 
 
 @pytest.mark.parametrize("module", ["linear", "mlp", own])
-@pytest.mark.parametrize("mu", [0.02, 0.5, 3.0])
+@pytest.mark.parametrize("mu", [1e-6, 0.5, 30.0])
 def test_all_releases_together_cost_what_was_asked_for(module, mu):
     _, plan = planned("logistic", module, mu=mu)
     spent = compose(plan.event).to_gdp(0.0)
@@ -107,7 +107,7 @@ def test_no_neighbour_moves_a_release_further_than_its_sensitivity(loss):
                 assert moved <= sensitivity
                 largest[release.kind] = max(largest[release.kind], moved / sensitivity)
     # Attained, but for the lattice, and gradients of softmax that are never opposite.
-    assert largest["moments"] == pytest.approx(1.0)
+    assert largest["moments"] > 0.98
     assert largest["gradient"] > (0.84 if loss == "softmax" else 0.98)
 
 
