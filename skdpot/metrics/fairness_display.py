@@ -273,11 +273,19 @@ class FairnessDisplay:
                 yield (group, y), rows, style | {"label": f"{group}, class {y}"}
 
 
+def _on_front(points: pd.DataFrame, signs: list[int]) -> np.ndarray:
+    """Whether no other point is better in one figure, and not worse in the other."""
+    own = points[["parity", "accuracy"]].to_numpy() * signs
+    others = own[:, np.newaxis]
+    beaten = np.all(others >= own, axis=2) & np.any(others > own, axis=2)
+    return np.asarray(~beaten.any(axis=0))
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class FairnessFrontierDisplay:
     """Accuracy against parity of many models, with the Pareto front.
 
-    Create one with `from_results`. Parameters are stored as attributes.
+    Create one with `from_estimator` or `from_results`. Parameters are stored as attributes.
 
     Parameters
     ----------
@@ -326,6 +334,43 @@ class FairnessFrontierDisplay:
     higher_is_fairer: bool = True
     parity_name: str = "disparate impact"
     accuracy_name: str = "accuracy"
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, name: str | None = None, **kwargs: Any) -> Self:
+        """Draw what a fit says of all levels of fairness, without data; return the display.
+
+        Error bars are standard errors.
+
+        Parameters
+        ----------
+        estimator : FairPrivateClassifier or FairPrivateRegressor
+            Fitted estimator with a `frontier_`. A regressor has its mean squared error on the
+            vertical axis, and its lower left is best.
+        name : str, optional
+            Name for the legend; by default that of the class.
+        **kwargs : dict
+            For `plot`, such as `ax`.
+
+        Raises
+        ------
+        AttributeError
+            If the estimator has no frontier.
+        """
+        table = estimator.frontier_
+        parity, accuracy = "wasserstein", "mean_squared_error"
+        if fair := getattr(estimator, "fairness", None):
+            known = "disparate_impact", "equalized_odds_difference"
+            parity, accuracy = known[fair != "demographic_parity"], "accuracy"
+        higher = parity == "disparate_impact"
+        points = pd.DataFrame({"method": name or type(estimator).__name__}, index=table.index)
+        for axis, column in (("parity", parity), ("accuracy", accuracy)):
+            points[axis], points[f"{axis}_std"] = table[column], table[f"{column}_se"]
+        signs = [1 if higher else -1, 1 if accuracy == "accuracy" else -1]
+        points["on_front"] = _on_front(points, signs)
+        names = (parity.replace("_", " "), accuracy.replace("_", " "))
+        return cls(
+            points=points, higher_is_fairer=higher, parity_name=names[0], accuracy_name=names[1]
+        ).plot(**kwargs)
 
     @classmethod
     def from_results(
@@ -378,11 +423,7 @@ class FairnessFrontierDisplay:
             accuracy_std=(accuracy, "std"),
         )
         points = points.reset_index().rename(columns={method: "method"})
-        # No other point is better in one figure, and not worse in the other.
-        own = points[["parity", "accuracy"]].to_numpy() * [1 if higher_is_fairer else -1, 1]
-        others = own[:, np.newaxis]
-        beaten = np.all(others >= own, axis=2) & np.any(others > own, axis=2)
-        points["on_front"] = ~beaten.any(axis=0)
+        points["on_front"] = _on_front(points, [1 if higher_is_fairer else -1, 1])
         return cls(
             points=points,
             higher_is_fairer=higher_is_fairer,

@@ -1,5 +1,7 @@
 """What the pictures of scores by group, and of accuracy against parity, draw."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -103,3 +105,28 @@ def test_front_against_the_definition(higher_is_fairer):
         fairer = sign * results["gap"] >= sign * parity
         side = np.searchsorted(x, parity) - (display.front_.get_drawstyle() == "steps-post")
         assert height[side] == results.loc[fairer, "accuracy"].max()
+
+
+@pytest.mark.parametrize(
+    ("fairness", "parity", "on_front"),
+    [
+        ("demographic_parity", "disparate_impact", [False, True, True]),
+        ("equalized_odds", "equalized_odds_difference", [True, True, False]),
+        (None, "wasserstein", [True, False, False]),
+    ],
+)
+def test_a_fit_is_drawn_without_data(fairness, parity, on_front):
+    """Points that another one beats are not on the front; lower is better but for accuracies."""
+    accuracy = "accuracy" if fairness else "mean_squared_error"
+    figures = {parity: [0.2, 0.2, 0.6], accuracy: [0.7, 0.8, 0.75]}
+    if fairness == "equalized_odds":
+        figures = {parity: [0.1, 0.2, 0.6], accuracy: [0.7, 0.8, 0.75]}
+    errors = {f"{name}_se": [0.01, 0.02, 0.03] for name in figures}
+    fitted = SimpleNamespace(frontier_=pd.DataFrame(figures | errors))
+    if fairness:
+        fitted.fairness = fairness
+    display = FairnessFrontierDisplay.from_estimator(fitted, name="ours")
+    assert display.points["on_front"].tolist() == on_front
+    assert display.points["accuracy_std"].tolist() == [0.01, 0.02, 0.03]
+    assert set(display.errorbars_) == {"ours"}
+    assert display.ax_.get_xlabel() == parity.replace("_", " ")
