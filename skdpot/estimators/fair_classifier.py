@@ -56,8 +56,8 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
 
     With the mechanisms "sketch" and "ranks" training minimises :math:`(1 - \alpha)` times the
     cross-entropy plus :math:`\alpha` times the squared Wasserstein distance between the groups'
-    distributions of predicted probabilities (sliced for more than two classes, averaged over pairs
-    for more than two groups). Scores, not only decisions, are then alike.
+    distributions of predicted probabilities (sliced for more than two classes, summed over pairs
+    of K groups, weighted 4 / K²). Scores, not only decisions, are then alike.
 
     X is used as it is. Scale it first by *public* ranges to about [-1, 1], or with a
     `PrivateScaler` that shares the budget.
@@ -150,7 +150,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     `skdpot.release.strategy.Strategy.sensitivity`. With "sketch", batches are Poisson samples and
     the sensitivity of a sum is :math:`(1-\alpha)\,2C` (`skdpot.mechanisms.fair`). With ranks,
     batches are fixed numbers of records per group (and class), and it is :math:`(1-\alpha)\, 2C +
-    \alpha\, n' \frac{2}{K Q} \frac{4 r L}{\min_c n'_c}` (`skdpot.release.output_tables`). A
+    \alpha\, n' \frac{4 (K-1)}{K^2 Q} \frac{4 r L}{\min_c n'_c}` (`skdpot.release.output_tables`). A
     tuned threshold adds noisy histograms. Rounding to the lattice of the noise adds at most 1/512
     (`skdpot.privacy.noise.noise_for_sums`). Networks that are not plain chains of layers are
     trained in single precision, whose last bits can depend on the size of the batch; the statement

@@ -41,7 +41,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
 
     With the mechanisms "sketch" and "ranks" training minimises :math:`(1 - \alpha)` times half the
     squared error plus :math:`\alpha` times the squared (sliced) Wasserstein distance between the
-    groups' distributions of predictions, averaged over pairs of groups.
+    groups' distributions of predictions, summed over pairs of K groups with the weight 4 / K².
 
     X is used as it is. Scale it first by *public* ranges to about [-1, 1], or with a
     `PrivateScaler` that shares the budget.

@@ -60,7 +60,14 @@ from skdpot.release.sums import SumNoise, plan_sums, release_sums
 ScoresOf: TypeAlias = Callable[[Any, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 # Of the squared mu.
-_SHARES = {"rounds": 0.12, "weights": 0.03, "slope": 0.02, "curve": 0.05, "moments": 0.03}
+_SHARES = {
+    "rounds": 0.12,
+    "weights": 0.03,
+    "slope": 0.02,
+    "curve": 0.04,
+    "sizes": 0.015,
+    "moments": 0.025,
+}
 _DOWN = 1.0 - 1e-9  # absorbs the rounding of all their squares
 _GRID = 257
 _LEVELS = (np.arange(256) + 0.5) / 256
@@ -105,6 +112,7 @@ class Transport:
 
     rounds: tuple[Round, ...] = ()
     last: Affine | None = None
+    within: tuple[np.ndarray, np.ndarray] | None = None  # centre and half widths of predictions
 
     def __call__(self, outputs: np.ndarray, weights: np.ndarray, level: float = 1.0) -> np.ndarray:
         """Move predictions by a share of the way."""
@@ -124,6 +132,7 @@ class TransportPlan:
     weights: SumNoise | None  # None where the weights are the groups
     slope: SumNoise
     curve: TableNoise
+    sizes: SumNoise
     moments: SumNoise
     bases: np.ndarray  # (n_rounds, q, q)
     slices: np.ndarray  # (n_slices, q), directions of the frontier
@@ -132,7 +141,7 @@ class TransportPlan:
     def events(self) -> tuple[Event, ...]:
         """What is to be charged."""
         weights = () if self.weights is None else (self.weights.event,)
-        last = (self.slope, self.curve, self.moments)
+        last = (self.slope, self.curve, self.sizes, self.moments)
         return (self.rounds.event, *weights, *(noise.event for noise in last))
 
 
@@ -166,6 +175,7 @@ def plan_transport(
             fewest,
             "Predictions of each group, before and after they are moved",
         ),
+        sizes=plan_sums(mus["sizes"], math.sqrt(2.0), "Sizes of errors and moves"),
         moments=plan_sums(mus["moments"], _LONGEST, "Squared errors and moves"),
         bases=bases.reshape(n_rounds, n_outputs, n_outputs),
         slices=orthogonal_directions(n_slices, n_outputs, rng, axes_first=True),
@@ -203,7 +213,7 @@ def release_transport(
         transport = Transport((*transport.rounds, _round(tables, cells.sizes, mixing, plan)))
     given = (transport(outputs, weights), targets, cells.codes, plan.slope, stream)
     last = release_recalibration(*given, partial(_moved, scores_of, transport))
-    return replace(transport, last=last)
+    return replace(transport, last=last, within=within)
 
 
 def _moved(scores_of: ScoresOf, transport: Transport, rows: Any, codes: np.ndarray) -> np.ndarray:
@@ -269,7 +279,7 @@ class Frontier:
     """Released figures from which risk and unfairness of every share follow."""
 
     moments: np.ndarray  # means of |r|², r·d, |d|², |r|⁴; r: residuals, d: moves
-    moment_deviation: float
+    deviations: np.ndarray  # of their noise
     n_samples: int
     tables: OutputTables
     sizes: tuple[int, ...]
@@ -296,7 +306,7 @@ class Frontier:
         terms = np.stack([np.ones_like(levels), 2.0 * levels, levels**2])
         unit = _LARGEST_ERROR**2 * float(self.scales @ self.scales) / len(self.scales)
         spread = max(0.0, self.moments[3] - self.moments[0] ** 2) / self.n_samples
-        noise = self.moment_deviation**2 * np.sum(terms**2, axis=0)
+        noise = self.deviations[:3] ** 2 @ terms**2
         risk = np.maximum(self.moments[:3] @ terms, 0.0)
         return unit * risk, unit * np.sqrt(noise + spread)
 
@@ -318,8 +328,13 @@ class Frontier:
                 copies.append(noise.strategy.decoded(noisy, size))
             again.append(self._squared(copies))
         bias = np.mean(again, axis=0) - found
-        means = [self._mean(squared - bias, levels) for squared in (found, *again)]
-        return means[0], np.std(means[1:], axis=0)
+        squared = np.maximum(_curve(found - bias, levels), 0.0)
+        spread = np.std([_curve(one, levels) for one in again], axis=0)
+        distance = np.sqrt(squared)
+        # A root near 0 has no derivative to scale errors with.
+        above = np.sqrt(squared + spread) - distance
+        below = distance - np.sqrt(np.maximum(squared - spread, 0.0))
+        return distance.mean(axis=0), np.maximum(above, below).mean(axis=0)
 
     def _squared(self, cdfs: Sequence[np.ndarray]) -> np.ndarray:
         """Return squared distances, (n_pairs, measured shares), in units of the targets."""
@@ -333,11 +348,12 @@ class Frontier:
             ]
         )
 
-    def _mean(self, squared: np.ndarray, levels: np.ndarray) -> np.ndarray:
-        start, middle, end = np.maximum(squared, 0.0).T[..., None]
-        bend = 2.0 * start - 4.0 * middle + 2.0 * end
-        curve = start + (end - start - bend) * levels + bend * levels**2
-        return np.sqrt(np.maximum(curve, 0.0)).mean(axis=0)
+
+def _curve(measured: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Return the quadratic functions of the level through what was measured at 0, 1/2 and 1."""
+    start, middle, end = measured.T[..., None]
+    bend = 2.0 * start - 4.0 * middle + 2.0 * end
+    return np.asarray(start + (end - start - bend) * levels + bend * levels**2)
 
 
 def release_frontier(
@@ -358,11 +374,25 @@ def release_frontier(
         moved = transport(outputs, weights) - outputs
         return np.hstack([(outputs + share * moved) @ slices.T for share in _MEASURED])
 
-    def vectors(outputs: np.ndarray, weights: np.ndarray, targets: Any) -> np.ndarray:
+    def errors_and_moves(
+        outputs: np.ndarray, weights: np.ndarray, targets: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        unit = scales / np.linalg.norm(scales) / _LARGEST_ERROR
         moves = transport(outputs, weights) - outputs
-        return _moments(outputs - np.asarray(targets), moves, scales)
+        return (outputs - np.asarray(targets)) * unit, moves * unit
+
+    def summed(vectors: Callable[..., np.ndarray], noise: SumNoise) -> np.ndarray:
+        of_audit = lambda rows, targets, codes: vectors(  # noqa: E731
+            *errors_and_moves(*scores_of(rows, codes), targets)
+        )
+        given = (vectors(*errors_and_moves(*scores, targets)), cells.codes, 1, noise, stream)
+        return release_sums(*given, of_audit)[0]
 
     limits = np.full(len(_MEASURED) * len(slices), math.sqrt(slices.shape[1]))
+    within = None
+    if transport.within is not None:
+        along = (slices @ transport.within[0], np.abs(slices) @ transport.within[1])
+        within = (np.tile(along[0], len(_MEASURED)), np.tile(along[1], len(_MEASURED)))
     tables = release_tables(
         values(*scores),
         cells.codes,
@@ -371,20 +401,16 @@ def release_frontier(
         limits,
         plan.curve,
         stream,
+        within=within,
         values_of=lambda rows, codes: values(*scores_of(rows, codes)),
     )
     n = len(targets)
-    (sums,) = release_sums(
-        vectors(*scores, targets),
-        cells.codes,
-        1,
-        plan.moments,
-        stream,
-        lambda rows, targets, codes: vectors(*scores_of(rows, codes), targets),
-    )
+    radii = _radii(summed(_sizes, plan.sizes), plan.sizes.sigma, n)
+    sums = summed(partial(_moments, radii=radii), plan.moments)
+    units = np.array([radii[0] ** 2, radii[0] * radii[1], radii[1] ** 2, radii[0] ** 4])
     return Frontier(
-        moments=sums / n + _CENTRE,
-        moment_deviation=plan.moments.sigma / n,
+        moments=(sums / n + _CENTRE) * units,
+        deviations=plan.moments.sigma / n * units,
         n_samples=n,
         tables=tables,
         sizes=cells.sizes,
@@ -396,16 +422,31 @@ def release_frontier(
 
 _LARGEST_ERROR = math.sqrt(2.0)  # in half ranges of the targets
 _CENTRE = np.array([0.5, 0.0, 0.5, 0.5])
+_OCTAVES, _BEYOND = 12, 0.05  # of sizes; share of the errors that may be beyond
 
 
-def _moments(residuals: np.ndarray, moves: np.ndarray, scales: np.ndarray) -> np.ndarray:
+def _sizes(*vectors: np.ndarray) -> np.ndarray:
+    """Return in which octave below 1 the norm of each vector is, as indicators."""
+    norms = [np.linalg.norm(_in_ball(one, 1.0), axis=1) for one in vectors]
+    octaves = [np.clip(-np.frexp(norm)[1], 0, _OCTAVES - 1) for norm in norms]
+    return np.hstack([np.eye(_OCTAVES)[octave] for octave in octaves])
+
+
+def _radii(counts: np.ndarray, sigma: float, n: int) -> np.ndarray:
+    """Return lengths that few errors and few moves exceed, whatever the noise may hide."""
+    beyond = np.cumsum(counts.reshape(2, _OCTAVES), axis=1)  # norms of 2^-k and more
+    least = beyond + sigma * np.sqrt(np.arange(1, _OCTAVES + 1))
+    k = np.minimum.accumulate(least <= _BEYOND * n, axis=1).sum(axis=1)
+    return np.minimum(math.sqrt(2.0) * 2.0**-k, 1.0)
+
+
+def _moments(errors: np.ndarray, moves: np.ndarray, *, radii: np.ndarray) -> np.ndarray:
     r"""Return |r|², r·d, |d|² and |r|⁴ of vectors that are shortened to 1, around the middle.
 
     Each entry but the second lies within 1/2 of the middle, so that all have a norm of at most
-    `_LONGEST`. Errors of more than 0.7 of the range of the targets count as that.
+    `_LONGEST`. Errors and moves beyond their radius count as that.
     """
-    unit = scales / np.linalg.norm(scales) / _LARGEST_ERROR
-    r, d = (_in_ball(vectors * unit, 1.0) for vectors in (residuals, moves))
+    r, d = (_in_ball(v / radius, 1.0) for v, radius in zip((errors, moves), radii, strict=True))
     own, both, moved = ((a * b).sum(axis=1) for a, b in ((r, r), (r, d), (d, d)))
     return np.stack([own, both, moved, own**2], axis=1) - _CENTRE
 

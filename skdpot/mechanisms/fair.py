@@ -29,6 +29,7 @@ from torch import nn
 from skdpot._utils.validation import Interval, SecretStream, StrOptions, resolve_device
 from skdpot.exceptions import warn_of_fairness
 from skdpot.mechanisms.base import COUNT, LENGTH, FitContext, Mechanism, Released
+from skdpot.mechanisms.recalibration import plan_recalibration, recalibrated
 from skdpot.nets.training import (
     GradientStep,
     noisy_learning_rate,
@@ -66,10 +67,12 @@ from skdpot.release.output_tables import (
     tuned_threshold,
 )
 from skdpot.release.per_sample import chain_of_layers, record_outputs
+from skdpot.release.sums import SumNoise
 
+LastNoise: TypeAlias = ThresholdNoise | SumNoise
 OutputLoss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
-_DEFAULT_STEPS = 200
+_DEFAULT_STEPS, _USUAL_ALPHA = 200, 0.75
 _LARGEST_RATE = 0.1
 _FEWEST_RECORDS = 5.0  # of a cell, over the noise of one entry of its table
 TABLE_SHARE = 0.1  # of the squared mu, for the distributions of the outputs
@@ -373,6 +376,7 @@ class FairTask:
     network: nn.Module
     bounds: DataBounds | BoundsPlan | None = None  # of targets
     public_classes: bool = False  # whether a record keeps its class in all neighbours
+    last: LastNoise | None = None  # what sets the level of the outputs right
     group_aware: bool = False  # whether the network reads the group, after the features
 
 
@@ -424,15 +428,16 @@ class FairGradients(FairMechanism):
     ) -> Released:
         """Plan, charge, and only then touch the rows."""
         network, streams, compared = task.network, context.streams, task.compared
-        n_steps = self.n_steps or _DEFAULT_STEPS
+        n_steps = self.n_steps or _default_steps(self.alpha)
         if self.clip_output is not None:
             compared = ClippedOutputs(compared.n_outputs, float(self.clip_output))
         alpha, clip = self.alpha if task.cells.strata else 0.0, float(self.clip_loss)
         loss = FairLoss(gradient=task.gradient, compared=compared, alpha=alpha, clip=clip)
         threshold = self._threshold(context, task)
-        plan, make_steps, text = self._plan(context, task, loss, n_steps, threshold)
+        task = replace(task, last=threshold)
+        plan, make_steps, text = self._plan(context, task, loss, n_steps)
         if threshold is not None:
-            text += ", and noisy histograms for the threshold"
+            text += ", and noisy histograms or moments for the level of predictions"
         single = plan.sampling == "poisson" and not _in_double(network)
         spent = context.charge(
             plan,
@@ -460,42 +465,35 @@ class FairGradients(FairMechanism):
         network = with_trained_parameters(network, trained)
         if isinstance(task.compared, Probabilities):
             found["threshold_"] = 0.5
-        if threshold is not None:
+        if isinstance(threshold, SumNoise):
+            given = (rows, targets, task.cells.codes, threshold, streams.secret)
+            network = recalibrated(network, *given)
+        elif threshold is not None:
             of = partial(_probabilities, network)
             parts = (of(torch.from_numpy(rows)), targets, threshold, streams.secret, of)
             found["threshold_"] = tuned_threshold(*parts)
         return Released(network, None, spent, attributes=found)
 
     def _plan(
-        self,
-        context: FitContext,
-        task: FairTask,
-        loss: FairLoss,
-        n_steps: int,
-        threshold: ThresholdNoise | None,
+        self, context: FitContext, task: FairTask, loss: FairLoss, n_steps: int
     ) -> tuple[TrainingPlan, Callable[..., GradientStep], str]:
         raise NotImplementedError
 
-    def _threshold(self, context: FitContext, task: FairTask) -> ThresholdNoise | None:
-        """Plan the releases of a threshold, for two classes of groups that are compared."""
-        binary = isinstance(task.compared, Probabilities) and task.compared.n_outputs == 1
-        if not (self.tune_threshold and binary and self.alpha and task.cells.strata):
-            return None
+    def _threshold(self, context: FitContext, task: FairTask) -> LastNoise | None:
+        """Plan what sets the level right that a penalty moves: of two classes, or of targets."""
         mu = mu_share(context.target, _TUNING_SHARE)
+        if not (self.tune_threshold and self.alpha and task.cells.strata):
+            return None
+        if task.bounds is not None:
+            return plan_recalibration(mu)
+        if not (isinstance(task.compared, Probabilities) and task.compared.n_outputs == 1):
+            return None
         return plan_threshold(mu, sum(task.cells.sizes), public_classes=task.public_classes)
 
     def _training(
-        self,
-        context: FitContext,
-        task: FairTask,
-        threshold: ThresholdNoise | None,
-        tables: TableNoise | None = None,
-        **terms: Any,
+        self, context: FitContext, task: FairTask, tables: TableNoise | None = None, **terms: Any
     ) -> TrainingPlan:
-        others = [
-            *(threshold.events if threshold else ()),
-            *([tables.event] if tables else ()),
-        ]
+        others = [*(task.last.events if task.last else ()), *([tables.event] if tables else ())]
         return plan_training(
             context.target,
             n_parameters=trained_numbers(task.network),
@@ -519,7 +517,8 @@ class SketchedOutputs(FairGradients):
         Weight of fairness in [0, 1); 0 is DP-SGD for the loss alone. Groups become alike from about
         0.5; most of the effect lies between 0.7 and 0.95.
     n_steps : int, optional
-        Training steps; 200 by default.
+        Training steps; 200 by default up to ``alpha=0.75``, beyond in inverse proportion to the
+        root of ``1 - alpha``.
     learning_rate : "auto" or float, default="auto"
         Initial learning rate of Adam; it falls to zero along a half cosine. "auto" is 0.32 over the
         fourth root of the number of parameters, at most 0.1, and beyond 400 steps it shrinks with
@@ -529,9 +528,9 @@ class SketchedOutputs(FairGradients):
     clip_loss : float, default=2.0
         C: largest norm of the gradient of a record's loss, from 1e-30 to 1e30.
     tune_threshold : bool, default=True
-        For classifiers of two classes whose groups are compared: move the intercept after training,
-        so that as many training records are predicted in the second class as belong to it; costs
-        5 % of the squared mu. A penalty squeezes probabilities, so that few reach 0.5 otherwise.
+        Where groups are compared: move the intercept after training, so that as many training
+        records are predicted in the second of two classes as belong to it, or set mean and spread
+        of predicted targets right. Costs 5 % of the squared mu. A penalty squeezes outputs.
     clip_output : float, optional
         M: largest norm of what is compared. A classifier then compares logits shortened to M
         instead of probabilities; a small M compares decisions near the threshold only. A regressor
@@ -552,12 +551,7 @@ class SketchedOutputs(FairGradients):
     }
 
     def _plan(
-        self,
-        context: FitContext,
-        task: FairTask,
-        loss: FairLoss,
-        n_steps: int,
-        threshold: ThresholdNoise | None,
+        self, context: FitContext, task: FairTask, loss: FairLoss, n_steps: int
     ) -> tuple[TrainingPlan, Callable[..., GradientStep], str]:
         cells, tables = task.cells, None
         # Spread over the steps, none before the first: then all outputs are equal.
@@ -575,7 +569,6 @@ class SketchedOutputs(FairGradients):
         plan = self._training(
             context,
             task,
-            threshold,
             tables,
             n_samples=n_samples,
             batch_size=max(1, math.floor(self.batch_fraction * n_samples)),
@@ -609,7 +602,7 @@ class RankedOutputs(FairGradients):
     alpha : float, default=0.75
         Weight of fairness in [0, 1), as in `SketchedOutputs`.
     n_steps : int, optional
-        Training steps; 200 by default.
+        Training steps, by default as in `SketchedOutputs`.
     learning_rate : "auto" or float, default="auto"
         As in `SketchedOutputs`.
     batch_fraction : float, default=0.2
@@ -640,17 +633,12 @@ class RankedOutputs(FairGradients):
     }
 
     def _plan(
-        self,
-        context: FitContext,
-        task: FairTask,
-        loss: FairLoss,
-        n_steps: int,
-        threshold: ThresholdNoise | None,
+        self, context: FitContext, task: FairTask, loss: FairLoss, n_steps: int
     ) -> tuple[TrainingPlan, Callable[..., GradientStep], str]:
         cells = task.cells
         if not cells.strata:  # nothing is compared, so that nothing is ranked
             sketched = SketchedOutputs(n_steps=n_steps, batch_fraction=self.batch_fraction)
-            return sketched._plan(context, task, loss, n_steps, threshold)
+            return sketched._plan(context, task, loss, n_steps)
         loss = replace(loss, clip_jacobian=float(self.clip_jacobian))
         sizes = cells.batch_sizes(self.batch_fraction)
         penalty = ParityPenalty(cells.strata, sizes)
@@ -661,7 +649,6 @@ class RankedOutputs(FairGradients):
         plan = self._training(
             context,
             task,
-            threshold,
             n_samples=cells.sizes,
             batch_size=sizes,
             n_steps=n_steps,
@@ -676,6 +663,11 @@ FAIR_MECHANISMS: dict[str, type[FairMechanism]] = {
     "sketch": SketchedOutputs,
     "ranks": RankedOutputs,
 }
+
+
+def _default_steps(alpha: float) -> int:
+    """Return the number of steps: more where little of the loss is left in each."""
+    return round(_DEFAULT_STEPS * math.sqrt(max(1.0, (1.0 - _USUAL_ALPHA) / (1.0 - alpha))))
 
 
 def mu_share(target: PrivacyTarget, share: float) -> float:

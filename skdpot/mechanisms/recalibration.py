@@ -10,6 +10,7 @@ than the mean of the targets but for noise.
 
 import math
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch
 from torch import nn
 
 from skdpot._utils.validation import SecretStream
+from skdpot.nets.training import evaluate
 from skdpot.release.per_sample import chain_of_layers
 from skdpot.release.sums import SumNoise, plan_sums, release_sums
 
@@ -78,6 +80,24 @@ def release_recalibration(
     error = 2.0 * q * noise.sigma / n  # of either; what the noise hides is left as it is
     slope = float(np.clip((covariance + error) / max(variance, error, 1e-12), 0.0, 1.0))
     return Affine(slope, target - slope * output)
+
+
+def recalibrated(
+    network: nn.Module,
+    rows: np.ndarray,
+    targets: np.ndarray,
+    codes: np.ndarray,
+    noise: SumNoise,
+    stream: SecretStream,
+) -> nn.Module:
+    """Return a network with a better mean and spread of its outputs."""
+    before = deepcopy(network)
+
+    def outputs_of(rows: Any, _: np.ndarray) -> np.ndarray:
+        return evaluate(before, np.asarray(rows, dtype=np.float64), None)
+
+    given = (outputs_of(rows, codes), targets, codes, noise, stream, outputs_of)
+    return release_recalibration(*given).after(network)
 
 
 def _moments(outputs: np.ndarray, targets: np.ndarray) -> np.ndarray:

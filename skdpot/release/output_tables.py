@@ -305,13 +305,16 @@ def moving_side_sensitivity(width: float, clip_own: float, clip_other: float) ->
 
 @dataclass(frozen=True)
 class ParityPenalty:
-    r"""Mean squared sliced Wasserstein distance between the cells of each stratum.
+    r"""Squared sliced Wasserstein distances between the cells of each stratum.
 
     Over the Q strata and the pairs of their K cells (for two groups: equations 5 and 6 of the
     paper) it is
 
-    .. math:: \frac{1}{Q} \sum_{q=1}^Q \frac{2}{K (K - 1)} \sum_{a < b}
+    .. math:: \frac{1}{Q} \sum_{q=1}^Q \frac{4}{K^2} \sum_{a < b}
               SW_2^2\left(P_{q,a}, P_{q,b}\right).
+
+    Cells that differ by shifts have :math:`4 / K` times the sum of their squared distances to the
+    barycentre: for any K a cell is pulled there with the same force.
     """
 
     strata: tuple[tuple[int, ...], ...]
@@ -321,7 +324,7 @@ class ParityPenalty:
     def pair_weight(self) -> float:
         """Weight of the distance between two cells of a stratum."""
         n_cells = len(self.strata[0])
-        return 2.0 / (n_cells * (n_cells - 1) * len(self.strata))
+        return 4.0 / (n_cells**2 * len(self.strata))
 
     def sensitivity(self, width: float, clip_jacobian: float) -> float:
         r"""Bound how far one record moves the gradient, under replace-one within its cell.
@@ -329,7 +332,7 @@ class ParityPenalty:
         The record occurs in K − 1 pairs, each of which it moves by at most :math:`4 r L / n_c`
         (`moving_side_sensitivity` with :math:`L_1 = L_2 = L`), where :math:`n_c` is the number of
         records of its cell in the batch. With the weight of a pair that is
-        :math:`\frac{2}{K Q} \cdot \frac{4 r L}{\min_c n_c}`.
+        :math:`\frac{4 (K - 1)}{K^2 Q} \cdot \frac{4 r L}{\min_c n_c}`.
         """
         compared = [self.batch_sizes[cell] for stratum in self.strata for cell in stratum]
         n_pairs = len(self.strata[0]) - 1

@@ -13,6 +13,7 @@ from skdpot.privacy.noise import calibrate_lattice, lattice_noise, required_bits
 from skdpot.release.release import Part, Records, Release, Vectors, of_candidates, released
 
 _UNIT = 2.0**-20  # that each entry of a vector is rounded to
+_FAR = 1e100  # so that no square overflows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,11 @@ class SumNoise:
     lattice: float
     mu: float
     event: Event
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What is to be charged."""
+        return (self.event,)
 
 
 def plan_sums(mu: float, radius: float, label: str) -> SumNoise:
@@ -79,6 +85,7 @@ def release_sums(
 def _units(vectors: np.ndarray, radius: float) -> np.ndarray:
     """Return shortened vectors in whole units; zero for what is not finite."""
     finite = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, 0.0)
+    finite = finite.clip(-_FAR, _FAR)
     norms = np.linalg.norm(finite, axis=1, keepdims=True) / (radius * (1.0 - 1e-9))
     return np.trunc(finite / np.maximum(norms, 1.0) / _UNIT)
 

@@ -142,7 +142,7 @@ def test_poisson_sums_have_the_sensitivity_of_their_clip(case):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in CASES if "ranks" in case])
 def test_ranked_sums_have_the_sensitivity_of_their_batches_and_directions(case):
-    """(1 - alpha) 2C + alpha n' (2 / KQ) (4 r L / min n'_c), with what was really drawn."""
+    """(1 - alpha) 2C + alpha n' (4 (K - 1) / K²Q) (4 r L / min n'_c), with what was drawn."""
     fit, seen = watched(case)
     training = fit.privacy_spent_.event.phases[-1]
     assert type(training) is SampledGaussianEvent

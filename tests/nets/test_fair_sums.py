@@ -53,7 +53,7 @@ def local_penalty(task, outputs, values, tables, cells, directions):
     projected, total = task.compared.values(outputs) @ torch.from_numpy(directions).T, 0.0
     for own in range(len(cells.sizes)):
         here, others = np.flatnonzero(cells.codes == own), cells.others(own)
-        weight = 2 / len(others) / (len(others) + 1) / len(cells.strata) / len(directions)
+        weight = 4 / (len(others) + 1) ** 2 / len(cells.strata) / len(directions)
         for other, (k, theta) in product(others, enumerate(directions)):
             u = values[here] @ theta
             levels = np.interp(u, tables.tables[own].edges[k], tables.tables[own].cdf[k])
@@ -151,8 +151,9 @@ def test_no_record_moves_a_ranked_sum_by_more_than_the_sensitivity(
     width = task.compared.widths(directions).mean()
     bound = loss.ranked_sensitivity(n, penalty, width)
     assert float((one - two).norm()) <= bound
-    # The formula, once more: 2 (1 - alpha) C + alpha n' (2 / K Q) (4 r L / min n_c).
-    per_record = 4 * width * bent / min(sizes) * 2 / (len(strata[0]) * len(strata))
+    # The formula, once more: 2 (1 - alpha) C + alpha n' (4 (K - 1) / K^2 Q) (4 r L / min n_c).
+    k = len(strata[0])
+    per_record = 4 * width * bent / min(sizes) * 4 * (k - 1) / (k**2 * len(strata))
     assert bound == pytest.approx(2 * (1 - alpha) * clip + alpha * n * per_record, rel=1e-9)
 
 

@@ -64,7 +64,7 @@ def vectors_of(penalty, points, directions):
 
 
 def pots_distance(penalty, points, directions):
-    """The mean of POT's squared distances, times the batch size.
+    """POT's squared distances, weighted as in the penalty, times the batch size.
 
     Codes beyond the ball are compared where they are shortened to, with the gradient of codes as
     they are.
@@ -78,7 +78,8 @@ def pots_distance(penalty, points, directions):
     strata = getattr(penalty, "strata", (range(len(cells)),))
     pairs = [pair for stratum in strata for pair in combinations(stratum, 2)]
     distances = [ot.wasserstein_1d(cells[a], cells[b], p=2).mean() for a, b in pairs]
-    return len(points) * torch.stack(distances).mean()
+    k = len(strata[0])  # of the pairs of K cells 4 / K^2: the mean for two of them
+    return len(points) * torch.stack(distances).mean() * 2 * (k - 1) / k
 
 
 @pytest.mark.parametrize("spread", [0.3, 3.0])  # codes of which few, or most, are shortened
