@@ -347,9 +347,8 @@ class BoundsPlan:
         if self.features is None:
             return True
         cells = self.n_features * Magnitudes(n_features=1).shape[1]
-        # Half of the rows in two octaves, and two standard deviations to spare.
-        least = (threshold(cells) + 2) * math.sqrt(2) * self.features.sigma
-        return 0.5 * self.n_samples >= least
+        # Half of the rows in two octaves.
+        return 0.5 * self.n_samples >= threshold(cells) * math.sqrt(2) * self.features.sigma
 
 
 def bounds_share(n_samples: int, n_features: int, mu: float, group_size: int = 1) -> float:
@@ -412,6 +411,7 @@ _LARGEST_RADIUS = 2.0**64
 _LARGE = 0.9  # quantile of absolute values
 _FEWEST = (1.0, 2.0)  # cells in a spread, or else they are divided
 _SEEN = 0.75  # of what all cells count, before cells are divided
+_BEYOND = 0.25  # of what all cells count, in the outermost, before cells are joined
 _SPREADS = 8.0  # that all cells cover, or else they are joined
 _POINTS = (np.arange(200) + 0.5) / 200
 _READ = 3.0  # standard deviations of noise of the counts that are read, once some stand out
@@ -569,6 +569,8 @@ class _Feature:
     def next_cells(self, fewest: float) -> _Cells:
         """Return the cells to count next: the same if neither too wide nor too narrow."""
         cells, spread = self.cells, self.spread
+        if self.counts[[0, -1]].sum() > _BEYOND * self.counts.sum():
+            return cells.wider
         clear = self.table[self.seen].sum() > _SEEN * self.table.sum()
         if clear and spread < fewest * cells.width:
             low, high = self.quantiles(_MOST)
