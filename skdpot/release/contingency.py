@@ -253,7 +253,8 @@ class CountedRows:
         keys = [marginal.axes for marginal in marginals]
         new = {k: m for k, m in zip(keys, marginals, strict=True) if k not in self._known}
         if new:
-            joint = JointTables(tuple(new.values()), self._rows.n_rows)
+            most = _MANY_CELLS if isinstance(self._rows, HeldRows) else _ALL_CELLS
+            joint = JointTables(tuple(new.values()), self._rows.n_rows, most)
             found = joint.marginals(self._rows.sum(joint.count))
             self._known.update(zip(new, found, strict=True))
         return tuple(self._known[key] for key in keys)
@@ -284,6 +285,7 @@ def exact_misfits(
 
 _ROWS_AT_ONCE = 2**17  # whose cells stay in the cache
 _MOST_CELLS, _ALL_CELLS = 2**14, 2**24  # of a joint table, and of as many as there are marginals
+_MANY_CELLS = 2**28  # of tables that do not travel
 
 
 def counts_of(
@@ -300,7 +302,7 @@ class JointTables:
     joined to parts, and parts to tables, as the marginals say, whatever the rows are.
     """
 
-    def __init__(self, wanted: Sequence[Marginal], n_rows: int) -> None:
+    def __init__(self, wanted: Sequence[Marginal], n_rows: int, n_cells: int = _ALL_CELLS) -> None:
         times = Counter(marginal.columns for marginal in wanted)
         whole = [m if times[m.columns] == 1 else m.ungrouped for m in wanted]
         self._wanted = list(zip(wanted, whole, strict=True))
@@ -308,7 +310,7 @@ class JointTables:
         self.tables: list[list[int]] = []  # the parts of each
         self._part_of: dict[Any, int] = {}  # an axis of marginals of so many columns
         self._table_of: dict[frozenset[int], int] = {}
-        most = max(min(_MOST_CELLS, _ALL_CELLS // len(wanted), n_rows), 1)
+        most = max(min(_MOST_CELLS, n_cells // len(wanted), n_rows), 1)
         axes = {
             (len(marginal.columns), axis): groups
             for marginal in whole
