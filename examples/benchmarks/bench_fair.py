@@ -45,7 +45,7 @@ def main() -> None:
         for _ in tqdm(done, total=len(missing), desc="cells"):
             pass
     finally:
-        write_report([path for path in wanted if path.exists()], options.out)
+        write_report([path for path in wanted if path.exists()], options.out, options.earlier)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="folder of the tables")
     parser.add_argument("--cache", type=Path, default=folder / "cells", help="of finished cells")
     parser.add_argument("--out", type=Path, default=folder, help="of tables and the picture")
+    parser.add_argument("--earlier", type=Path, help="fair.csv whose other means are kept")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epsilons", type=float, nargs="*", default=[1.0, 3.0])
     parser.add_argument("--alphas", type=float, nargs="*", default=[*ALPHAS], help="of ours")

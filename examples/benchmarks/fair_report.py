@@ -24,18 +24,20 @@ FIGURES = [
     "equalized_odds",
     "seconds",
 ]
-PARITY_LEVELS = (0.8, 0.9, 0.95)
+PARITY_LEVELS = (0.7, 0.8, 0.9, 0.95)
 # Colours of Okabe and Ito, which colour-blind readers can tell apart; later methods lie on top.
 STYLES = {
-    "logistic regression": ("#000000", "o"),
+    "logistic regression": ("#CC79A7", "o"),
     "ExponentiatedGradient": ("#0072B2", "s"),
     "ThresholdOptimizer": ("#56B4E9", "P"),
     "DP-SGD": ("#999999", "o"),
     "DP-SGD + thresholds": ("#009E73", "^"),
     "ours, ranks": ("#E69F00", "v"),
-    "ours, ranks, tuned": ("#E69F00", "X"),
     "ours, sketch": ("#D55E00", "D"),
     "ours, sketch, tuned": ("#D55E00", "*"),
+    "ours, bayes": ("#000000", "*"),
+    "ThresholdOptimizer, odds": ("#56B4E9", "P"),
+    "ours, bayes, odds": ("#000000", "*"),
 }
 TITLES = {
     False: "decisions that do not use the group",
@@ -43,13 +45,14 @@ TITLES = {
 }
 
 
-def write_report(paths: Sequence[Path], folder: Path) -> None:
+def write_report(paths: Sequence[Path], folder: Path, earlier: Path | None = None) -> None:
     """
     Summarise the cells.
 
     Writes into `folder`: ``fair_cells.csv`` (a row a rule), ``fair.csv`` (means and standard
     deviations over seeds), ``fair.rst`` (the same, and the best accuracy at given disparate
-    impact) and ``fair.png``. Prints the latter table.
+    impact) and ``fair.png``. Prints the latter table. Means of `earlier`, another ``fair.csv``, are
+    kept where no cell replaces them.
     """
     if not paths:
         return
@@ -57,21 +60,32 @@ def write_report(paths: Sequence[Path], folder: Path) -> None:
     table = read_cells(paths)
     table.to_csv(folder / "fair_cells.csv", index=False)
     means = summary(table)
+    if earlier is not None:
+        known = pd.read_csv(earlier).fillna({"relation": ""})
+        both = pd.concat([known, means.round(5)]).drop_duplicates(KEYS, keep="last")
+        means = _ordered(both, KEYS)
     means.round(5).to_csv(folder / "fair.csv", index=False)
-    best = best_at(means)
+    odds = means["method"].str.endswith("odds")
+    best = best_at(means[~odds])
     text = f"{to_rst(best)}\n\n{to_rst(readable(means))}\n"
     (folder / "fair.rst").write_text(text, encoding="utf-8")
     print(to_rst(best))
-    draw(table, folder / "fair.png")
+    draw(means[~odds], folder / "fair.png")
 
 
 def read_cells(paths: Sequence[Path]) -> pd.DataFrame:
     """Return the rows of all cells, methods in the order of `STYLES`."""
     rows = [row for path in paths for row in json.loads(path.read_text(encoding="utf-8"))]
     table = pd.DataFrame(rows)
-    rank = table["method"].map(list(STYLES).index)
-    order = ["data", "sees_group", "rank", "group_feature", "epsilon", "setting", "seed"]
-    return table.assign(rank=rank).sort_values(order).drop(columns="rank").reset_index(drop=True)
+    return _ordered(table, [*KEYS, "seed"])
+
+
+def _ordered(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    ranks = {name: rank for rank, name in enumerate(STYLES)}
+    order = ["data", "sees_group", "method", *(key for key in keys[2:] if key != "method")]
+    return table.sort_values(
+        order, key=lambda column: column.map(ranks) if column.name == "method" else column
+    ).reset_index(drop=True)
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:

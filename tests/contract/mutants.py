@@ -278,6 +278,7 @@ _ONE_STEP = all_of(
 _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     1: [
         (half_noise("ScorePlan._standardised"), {"means and spreads of features": "mechanisms/test_scores.py::test_every_number_has_the_noise_that_is_charged[logistic]"}),
+        (half_noise("release_score_tables"), {"counts of scores": "mechanisms/test_bayes_rule.py::test_numbers_have_the_noise_that_is_charged"}),
         (half_noise("NoisyAccumulator.__init__"), {
             "table of a sketch": "release/test_noise.py::test_noise_has_the_law_that_is_charged[sketch]",
             "table of a sketch, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[sketch]"}),
@@ -349,6 +350,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("_shortened", "_released_sums", radius=LARGE), {"rows of a warm start": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[means]"}),
     ],
     3: [
+        (rewritten("_counted", ("return release_score_tables(placed.lists, own, sizes, noise, context.streams.secret, of)", "return [release_score_tables(placed.lists, own, sizes, noise, context.streams.secret, of) for _ in range(2)][0]")), {"counts of scores": "mechanisms/test_bayes_rule.py::test_what_is_charged_is_what_is_released_and_a_refusal_changes_nothing"}),
         (_ONE_STEP, {
             "a batch a step": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[flow, resample]",
             "a batch a step, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[projected rows of four steps]"}),
@@ -484,6 +486,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     17: [
         (rewritten("plan_scores", ("(*events, steps)", "(steps,)")), {"moments of features": "mechanisms/test_scores.py::test_all_releases_together_cost_what_was_asked_for[0.5-linear]"}),
+        (rewritten("GroupScorePlan.events", ("*hidden", "")), {"probabilities of groups": "mechanisms/test_bayes_rule.py::test_what_is_charged_is_what_is_released_and_a_refusal_changes_nothing"}),
+        (rewritten("BayesRule.release", ("[] if noise is None", "[] if True")), {"counts of scores": "mechanisms/test_bayes_rule.py::test_what_is_charged_is_what_is_released_and_a_refusal_changes_nothing"}),
         (skipped("BoundsPlan.before", "event"), {
             "sketch": "release/test_noise.py::test_private_bounds_are_paid_for_by_more_noise",
             "sketches of trajectories": "estimators/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[private-1]",
@@ -651,6 +655,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("TickColumn.to_unit", since_the_earliest), {"times by the earliest": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[polars-Datetime(us, None)]"}),
     ],
     28: [
+        (rewritten("plan_score_tables", ("calibrate_lattice(mu, moved,", "calibrate_lattice(mu, moved / math.sqrt(2.0),")), {"scores that leave a bin and enter another": "mechanisms/test_bayes_rule.py::test_a_replaced_record_moves_the_table_by_no_more_than_the_sensitivity[blind]"}),
+        (rewritten("release_score_tables", ("codes=tables, n_classes=lists.n_tables)", "codes=tables, n_classes=lists.n_tables) * 2")), {"a table of scores counted twice": "mechanisms/test_bayes_rule.py::test_a_replaced_record_moves_the_table_by_no_more_than_the_sensitivity[aware]"}),
         (rewritten("plan_scores", ("2.0 * math.sqrt(d)", "math.sqrt(2.0 * d)")), {"moments of features": "mechanisms/test_scores.py::test_no_neighbour_moves_a_release_further_than_its_sensitivity[logistic]"}),
         (rewritten("plan_scores", ("calibrate_rounded(of_step, 2.0 * clip,", "calibrate_rounded(of_step, clip,"), ), {"gradients of scores": "mechanisms/test_scores.py::test_no_neighbour_moves_a_release_further_than_its_sensitivity[logistic]"}),
         (rewritten("Histograms.count", ("counts += np.bincount(cells.ravel(), minlength=n_cells + 1)", "counts += sum(np.bincount(part.ravel(), minlength=n_cells + 1) for part in (cells, cells // 2))")), {"a row in two cells of a histogram": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[bounds of features]"}),

@@ -123,6 +123,17 @@ def test_a_replaced_record_moves_the_table_by_no_more_than_the_sensitivity(lists
     assert 0.999 * bound < max(norms) <= bound * (1 + 1e-9)
 
 
+def test_numbers_have_the_noise_that_is_charged():
+    with recording.record_releases() as releases:
+        noisy = law_of(BLIND, SCORES, GROUPS, LABELS, mu=0.1)
+        law_of(BLIND, SCORES, GROUPS, LABELS)
+    noise = releases[0].value - releases[1].value
+    assert noise.std() == pytest.approx(plan_score_tables(0.1).event.sigma, rel=0.1)
+    assert releases[0].event.mu <= 0.1
+    off = (noisy.measured - LAW.measured) / np.sqrt(np.diag(noisy.covariance) + 1e-9)
+    assert np.sqrt(np.square(off).mean()) == pytest.approx(1.0, rel=0.2)
+
+
 @pytest.mark.parametrize("lists", [BLIND, AWARE], ids=["blind", "aware"])
 @pytest.mark.parametrize("fairness", FAIRNESS)
 @pytest.mark.parametrize("measure", ["ratio", "difference"])
