@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from skdpot.estimators.client_contribution import ClientContribution
     from skdpot.estimators.domain_adapter import DPDomainAdapter
     from skdpot.estimators.fair_classifier import FairPrivateClassifier
+    from skdpot.estimators.fair_post_processor import FairPrivatePostProcessor
     from skdpot.estimators.fair_regressor import FairPrivateRegressor
     from skdpot.estimators.flow_sampler import DPSlicedFlowSampler
     from skdpot.estimators.generator import DPSlicedGenerator
@@ -35,6 +36,7 @@ __all__ = [
     "DPSlicedGenerator",
     "DPTableSynthesizer",
     "FairPrivateClassifier",
+    "FairPrivatePostProcessor",
     "FairPrivateRegressor",
     "PrivacyBudget",
     "PrivateSWAutoencoder",
@@ -56,6 +58,7 @@ _HOMES = {
     "DPSlicedGenerator": "skdpot.estimators.generator",
     "DPTableSynthesizer": "skdpot.estimators.table_synthesizer",
     "FairPrivateClassifier": "skdpot.estimators.fair_classifier",
+    "FairPrivatePostProcessor": "skdpot.estimators.fair_post_processor",
     "FairPrivateRegressor": "skdpot.estimators.fair_regressor",
     "PrivacyBudget": "skdpot.privacy.budget",
     "PrivateSWAutoencoder": "skdpot.estimators.autoencoder",

@@ -1,31 +1,26 @@
 """The private classifier whose decisions are alike in all groups."""
 
-from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 import torch
 from scipy.special import expit, log_softmax, softmax
-from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from torch.nn import functional
 
 from skdpot._utils.validation import (
     Interval,
     StrOptions,
-    check_is_fitted,
-    check_parameters,
     encode_labels,
 )
 from skdpot.estimators.fair import FairPredictor
+from skdpot.estimators.fair_decisions import FairDecisions
 from skdpot.mechanisms.base import FitContext
 from skdpot.mechanisms.bayes import BayesRule
 from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairMechanism, FairTask
-from skdpot.mechanisms.fair_rules import FAIRNESS, FairConstraint, RuleProgram, frontier
+from skdpot.mechanisms.fair_rules import FAIRNESS
 from skdpot.release.output_tables import (
     SAME_CLASS,
     SAME_GROUP,
@@ -38,14 +33,10 @@ _LABELS = {
     "needed_by": "A classifier",
     "advice": "for a continuous target use FairPrivateRegressor",
 }
-_COINS = 2.0**64
-_NO_LAW = (
-    'Other constraints and the frontier need a fit with mechanism="bayes" and sensitive_features.'
-)
 
 
 @dataclass(eq=False, repr=False)
-class FairPrivateClassifier(ClassifierMixin, FairPredictor):
+class FairPrivateClassifier(FairDecisions, FairPredictor):
     r"""Classifier that treats groups alike, trained with differential privacy.
 
     With the default mechanism, a network is trained for its loss alone, and the distributions of
@@ -247,65 +238,12 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         return encode_labels(y, len(y), self.classes_)[0]
 
     def _finish(self) -> None:
-        """Find the rule of the constraint."""
-        self.rule_ = None
-        if getattr(self, "score_law_", None) is not None:
-            program = RuleProgram(self.score_law_, self._constraint)
-            self.rule_, _ = program.solve(randomized=self.randomized)
+        law = getattr(self, "score_law_", None)
+        self.rule_ = None if law is None else self._best_rule()
 
-    @property
-    def _constraint(self) -> FairConstraint:
-        return FairConstraint(self.fairness, float(self.level), self.measure)
-
-    def with_constraint(
-        self, fairness: str | None = None, *, level: float | None = None, measure: str | None = None
-    ) -> Self:
-        """Return a fitted copy that keeps another constraint, at no cost.
-
-        Parameters
-        ----------
-        fairness, level, measure : str, float, str, optional
-            As in the class; by default those of this classifier.
-
-        Returns
-        -------
-        FairPrivateClassifier
-            Shares what was learned with this one. Both are the result of one charge.
-
-        Raises
-        ------
-        ValueError
-            If a value is not allowed, or the constraint was part of the training.
-        """
-        check_is_fitted(self)
-        if self.rule_ is None:
-            raise ValueError(_NO_LAW)
-        chosen = copy(self)
-        given = {"fairness": fairness, "level": level, "measure": measure}
-        chosen.set_params(**{name: value for name, value in given.items() if value is not None})
-        check_parameters(chosen)
-        chosen._finish()
-        return chosen
-
-    @property
-    def frontier_(self) -> pd.DataFrame:
-        """Accuracy and fairness of the best rules for 21 levels, by what was released.
-
-        With standard errors, which hold the noise of the release and that of a sample: of what is
-        to be expected on other rows of the same distribution.
-        """
-        return frontier(self._law(), self._constraint, randomized=self.randomized)
-
-    def _law(self) -> Any:
-        check_is_fitted(self)
-        if getattr(self, "score_law_", None) is None:
-            raise AttributeError(_NO_LAW)
-        return self.score_law_
-
-    def _placed(self, X: Any, sensitive_features: Any) -> tuple[np.ndarray, ...]:
-        """Return rows, probabilities of classes, lists and margins."""
+    def _places(self, X: Any, codes: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
         rows = self._public_rows(X)
-        return rows, *self.scores_(rows, self._codes(sensitive_features, len(rows)))
+        return rows, *self.scores_(rows, self._codes(codes, len(rows)))
 
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
         """Return by how much the second of two classes is decided, or a value for each class.
@@ -324,19 +262,12 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
             two classes the probabilities, with 1 added to the class that is decided. Otherwise
             logits, or log-probabilities.
         """
-        rule = getattr(self, "rule_", None)
-        if rule is None:
-            outputs = self._outputs(X)
-            if outputs.shape[1] > 1:
-                return log_softmax(outputs, axis=1)
-            return outputs[:, 0] - np.log(self.threshold_ / (1.0 - self.threshold_))
-        rows, classes, lists, margins = self._placed(X, sensitive_features)
-        coins = pd.util.hash_pandas_object(pd.DataFrame(rows + 0.0), index=False) / _COINS
-        decided = rule.decided(lists, margins, coins.to_numpy())
-        if classes.shape[1] == 2:
-            return decided
-        second = self.score_law_.lists.decides[lists, (decided >= 0.0).astype(int)]
-        return classes + np.eye(classes.shape[1])[second]
+        if getattr(self, "rule_", None) is not None:
+            return super().decision_function(X, sensitive_features=sensitive_features)
+        outputs = self._outputs(X)
+        if outputs.shape[1] > 1:
+            return log_softmax(outputs, axis=1)
+        return outputs[:, 0] - np.log(self.threshold_ / (1.0 - self.threshold_))
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
         """Return the probability of each class.
@@ -357,57 +288,11 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
             In the order of `classes_`.
         """
         if getattr(self, "rule_", None) is not None:
-            _, classes, lists, margins = self._placed(X, sensitive_features)
-            return self.score_law_.recalibrated(classes, lists, margins)
+            return super().predict_proba(X, sensitive_features=sensitive_features)
         decision = self.decision_function(X)
         if decision.ndim > 1:
             return softmax(decision, axis=1)
         return np.column_stack([expit(-decision), expit(decision)])
-
-    def predict(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
-        """Return the class that is decided.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Public rows.
-        sensitive_features : array-like of shape (n_samples,), optional
-            As in `decision_function`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Classes.
-
-        Raises
-        ------
-        ValueError
-            If groups are needed and not given, or are not among those of the fit.
-        """
-        decision = self.decision_function(X, sensitive_features=sensitive_features)
-        decided = decision.argmax(axis=1) if decision.ndim > 1 else (decision >= 0.0).astype(int)
-        return self.classes_[decided]
-
-    def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
-    ) -> float:
-        """Return the accuracy on public rows.
-
-        Parameters
-        ----------
-        X, y : array-like of shape (n_samples, n_features), (n_samples,)
-            Public rows and their classes.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weights of the rows.
-        sensitive_features : array-like of shape (n_samples,), optional
-            As in `decision_function`.
-
-        Returns
-        -------
-        float
-        """
-        predicted = self.predict(X, sensitive_features=sensitive_features)
-        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

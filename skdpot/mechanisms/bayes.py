@@ -1,6 +1,7 @@
 """Private scores, and a release that says what every fair rule for them achieves."""
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -13,7 +14,7 @@ from skdpot._utils.validation import Interval
 from skdpot.exceptions import told_safely
 from skdpot.mechanisms.base import FitContext, Released
 from skdpot.mechanisms.fair import FairMechanism, FairTask, warn_of_small_cells
-from skdpot.mechanisms.group_scores import GroupScores, class_probabilities, plan_group_scores
+from skdpot.mechanisms.group_scores import plan_group_scores
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.release.output_tables import Cells
 from skdpot.release.release import Records, of_candidates
@@ -25,20 +26,19 @@ from skdpot.release.score_tables import (
     release_score_tables,
 )
 
-_DOWN = 1.0 - 1e-9  # absorbs the rounding of squares
+DOWN = 1.0 - 1e-9  # absorbs the rounding of squares
 
 
 @dataclass(frozen=True, eq=False)
 class PlacedScores:
     """Scores of rows, and where they lie."""
 
-    of: GroupScores
+    of: Any  # with `probabilities` of rows and groups
     lists: ScoreLists
 
     def __call__(self, rows: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the probability of each class, lists and margins; `codes` are of the groups."""
-        outputs, groups = self.of(rows, codes)
-        classes = class_probabilities(outputs)
+        classes, groups = self.of.probabilities(rows, codes)
         return classes, *self.lists.place(classes, groups)
 
     def counted(
@@ -92,7 +92,7 @@ class BayesRule(FairMechanism):
     ) -> Released:
         """Plan, charge, and only then touch the rows."""
         compared, cells = bool(task.cells.strata), task.cells
-        mu, noise = context.target.mu_cap * _DOWN, None
+        mu, noise = context.target.mu_cap * DOWN, None
         if compared:
             noise = plan_score_tables(mu * math.sqrt(self.share))
             mu *= math.sqrt(1.0 - self.share)
@@ -118,20 +118,21 @@ class BayesRule(FairMechanism):
             placed = found["scores_"] = PlacedScores(
                 of, ScoreLists(shares, n_classes, task.group_aware)
             )
-            given = (placed, cells, noise, (rows, targets), context)
-            # A network of the caller's own may quote rows in its errors.
-            found["score_law_"] = told_safely(context.caller, _counted, *given)
+            found["score_law_"] = release_law(placed, cells, noise, (rows, targets), context)
         return Released(of.network, None, spent, attributes=found)
 
 
-def _counted(
+def release_law(
     placed: PlacedScores,
     cells: Cells,
     noise: ScoreNoise,
-    records: tuple[np.ndarray, np.ndarray],
+    records: tuple[Any, np.ndarray],
     context: FitContext,
 ) -> ScoreLaw:
-    """Release where scores lie."""
+    """Release where the scores of rows and classes lie; the caller has charged the noise."""
     of = partial(placed.counted, cells.codes)
-    sizes, own = np.array(cells.sizes), of(records, np.ones(len(cells.codes)))
+    # A model of the caller's own may quote rows in its errors and warnings.
+    with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
+        own = told_safely(context.caller, of, records, np.ones(len(cells.codes)))
+    sizes = np.array(cells.sizes)
     return release_score_tables(placed.lists, own, sizes, noise, context.streams.secret, of)

@@ -39,6 +39,11 @@ class GroupScores:
             weights = class_probabilities(evaluate(self.posterior, rows, None))
         return evaluate(self.network, rows, None), weights
 
+    def probabilities(self, rows: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the probability of each class and of each group."""
+        logits, weights = self(rows, codes)
+        return class_probabilities(logits), weights
+
 
 def class_probabilities(logits: np.ndarray) -> np.ndarray:
     """Return the probability of each class; a single logit is that of the second of two."""

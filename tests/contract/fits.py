@@ -10,12 +10,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
 
 from skdpot import (
     ClientContribution,
     DPDomainAdapter,
     DPTableSynthesizer,
     FairPrivateClassifier,
+    FairPrivatePostProcessor,
     FairPrivateRegressor,
     PrivateSearchCV,
     PrivateSWAutoencoder,
@@ -53,6 +56,7 @@ LABELS[:9] = 2
 SUPPORT = RNG.normal(size=(40, D)).round(6)
 BINARY = np.minimum(LABELS, 1)
 GROUPS = np.arange(N) % 2
+PUBLIC_SCORES = LogisticRegression().fit(X + 0.5, BINARY)
 TIMES = np.arange(N) % 4
 TARGETS = X[:, :2] + 1.0
 
@@ -191,6 +195,12 @@ ROWS = {
     "classifier, bayes": classifier(mechanism="bayes"),
     "classifier, bayes, aware": classifier(mechanism="bayes", group_aware=True),
     "classifier, bayes, four classes": classifier(LABELS, mechanism="bayes", classes=[0, 1, 2, 3]),
+    "post-processor": case(
+        FairPrivatePostProcessor(FrozenEstimator(PUBLIC_SCORES)),
+        protects_y=True,
+        y=BINARY,
+        sensitive_features=GROUPS,
+    ),
     "regressor": regressor(),
     "regressor, bounds": regressor(target_bounds=(-2, 4)),
     "regressor, ranks": regressor(TARGETS[:, 0], mechanism="ranks"),

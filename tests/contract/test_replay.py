@@ -24,7 +24,13 @@ import pytest
 import torch
 from sklearn.pipeline import make_pipeline
 
-from skdpot import DPTableSynthesizer, FairPrivateRegressor, PrivateTrajectorySampler, SlicedSketch
+from skdpot import (
+    DPTableSynthesizer,
+    FairPrivatePostProcessor,
+    FairPrivateRegressor,
+    PrivateTrajectorySampler,
+    SlicedSketch,
+)
 from skdpot.exceptions import ReplayError
 from skdpot.preprocessing import PrivateScaler, TableEncoder
 from skdpot.release.release import first_difference, record_releases, replay_releases
@@ -91,7 +97,7 @@ def outputs(fitted):
         public = TABLE.iloc[20:30][list(fitted.schema_.names)]
     elif getattr(fitted, "n_features_in_", D) == 40:
         public = np.zeros((3, 40))
-    aware = getattr(fitted, "group_aware", False)
+    aware = getattr(fitted, "group_aware", isinstance(fitted, FairPrivatePostProcessor))
     given = {"sensitive_features": np.resize(GROUPS, len(public))} if aware else {}
     calls = {
         name: lambda name=name: getattr(fitted, name)(public, **given)

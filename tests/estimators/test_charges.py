@@ -17,6 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 from skdpot import (
     DPSlicedFlowSampler,
     DPSlicedGenerator,
+    FairPrivatePostProcessor,
     PrivacyBudget,
     PrivateSearchCV,
     SlicedSketch,
@@ -25,6 +26,7 @@ from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import BudgetExceededError, LedgerError
 from skdpot.federated.party import Party
 from skdpot.mechanisms import Gradient, LatentNetwork, Resample, Sketch
+from skdpot.mechanisms.bayes import PlacedScores
 from skdpot.mechanisms.fair import Records
 from skdpot.mechanisms.group_scores import GroupScores
 from skdpot.privacy.accounting import compose
@@ -64,6 +66,7 @@ def watched(patch, budget):
         ("read", Records, "take"),
         ("read", Records, "of"),
         ("read", GroupScores, "__call__"),
+        ("read", PlacedScores, "counted"),
     ):
         patch.setattr(owner, name, spied(kind, getattr(owner, name)))
     return seen
@@ -112,9 +115,10 @@ def test_one_charge_pays_for_all_of_epsilon_and_for_later_use(charged):
     least = 0.85 if isinstance(fitted, PrivateSearchCV) else 0.97  # its selection has no one mu
     assert least <= compose(spent.event).epsilon(1e-5) <= 1.0
     score = charged.rows, charged.given.get("y")
+    more = {"sensitive_features": GROUPS} if isinstance(fitted, FairPrivatePostProcessor) else {}
     for use, given in (("sample", (3,)), ("predict", (charged.rows,)), ("score", score)):
         if hasattr(fitted, use):
-            getattr(fitted, use)(*given)
+            getattr(fitted, use)(*given, **({} if use == "sample" else more))
     assert list(charged.budget.history()["label"]) == [type(fitted).__name__]
 
 

@@ -23,6 +23,7 @@ from skdpot import (
     DPSlicedGenerator,
     DPTableSynthesizer,
     FairPrivateClassifier,
+    FairPrivatePostProcessor,
     FairPrivateRegressor,
     PrivateSearchCV,
     PrivateSWAutoencoder,
@@ -203,15 +204,18 @@ def described_autoencoder(fitted: PrivateSWAutoencoder) -> Found:
     )
 
 
-def described_classifier(fitted: FairPrivateClassifier) -> Found:
+def described_classifier(fitted: FairPrivateClassifier | FairPrivatePostProcessor) -> Found:
     groups = fitted.groups_
     given = {} if groups is None else {"sensitive_features": np.resize(groups, len(PUBLIC))}
-    found = {
-        "parameters": parameters(fitted.network_),
+    found: Found = {
         "probabilities": Single(fitted.predict_proba(PUBLIC, **given)),
         "predictions": Exact(fitted.predict(PUBLIC, **given)),
-        "threshold": Single(fitted.threshold_),
     }
+    if hasattr(fitted, "network_"):
+        found |= {
+            "parameters": parameters(fitted.network_),
+            "threshold": Single(fitted.threshold_),
+        }
     if fitted.rule_ is None:
         found["n_steps"] = fitted.n_steps_
     else:
@@ -369,6 +373,7 @@ DESCRIBED: dict[type, Callable[..., Found]] = {
     PrivateSWAutoencoder: described_autoencoder,
     DPDomainAdapter: described_adapter,
     FairPrivateClassifier: described_classifier,
+    FairPrivatePostProcessor: described_classifier,
     FairPrivateRegressor: described_regressor,
     PrivateTrajectorySampler: described_paths,
     PrivateWassersteinDistance: described_distance,

@@ -6,8 +6,13 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from skdpot import FairPrivateClassifier, PrivacyBudget
+from skdpot import FairPrivateClassifier, FairPrivatePostProcessor, PrivacyBudget
 from skdpot._utils.validation import spawn_streams
 from skdpot.datasets import make_biased_classification
 from skdpot.exceptions import BudgetExceededError, FairnessWarning
@@ -330,3 +335,50 @@ def test_certain_scores_are_recalibrated_to_finite_probabilities():
     certain = np.array([[1.0, 0.0], [0.0, 1.0]])
     lists, margins = BLIND.place(certain, np.full((2, 2), 0.5))
     assert np.isfinite(LAW.recalibrated(certain, lists, margins)).all()
+
+
+def others(columns=lambda rows: rows, **options):
+    """Return scores of another maker, of public rows, and fair decisions by them."""
+    rows, labels, groups = make_biased_classification(3000, random_state=2)
+    model = make_pipeline(StandardScaler(), LogisticRegression())
+    of_classes, of_groups = (clone(model).fit(columns(rows), one) for one in (labels, groups))
+    return FairPrivatePostProcessor(of_classes, random_state=0, **options), of_groups
+
+
+@pytest.mark.parametrize("blind", [False, True])
+def test_scores_of_another_maker_are_decided_fairly(blind):
+    rows, labels, groups = TEST
+    fair, of_groups = others(level=0.95, epsilon=1.0)
+    fair.set_params(group_estimator=of_groups if blind else None)
+    fair.fit(X, Y, sensitive_features=GROUP)
+    decided = fair.predict(rows, sensitive_features=None if blind else groups)
+    before = fair.estimator.predict(rows)
+    assert disparate_impact(before, sensitive_features=groups) < 0.5
+    assert disparate_impact(decided, sensitive_features=groups) > 0.8
+    assert (decided == labels).mean() > 0.7
+    assert fair.privacy_spent_.epsilon == pytest.approx(1.0)
+    assert len(fair.frontier_) == 21
+    if not blind:
+        with pytest.raises(ValueError, match="sensitive_features"):
+            fair.predict(rows)
+
+
+def test_a_post_processor_reads_tables_as_its_estimator_does():
+    fair, _ = others(lambda rows: pd.DataFrame(rows).add_prefix("x"), epsilon=3.0)
+    table = pd.DataFrame(X).add_prefix("x")
+    decided = fair.fit(table, Y, sensitive_features=GROUP).predict(table, sensitive_features=GROUP)
+    assert disparate_impact(decided, sensitive_features=GROUP) > 0.7
+
+
+def test_a_post_processor_refuses_what_it_cannot_use_and_charges_nothing():
+    budget = PrivacyBudget(1.0, 1e-5)
+    fair, of_groups = others(budget=budget)
+    with pytest.raises(NotFittedError):
+        clone(fair).set_params(estimator=LogisticRegression()).fit(X, Y, sensitive_features=GROUP)
+    with pytest.raises(ValueError, match="its classes_"):
+        fair.set_params(group_estimator=of_groups).fit(
+            X, Y, sensitive_features=np.where(GROUP == 1, "a", "b")
+        )
+    with pytest.raises(ValueError, match="classes"):
+        fair.set_params(group_estimator=None).fit(X, Y + 7, sensitive_features=GROUP)
+    assert len(budget.history()) == 0

@@ -1,0 +1,178 @@
+"""Decisions by the best fair rule of a released law of scores, for classifiers that have one."""
+
+from copy import copy
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+
+from skdpot._utils.validation import check_is_fitted, check_parameters
+from skdpot.mechanisms.fair_rules import FairConstraint, FairRule, RuleProgram, frontier
+from skdpot.release.score_tables import ScoreLaw
+
+_COINS = 2.0**64
+_NO_LAW = (
+    'Other constraints and the frontier need a fit with mechanism="bayes" and sensitive_features.'
+)
+
+
+class FairDecisions(ClassifierMixin):
+    """What a fitted classifier with a `score_law_` and a `rule_` can do, at no cost."""
+
+    level: float
+    fairness: str
+    measure: str
+    randomized: bool
+    classes_: np.ndarray
+    score_law_: ScoreLaw | None
+    rule_: FairRule | None
+
+    def _places(self, X: Any, codes: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+        """Return rows, probabilities of classes, lists and margins; `codes` are groups."""
+        raise NotImplementedError
+
+    def _best_rule(self) -> FairRule:
+        """Find the rule of the constraint."""
+        return RuleProgram(self._law(), self._constraint).solve(randomized=self.randomized)[0]
+
+    @property
+    def _constraint(self) -> FairConstraint:
+        return FairConstraint(self.fairness, float(self.level), self.measure)
+
+    def _law(self) -> ScoreLaw:
+        check_is_fitted(self)
+        if getattr(self, "score_law_", None) is None:
+            raise AttributeError(_NO_LAW)
+        return self.score_law_  # type: ignore[return-value]
+
+    def with_constraint(
+        self, fairness: str | None = None, *, level: float | None = None, measure: str | None = None
+    ) -> Self:
+        """Return a fitted copy that keeps another constraint, at no cost.
+
+        Parameters
+        ----------
+        fairness, level, measure : str, float, str, optional
+            As in the class; by default those of this classifier.
+
+        Returns
+        -------
+        classifier
+            Shares what was learned with this one. Both are the result of one charge.
+
+        Raises
+        ------
+        ValueError
+            If a value is not allowed, or the constraint was part of the training.
+        """
+        check_is_fitted(self)
+        if self.rule_ is None:
+            raise ValueError(_NO_LAW)
+        chosen = copy(self)
+        given = {"fairness": fairness, "level": level, "measure": measure}
+        for name, value in given.items():
+            setattr(chosen, name, getattr(self, name) if value is None else value)
+        check_parameters(chosen)
+        chosen.rule_ = chosen._best_rule()
+        return chosen
+
+    @property
+    def frontier_(self) -> pd.DataFrame:
+        """Accuracy and fairness of the best rules for 21 levels, by what was released.
+
+        With standard errors, which hold the noise of the release and that of a sample: of what is
+        to be expected on other rows of the same distribution.
+        """
+        return frontier(self._law(), self._constraint, randomized=self.randomized)
+
+    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
+        """Return by how much the second of two classes is decided, or a value for each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Public rows.
+        sensitive_features : array-like of shape (n_samples,), optional
+            Group of each row, where decisions use it.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            The difference of the two probabilities, less the threshold; for more than two classes
+            the probabilities, with 1 added to the class that is decided.
+        """
+        law, rule = self._law(), self.rule_
+        rows, classes, lists, margins = self._places(X, sensitive_features)
+        frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(np.asarray(rows) + 0.0)
+        coins = pd.util.hash_pandas_object(frame, index=False).to_numpy() / _COINS
+        decided = rule.decided(lists, margins, coins)  # type: ignore[union-attr]
+        if classes.shape[1] == 2:
+            return decided
+        second = law.lists.decides[lists, (decided >= 0.0).astype(int)]
+        return classes + np.eye(classes.shape[1])[second]
+
+    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
+        """Return the probability of each class, whatever is decided.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Public rows.
+        sensitive_features : array-like of shape (n_samples,), optional
+            As in `decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`; recalibrated by the release. `predict` is not their maximum.
+        """
+        law = self._law()
+        _, classes, lists, margins = self._places(X, sensitive_features)
+        return law.recalibrated(classes, lists, margins)
+
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
+        """Return the class that is decided.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Public rows.
+        sensitive_features : array-like of shape (n_samples,), optional
+            As in `decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Classes.
+
+        Raises
+        ------
+        ValueError
+            If groups are needed and not given, or are not among those of the fit.
+        """
+        decision = self.decision_function(X, sensitive_features=sensitive_features)
+        decided = decision.argmax(axis=1) if decision.ndim > 1 else (decision >= 0.0).astype(int)
+        return self.classes_[decided]
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
+    ) -> float:
+        """Return the accuracy on public rows.
+
+        Parameters
+        ----------
+        X, y : array-like of shape (n_samples, n_features), (n_samples,)
+            Public rows and their classes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the rows.
+        sensitive_features : array-like of shape (n_samples,), optional
+            As in `decision_function`.
+
+        Returns
+        -------
+        float
+        """
+        predicted = self.predict(X, sensitive_features=sensitive_features)
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
