@@ -406,16 +406,12 @@ def _of_counts(sensitivity: float, counted: str, mu: float) -> GaussianEvent:
 
 
 _PAIR_MEDIAN = math.sqrt(2) * float(ndtri(0.75))  # of |x - x'| for two standard normal numbers
-_LARGEST_VALUE = 2.0**1000  # of a feature; those of larger ones are counted together
 _LARGEST_RADIUS = 2.0**64
-_LARGE = 0.9  # quantile of absolute values
 _FEWEST = (1.0, 2.0)  # cells in a spread, or else they are divided
 _SEEN = 0.75  # of what all cells count, before cells are divided
 _BEYOND = 0.25  # of what all cells count, in the outermost, before cells are joined
 _SPREADS = 8.0  # that all cells cover, or else they are joined
 _POINTS = (np.arange(200) + 0.5) / 200
-_READ = 3.0  # standard deviations of noise of the counts that are read, once some stand out
-_OCTAVES = 6  # that are read, beyond those that stand out
 _APART = 6.0  # standard deviations of the noise of the pairs that differ, or else none do
 _IN_CELLS = 0.2  # squared spread that values get from being spread evenly in cells
 _TIED = 0.25  # of the rows, in one cell
@@ -629,7 +625,7 @@ def _release_features(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list
 
     sizes = Magnitudes(n_features=d)
     tables = release(sizes)
-    ends = [_magnitudes(sizes, table, sigma, threshold(tables.size)) for table in tables]
+    ends = [sizes.usual_and_largest(table, sigma, threshold(tables.size)) for table in tables]
     cells = [_Cells.over(-2 * usual, 2 * usual, n_cells) for usual, _ in ends]
     sums, times, z = np.zeros((d, n_cells)), np.zeros(d), threshold(d * n_cells)
     found: list[_Feature | None] = [None] * d
@@ -649,21 +645,6 @@ def _release_features(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list
             if following != cells[j]:
                 cells[j], sums[j], times[j] = following, 0.0, 0.0
     return found
-
-
-def _magnitudes(
-    sizes: Magnitudes, table: FloatArray, sigma: float, z: float
-) -> tuple[float, float]:
-    """Return what most absolute values are below, and all that are seen; 1 if nothing is."""
-    seen = cells_seen(table[1:], sigma, z) + 1
-    if not seen.size:
-        return 1.0, 1.0
-    last = int(seen[-1]) + 1
-    # Octaves in a row count less clearly, once something does.
-    beyond = cells_seen(table[last : last + _OCTAVES], sigma, _READ)
-    cells = int(noisy_quantiles(table[seen], seen, _LARGE)), last + int(max(beyond, default=-1))
-    usual, largest = (min(sizes.end(cell), _LARGEST_VALUE) for cell in cells)
-    return usual, largest
 
 
 def _warn_fallback(what: str) -> None:

@@ -36,6 +36,10 @@ _WINDOWS = (1, 2, 4, 8, 16)  # cells
 _heavy_tailed = partial(stdtr, 1.5)  # Student's law
 _DOUBT = 0.5  # of a count, in its expectation
 _STANDS_OUT = 4.0  # standard deviations of the noise
+_LARGEST_VALUE = 2.0**1000  # of a feature; those of larger ones are counted together
+_LARGE = 0.9  # quantile of absolute values
+_READ = 3.0  # standard deviations of noise of the counts that are read, once some stand out
+_OCTAVES = 6  # that are read, beyond those that stand out
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -97,6 +101,18 @@ class Magnitudes(Histograms):
         octave, part = divmod(cell - 1, self.parts)
         exponent = min(octave + _LEAST_EXPONENT, _LARGEST_EXPONENT - 2)
         return float(np.ldexp(1 + (part + 1) / self.parts, exponent))
+
+    def usual_and_largest(self, table: FloatArray, sigma: float, z: float) -> tuple[float, float]:
+        """Return what most absolute values are below, and all that are seen; 1 if nothing is."""
+        seen = cells_seen(table[1:], sigma, z) + 1
+        if not seen.size:
+            return 1.0, 1.0
+        last = int(seen[-1]) + 1
+        # Octaves in a row count less clearly, once something does.
+        beyond = cells_seen(table[last : last + _OCTAVES], sigma, _READ)
+        most = int(noisy_quantiles(table[seen], seen, _LARGE))
+        usual, largest = (self.end(c) for c in (most, last + int(max(beyond, default=-1))))
+        return min(usual, _LARGEST_VALUE), min(largest, _LARGEST_VALUE)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
