@@ -422,7 +422,8 @@ def release_frontier(
 
 _LARGEST_ERROR = math.sqrt(2.0)  # in half ranges of the targets
 _CENTRE = np.array([0.5, 0.0, 0.5, 0.5])
-_OCTAVES, _BEYOND = 12, 0.05  # of sizes; share of the errors that may be beyond
+_OCTAVES = 12  # of sizes
+_BEYOND = 0.01, 0.05  # share of the errors that may be beyond, by what the noise hides
 
 
 def _sizes(*vectors: np.ndarray) -> np.ndarray:
@@ -436,7 +437,8 @@ def _radii(counts: np.ndarray, sigma: float, n: int) -> np.ndarray:
     """Return lengths that few errors and few moves exceed, whatever the noise may hide."""
     beyond = np.cumsum(counts.reshape(2, _OCTAVES), axis=1)  # norms of 2^-k and more
     least = beyond + sigma * np.sqrt(np.arange(1, _OCTAVES + 1))
-    k = np.minimum.accumulate(least <= _BEYOND * n, axis=1).sum(axis=1)
+    allowed = min(_BEYOND[1] * n, max(_BEYOND[0] * n, 2.5 * sigma))
+    k = np.minimum.accumulate(least <= allowed, axis=1).sum(axis=1)
     return np.minimum(math.sqrt(2.0) * 2.0**-k, 1.0)
 
 

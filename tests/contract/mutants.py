@@ -328,6 +328,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("calibrate_lattice", "plan_tables", mu=twice), {"noise of one release for several": "release/test_plans.py::test_a_plan_costs_what_it_was_given[outputs]"}),
     ],
     2: [
+        (rewritten("_units", ("radius * (1.0 - 1e-09)", "1.5 * radius")), {"vectors of noisy sums": "mechanisms/test_barycenter.py::test_a_record_moves_noisy_sums_by_at_most_twice_the_radius[1-1.0]"}),
         (rewritten("_moments", ("np.clip(rows, -1.0, 1.0)", "rows")), {"moments of features": "mechanisms/test_scores.py::test_no_neighbour_moves_a_release_further_than_its_sensitivity[logistic]"}),
         (rewritten("_clipped", ("shares_of_vectors(own, gram, clip)[:, None]", "1.0")), {"gradients of scores": "mechanisms/test_scores.py::test_no_neighbour_moves_a_release_further_than_its_sensitivity[squared]"}),
         (skipped("DataBounds._shorten", "mapped"), {"rows to the ball": "release/test_rows.py::test_rows_outside_the_ball_are_shortened"}),
@@ -383,6 +384,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "FairPrivateClassifier, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[classifier, threshold]",
             "FairPrivateClassifier, ranks": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[classifier, ranks]"}),
         (charged_late("FairPrivateRegressor.fit"), {
+            "FairPrivateRegressor, barycenter": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[regressor, barycenter]",
             "FairPrivateRegressor, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[regressor]",
             "FairPrivateRegressor, ranks": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[regressor, ranks]"}),
         (charged_late("PrivateTrajectorySampler.fit"), {
@@ -485,6 +487,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (all_of(given("round_to_lattice", "noisy_sum", x=np.zeros_like), returning("noisy_sum", plus_exact_values)), {"sums on no lattice": "privacy/test_noise.py::test_a_noisy_sum_lies_on_the_lattice"}),
     ],
     17: [
+        (rewritten("Barycenter._plan", ("transport.events if", "transport.events[1:] if")), {"predictions that are moved": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[regressor, barycenter]"}),
         (rewritten("plan_scores", ("(*events, steps)", "(steps,)")), {"moments of features": "mechanisms/test_scores.py::test_all_releases_together_cost_what_was_asked_for[0.5-linear]"}),
         (rewritten("GroupScorePlan.events", ("*hidden", "")), {"probabilities of groups": "mechanisms/test_bayes_rule.py::test_what_is_charged_is_what_is_released_and_a_refusal_changes_nothing"}),
         (rewritten("BayesRule.release", ("[] if noise is None", "[] if True")), {"counts of scores": "mechanisms/test_bayes_rule.py::test_what_is_charged_is_what_is_released_and_a_refusal_changes_nothing"}),
@@ -611,6 +614,9 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (skipped("Ledger.forget"), {"a ledger remembered for each trial": "estimators/test_private_search_winners.py::test_no_registry_of_the_process_counts_trials"}),
     ],
     25: [
+        (rewritten("release_frontier", ("_radii(summed(_sizes, plan.sizes), plan.sizes.sigma, n)", "_radii(_sizes(*errors_and_moves(*scores, targets)).sum(0), 0.0, n)")), {"lengths of true errors": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
+        (rewritten("release_transport", ("within = tables.range_of_interest(limits)", "within = (outputs.mean(0), 2 * outputs.std(0))")), {"predictions measured where they are": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
+        (rewritten("release_recalibration", ("error = 2.0", "target = targets.mean(axis=0); error = 2.0")), {"the mean of true targets": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
         (rewritten("ScorePlan._standardised", ("mean.clip(-1.0, 1.0)", "rows.mean(0)")), {"means of features": "mechanisms/test_scores.py::test_a_training_follows_from_its_releases"}),
         (rewritten("release_histograms", ("released(release)", "counts + 0 * released(release)")), {"bounds from exact counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow]"}),
         (rewritten("_lloyd_step", ("least = max(1.0", "counts = np.bincount(_nearest(rows, centers), minlength=len(centers)).astype(float); least = max(1.0")), {"true counts of clusters": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld, kmeans]"}),
