@@ -233,6 +233,10 @@ CASES = {
     "FairPrivateClassifier, ranks": Case(
         partial(_classifier, mechanism="ranks", alpha=0.2), _GROUPED, FEWER,
     ),
+    "FairPrivateClassifier, bayes": Case(partial(_classifier, mechanism="bayes"), _GROUPED, FEWER),
+    "FairPrivateRegressor, barycenter": Case(
+        partial(_regressor, mechanism="barycenter"), _TARGETS, FEWER,
+    ),
     "FairPrivateRegressor, sketch": Case(partial(_regressor, n_steps=2), _TARGETS, FEWER),
     "FairPrivateRegressor, ranks": Case(
         partial(_regressor, mechanism="ranks", alpha=0.2), _TARGETS, FEWER,
