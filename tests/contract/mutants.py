@@ -351,7 +351,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("_shortened", "_released_sums", radius=LARGE), {"rows of a warm start": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[means]"}),
     ],
     3: [
-        (rewritten("_counted", ("return release_score_tables(placed.lists, own, sizes, noise, context.streams.secret, of)", "return [release_score_tables(placed.lists, own, sizes, noise, context.streams.secret, of) for _ in range(2)][0]")), {"counts of scores": "mechanisms/test_bayes_rule.py::test_what_is_charged_is_what_is_released_and_a_refusal_changes_nothing"}),
+        (rewritten("release_law", ("return release_score_tables(placed.lists, own, sizes, noise, context.streams.secret, of)", "return [release_score_tables(placed.lists, own, sizes, noise, context.streams.secret, of) for _ in range(2)][0]")), {"counts of scores": "mechanisms/test_bayes_rule.py::test_what_is_charged_is_what_is_released_and_a_refusal_changes_nothing"}),
         (_ONE_STEP, {
             "a batch a step": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[flow, resample]",
             "a batch a step, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[projected rows of four steps]"}),
