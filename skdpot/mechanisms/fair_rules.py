@@ -121,15 +121,20 @@ class FairRule:
 
     @property
     def accuracy(self) -> tuple[float, float]:
-        """The measured accuracy and its standard error."""
-        law, total, noise = self.law, 0.0, 0.0
-        for c in range(law.lists.n_classes):
-            chosen = self._chosen(c)
-            total += np.einsum("lt,lat->", chosen, law.measured[:, :, c])
-            own = law.lists.holds.sum(axis=1)
-            noise += float(np.einsum("ls,st,lt,l->", chosen, law.covariance, chosen, own))
-        n = law.sizes.sum()
-        accuracy = float(np.clip(total / n, 0.0, 1.0))
+        """The accuracy of the smoothed numbers, and a standard error on the safe side.
+
+        What was measured is too high on average for a rule that its noise has chosen. The error is
+        that of the measured share, whose numerator and denominator have noise in common.
+        """
+        law, right, noise = self.law, 0.0, 0.0
+        n, everyone = law.sizes.sum(), np.eye(self.weights.shape[1])[0]
+        decided = [self._chosen(c) for c in range(law.lists.n_classes)]
+        for c, chosen in enumerate(decided):
+            right += np.einsum("lt,lat->", chosen, law.smoothed[:, :, c])
+        accuracy = float(np.clip(right / n, 0.0, 1.0))
+        for chosen in decided:
+            terms, own = chosen - accuracy * everyone, law.lists.holds.sum(axis=1)
+            noise += float(np.einsum("ls,st,lt,l->", terms, law.covariance, terms, own))
         return accuracy, float(np.sqrt(noise / n**2 + accuracy * (1.0 - accuracy) / n))
 
 
