@@ -504,7 +504,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("plan_private_bounds", ("n_steps=N_ROUNDS", "n_steps=1")), {"rounds of histograms after the first": "release/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of features]"}),
     ],
     18: [
-        (rewritten("TableFit._chosen", ("release_choices(rows,", "release_choices(rows.map(lambda batch: (batch[0], None)),")), {"rows of a person that weigh one each in a choice": "estimators/test_unit_of_privacy.py::test_rows_that_a_person_repeats_change_nothing"}),
+        (rewritten("TableFit._chosen", ("release_choices(rows,", "release_choices(type(rows)(rows._rows.map(lambda batch: (batch[0], None))),")), {"rows of a person that weigh one each in a choice": "estimators/test_unit_of_privacy.py::test_rows_that_a_person_repeats_change_nothing"}),
         (returning("TablePlan.choice_sigma", half), {"a choice with less noise than the rows of a person need": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
         (rewritten("NoisyAccumulator.add", ("* units // plan.n_units", "")), {"rows of a person that weigh one each in a sketch": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_sketch_further_than_one_row[sketch]"}),
         (rewritten("SlicedSketch._release", ("int(persons.max()) + 1", "rows.n_rows")), {"a private number of rows of a sketch": "estimators/test_unit_of_privacy.py::test_nothing_shows_how_many_rows_there_are[sketch]"}),
@@ -651,7 +651,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     27: [
         (rewritten("Norms._cells", ("column - center", "column - column.mean()")), {"norms about the mean of a batch": "release/test_bounds.py::test_counts_are_sums_over_any_partition[norms]"}),
         (given("_read_columns", reader=without_empty_lines), {"empty lines passed over": "cli/test_table_files.py::test_an_empty_line_of_one_column_is_a_record"}),
-        (rewritten("TableSchema.from_dtypes", ("column_from_dtype(table, name)", "propose.__globals__['_column_with_categories'](table, name)")), {"categories of a data type taken as public": "tables/test_table_schema.py::test_categories_that_a_data_type_lists_are_unknown[enum of polars]"}),
+        (rewritten("TableSchema.from_dtypes", ("column_from_dtype(table, name)", "(lambda plain, known: plain.replace(categories=known[0]) if known else plain)(column_from_dtype(table, name), table.categories(name))")), {"categories of a data type taken as public": "tables/test_table_schema.py::test_categories_that_a_data_type_lists_are_unknown[enum of polars]"}),
         (rewritten("NumericColumn.read", ("list(map(as_integer if self.integer else as_float, found))", "np.clip(np.array(found), -(2**62), 2**62)")), {"objects as numbers of one type": "tables/test_table_columns.py::test_what_a_value_becomes[one half beside large integers]"}),
         (returning("constants_of", (), "RowMap"), {"columns with one value paid for": "estimators/test_table_synthesizer_privacy.py::test_nothing_is_spent_on_columns_with_one_value"}),
         (rewritten("NumericColumn.read", ("self._number(value)", "(self if len(distinct) % 2 else self.replace(written='1,234.50 EUR'))._number(value)")), {"a decimal mark by all texts": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[pandas-amounts as text]"}),

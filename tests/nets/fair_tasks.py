@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from skdpot.estimators import fair
+from skdpot.estimators import fair_classifier as fair
 from skdpot.mechanisms.fair import FairLoss
 from skdpot.mechanisms.scores import LOSSES
 from skdpot.release.gradients import pulled_back_sum

@@ -453,12 +453,13 @@ def test_rows_have_the_pairs_of_the_weights_and_rare_cells_by_chance():
             found += np.abs(np.bincount(cells[places], minlength=49) / len(places) - due).sum()
         return found
 
-    places = model._systematic(particles, 4000, rng)
+    places = model._resampled(particles.weights, 4000, rng)
     before = off(places)
     assert off(model._balanced(particles, places, rng)) < 0.6 * before
     share = particles.weights[codes[:, 0] == 6].sum() / particles.weights.sum()
     few = [
-        model._balanced(particles, model._systematic(particles, 400, rng), rng) for _ in range(20)
+        model._balanced(particles, model._resampled(particles.weights, 400, rng), rng)
+        for _ in range(20)
     ]
     rare = np.count_nonzero(codes[np.concatenate(few), 0] == 6)
     assert abs(rare - share * 8_000) < 7 * np.sqrt(share * 8_000)
