@@ -134,6 +134,7 @@ class ScorePlan:
         fit alone, `seen` makes them of these and of the public `cells` of records, for audits.
         """
         look = partial(_seen, seen, cells)
+        rows = rows.astype(np.float64)  # in which sums of moments are exact
         center, scale = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
         if _first_layer(network) is not None:
             center, scale = self._standardised(rows, streams, look)

@@ -141,3 +141,15 @@ def test_a_linear_model_is_nearly_the_best_whatever_the_scale_of_columns(loss, m
         p = outputs.softmax(1) if loss == "softmax" else outputs.sigmoid()
         figure, found = log_loss, p.numpy().squeeze()
     assert figure(truth, found) <= figure(truth, best) + lost
+
+
+def test_moments_of_single_precision_are_summed_exactly():
+    """A sum that rounds would move by more than the record that is replaced."""
+    rows, targets = drawn("logistic", n=40_000)
+    single, moments = rows.astype(np.float32), []
+    for given in (single, single.astype(np.float64)):
+        with record_releases() as releases:
+            trained("logistic", mu=0.02, data=(given, targets))
+        moments.append(next(one.value for one in releases if one.kind == "moments"))
+    np.testing.assert_array_equal(*moments)
+    trained("logistic", mu=np.inf, data=(single[:500], targets[:500]))  # nor is it refused
