@@ -45,9 +45,12 @@ group, group_test = GROUP_NAMES[group], GROUP_NAMES[group_test]
 
 def fit(alpha, epsilon, fairness="demographic_parity", mechanism=SketchedOutputs, **options):
     """Return a trained classifier."""
-    options |= {"alpha": alpha, "tune_threshold": False}
+    options = {"alpha": alpha, "tune_threshold": False} | options
     classifier = FairPrivateClassifier(
-        fairness, epsilon, 0.1 / N_ROWS, mechanism=mechanism(**options)
+        fairness=fairness,
+        epsilon=epsilon,
+        delta=0.1 / N_ROWS,
+        mechanism=mechanism(**options),
     )
     return classifier.fit(X, y, sensitive_features=group)
 
