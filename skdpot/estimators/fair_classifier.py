@@ -5,10 +5,8 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
-from scipy.special import expit, log_softmax, softmax
+from scipy.special import log_softmax
 from sklearn.utils import Tags
-from torch.nn import functional
 
 from skdpot._utils.validation import (
     Interval,
@@ -21,6 +19,7 @@ from skdpot.mechanisms.base import FitContext
 from skdpot.mechanisms.bayes import BayesRule
 from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairMechanism, FairTask
 from skdpot.mechanisms.fair_rules import FAIRNESS
+from skdpot.mechanisms.scores import LOSSES
 from skdpot.release.output_tables import (
     SAME_CLASS,
     SAME_GROUP,
@@ -213,7 +212,7 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
         n_outputs = 1 if n_classes == 2 else n_classes
         n_inputs = rows.shape[1] + (len(cells.sizes) - 1 if aware else 0)
         task = FairTask(
-            gradient=_binary_gradient if n_outputs == 1 else _softmax_gradient,
+            gradient=LOSSES["logistic" if n_outputs == 1 else "softmax"].gradient,
             compared=Probabilities(n_outputs),
             cells=cells,
             network=self._network(n_inputs, n_outputs, context.streams.solver),
@@ -245,66 +244,13 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
         rows = self._public_rows(X)
         return rows, *self.scores_(rows, self._codes(codes, len(rows)))
 
-    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
-        """Return by how much the second of two classes is decided, or a value for each class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Public rows.
-        sensitive_features : array-like of shape (n_samples,), optional
-            Group of each row, needed if ``group_aware=True`` and not read otherwise.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            With a rule: the difference of the two probabilities, less the threshold; for more than
-            two classes the probabilities, with 1 added to the class that is decided. Otherwise
-            logits, or log-probabilities.
-        """
-        if getattr(self, "rule_", None) is not None:
-            return super().decision_function(X, sensitive_features=sensitive_features)
+    def _own_decision(self, X: Any) -> np.ndarray:
         outputs = self._outputs(X)
         if outputs.shape[1] > 1:
             return log_softmax(outputs, axis=1)
         return outputs[:, 0] - np.log(self.threshold_ / (1.0 - self.threshold_))
 
-    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
-        """Return the probability of each class.
-
-        With a rule these are probabilities of the class, whatever is decided: `predict` is not
-        their maximum.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Public rows.
-        sensitive_features : array-like of shape (n_samples,), optional
-            As in `decision_function`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
-        if getattr(self, "rule_", None) is not None:
-            return super().predict_proba(X, sensitive_features=sensitive_features)
-        decision = self.decision_function(X)
-        if decision.ndim > 1:
-            return softmax(decision, axis=1)
-        return np.column_stack([expit(-decision), expit(decision)])
-
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # thirty rows teach nothing under noise
         return tags
-
-
-def _binary_gradient(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Gradient of the cross-entropy of the second class by its logit."""
-    return outputs.sigmoid() - targets[:, None]
-
-
-def _softmax_gradient(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Gradient of the cross-entropy by the logits."""
-    return outputs.softmax(1) - functional.one_hot(targets.long(), outputs.shape[1])

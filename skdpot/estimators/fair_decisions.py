@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 
@@ -31,6 +32,10 @@ class FairDecisions(ClassifierMixin):
 
     def _places(self, X: Any, codes: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
         """Return rows, probabilities of classes, lists and margins; `codes` are groups."""
+        raise NotImplementedError
+
+    def _own_decision(self, X: Any) -> np.ndarray:
+        """Return logits or log-probabilities, where a fit has no rule."""
         raise NotImplementedError
 
     def _best_rule(self) -> FairRule:
@@ -100,21 +105,28 @@ class FairDecisions(ClassifierMixin):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            The difference of the two probabilities, less the threshold; for more than two classes
-            the probabilities, with 1 added to the class that is decided.
+            With a rule: the difference of the two probabilities, less the threshold; for more than
+            two classes the probabilities, with 1 added to the class that is decided. Otherwise
+            logits, or log-probabilities.
         """
-        law, rule = self._law(), self.rule_
+        check_is_fitted(self)
+        if (rule := self.rule_) is None:
+            return self._own_decision(X)
+        law = self._law()
         rows, classes, lists, margins = self._places(X, sensitive_features)
         frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(np.asarray(rows) + 0.0)
         coins = pd.util.hash_pandas_object(frame, index=False).to_numpy() / _COINS
-        decided = rule.decided(lists, margins, coins)  # type: ignore[union-attr]
+        decided = rule.decided(lists, margins, coins)
         if classes.shape[1] == 2:
             return decided
         second = law.lists.decides[lists, (decided >= 0.0).astype(int)]
         return classes + np.eye(classes.shape[1])[second]
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
-        """Return the probability of each class, whatever is decided.
+        """Return the probability of each class.
+
+        With a rule these are probabilities of the class, recalibrated by the release, whatever is
+        decided: `predict` is not their maximum.
 
         Parameters
         ----------
@@ -126,8 +138,12 @@ class FairDecisions(ClassifierMixin):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`; recalibrated by the release. `predict` is not their maximum.
+            In the order of `classes_`.
         """
+        check_is_fitted(self)
+        if self.rule_ is None:
+            own = self._own_decision(X)
+            return softmax(own if own.ndim > 1 else np.column_stack([0.0 * own, own]), axis=1)
         law = self._law()
         _, classes, lists, margins = self._places(X, sensitive_features)
         return law.recalibrated(classes, lists, margins)

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from skdpot.estimators import fair_classifier as fair
 from skdpot.mechanisms.fair import FairLoss
 from skdpot.mechanisms.scores import LOSSES
 from skdpot.release.gradients import pulled_back_sum
@@ -107,8 +106,7 @@ def squared_loss(outputs, targets):
     return ((outputs - targets) ** 2).sum(1) / 2
 
 
-BINARY, SOFTMAX = fair._binary_gradient, fair._softmax_gradient
-SQUARED = LOSSES["squared"].gradient
+BINARY, SOFTMAX, SQUARED = (LOSSES[of].gradient for of in ("logistic", "softmax", "squared"))
 TASKS = {
     "binary": Task(BINARY, binary_loss, Probabilities(1), 2),
     "logits": Task(BINARY, binary_loss, ClippedOutputs(1, HUGE), 2),
