@@ -31,7 +31,7 @@ from sklearn.datasets import load_digits
 from skdpot import SlicedSketch
 from skdpot.audit import gaussian_audit
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.message_attacks import paired_differences, reconstruct, rows_from_sketch
+from skdpot.audit.reconstruction import paired_differences, reconstruct, rows_from_sketch
 from skdpot.federated.baselines import fedwad, triangle
 from skdpot.federated.messages import InterpolatingMeasure, SketchMessage, SketchRequest
 from skdpot.federated.party import Party

@@ -39,7 +39,7 @@ from sklearn.base import clone
 from tqdm import tqdm
 
 from skdpot import PrivateWassersteinDistance
-from skdpot.audit.message_attacks import reconstruct, rows_from_sketch
+from skdpot.audit.reconstruction import reconstruct, rows_from_sketch
 from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
 from skdpot.federated.exchange import Transcript
 from skdpot.federated.messages import GeodesicMeasure, InterpolatingMeasure, ReferenceMeasure

@@ -20,8 +20,7 @@ from scipy import stats
 from trajectory_methods import UNCOUPLED, fitted
 
 from skdpot import PrivateTrajectorySampler
-from skdpot.datasets import make_ornstein_uhlenbeck_trajectories
-from skdpot.datasets.trajectories import OrnsteinUhlenbeck
+from skdpot.datasets import OrnsteinUhlenbeck, make_ornstein_uhlenbeck_trajectories
 
 __all__ = ["rates"]
 

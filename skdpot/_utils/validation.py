@@ -144,6 +144,14 @@ def all_or_nothing(estimator: BaseEstimator, *, forget: bool = False) -> Iterato
         raise
 
 
+def check_confidence(confidence: Any) -> None:
+    """Refuse what is not a probability in (0, 1); messages quote only numbers."""
+    if not isinstance(confidence, Real) or isinstance(confidence, bool):
+        raise TypeError(f"confidence must be a number, not {type(confidence).__name__}.")
+    if not 0 < float(confidence) < 1:
+        raise ValueError(f"confidence={confidence!r} must be in (0, 1).")
+
+
 def check_count(value: Any, name: str, *, least: int = 1, most: int = _MOST) -> int:
     """Check that an integer of any type is in this range, and return it as an int."""
     if isinstance(value, bool | np.bool_):

@@ -53,8 +53,8 @@ from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 from sklearn.pipeline import Pipeline
 
-from skdpot._utils.validation import check_count, solver_generator
-from skdpot.audit.attacks import default_score, evidence_of
+from skdpot._utils.validation import check_confidence, check_count, solver_generator
+from skdpot.audit.attacks import NoiseEvidence, default_score, evidence_of
 from skdpot.audit.canaries import (
     AuditedFit,
     AuditTask,
@@ -63,8 +63,6 @@ from skdpot.audit.canaries import (
     Score,
     default_canaries,
 )
-from skdpot.audit.matched_filter import NoiseEvidence
-from skdpot.audit.membership import check_confidence
 from skdpot.metrics._panels import COLORS, single_axes
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import gdp_epsilon

@@ -16,8 +16,14 @@ from scipy.stats import norm
 
 import skdpot
 from skdpot._utils.pages import HtmlReport, render
-from skdpot._utils.validation import as_points, check_count, check_is_fitted, solver_generator
-from skdpot.audit.membership import MembershipResult, check_confidence
+from skdpot._utils.validation import (
+    as_points,
+    check_confidence,
+    check_count,
+    check_is_fitted,
+    solver_generator,
+)
+from skdpot.audit.membership import MembershipResult, SyntheticMembership
 from skdpot.audit.one_run import lower_text
 from skdpot.audit.report_trials import (
     Figure,
@@ -28,7 +34,6 @@ from skdpot.audit.report_trials import (
     private_parts,
     try_membership,
 )
-from skdpot.audit.synthetic import SyntheticMembership
 from skdpot.exceptions import LedgerError
 from skdpot.metrics._panels import COLORS, data_address
 from skdpot.privacy.accounting import compose

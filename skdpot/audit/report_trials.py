@@ -17,8 +17,8 @@ from tqdm.auto import tqdm
 
 from skdpot._utils.validation import as_points
 from skdpot.audit.canaries import NoKnownAttackError, numbered
+from skdpot.audit.membership import SyntheticMembership, synthetic_membership
 from skdpot.audit.one_run import AuditResult, one_run_audit
-from skdpot.audit.synthetic import SyntheticMembership, synthetic_membership
 from skdpot.estimators._search_trials import take
 from skdpot.estimators.table_encoder import TableEncoder
 from skdpot.metrics import sliced_wasserstein_distance, train_synthetic_test_real

@@ -15,14 +15,16 @@ import numpy as np
 import pandas as pd
 
 from skdpot.cli.console import BUDGET_EXCEEDED, USAGE, CommandError, Console, OutputFile, explain
-from skdpot.cli.table_files import (
+from skdpot.cli.inputs import (
     FileFormat,
+    check_conditions,
     check_writable_format,
+    known_column,
+    read_conditions,
     read_guessable,
     read_table,
     write_table,
 )
-from skdpot.cli.where import check_conditions, known_column, read_conditions
 from skdpot.estimators.table_encoder import TableEncoder
 from skdpot.estimators.table_synthesizer import DPTableSynthesizer
 from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance

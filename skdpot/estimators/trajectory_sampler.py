@@ -26,8 +26,7 @@ from skdpot.mechanisms.trajectory_sketch import TrajectorySketch
 from skdpot.metrics import wasserstein_distance
 from skdpot.release.release import Records, Release
 from skdpot.release.sketch import SlicedSketch
-from skdpot.trajectories.paths import PathMeasure, entropic_plans, exact_plans
-from skdpot.trajectories.time_axis import read_stamps, timed_rows
+from skdpot.trajectories import PathMeasure, entropic_plans, exact_plans, read_stamps, timed_rows
 
 MECHANISMS: dict[str, type[Any]] = {"sketch": TrajectorySketch, "mfld": MeanFieldLangevin}
 

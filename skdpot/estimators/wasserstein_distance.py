@@ -23,8 +23,7 @@ from skdpot.federated.exchange import DistanceEstimate
 from skdpot.federated.messages import Message
 from skdpot.federated.party import Party
 from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
-from skdpot.mechanisms.plain_distance import FedWad, Triangle
-from skdpot.mechanisms.sliced_distance import Sliced
+from skdpot.mechanisms.distance import FedWad, Sliced, Triangle
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.release.sketch import ROW_BOUNDS, SlicedSketch

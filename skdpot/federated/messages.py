@@ -211,7 +211,7 @@ class InterpolatingMeasure(MeasureMessage):
     """A party's measure moved a fraction t of the way to the reference, to the server.
 
     It is no more private than the rows: see `skdpot.audit.reconstruction.rows_from_interpolation`,
-    and for two such messages `skdpot.audit.message_attacks.paired_differences`. If t is unknown,
+    and for two such messages `skdpot.audit.reconstruction.paired_differences`. If t is unknown,
     any feature that is constant in the data gives it away.
     """
 
@@ -273,7 +273,7 @@ class CostMatrices(Message):
     """Squared distances of each of a party's moved rows from the asker's points, to the asker.
 
     With fewer points than features the asker learns only the projection of each row on their span
-    (`skdpot.audit.message_attacks.rows_from_cost_matrices`).
+    (`skdpot.audit.reconstruction.rows_from_cost_matrices`).
     """
 
     fractions: FloatArray

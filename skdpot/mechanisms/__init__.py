@@ -14,14 +14,13 @@ if TYPE_CHECKING:
     from skdpot.mechanisms.barycenter import Barycenter
     from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
     from skdpot.mechanisms.bayes import BayesRule
+    from skdpot.mechanisms.distance import FedWad, Sliced, Triangle
     from skdpot.mechanisms.dpsgd import DPSGD, CodeParity, PriorPenalty
     from skdpot.mechanisms.fair import RankedOutputs, SketchedOutputs
     from skdpot.mechanisms.gradient import Gradient
     from skdpot.mechanisms.mean_field_langevin import MeanFieldLangevin
-    from skdpot.mechanisms.plain_distance import FedWad, Triangle
     from skdpot.mechanisms.rows import Presample, Resample
     from skdpot.mechanisms.sketch import Sketch
-    from skdpot.mechanisms.sliced_distance import Sliced
     from skdpot.mechanisms.trajectory_sketch import TrajectorySketch
     from skdpot.mechanisms.transport import TransportedRows
 

@@ -26,7 +26,7 @@ from skdpot.release.warm_start import (
     release_mean_start,
     start_particles,
 )
-from skdpot.trajectories.time_axis import TimedRows
+from skdpot.trajectories import TimedRows
 
 _STEP, _N_ITER = 0.0006, 40
 _CLIP_PER_PARTICLE = 35.0

@@ -37,7 +37,7 @@ from skdpot.release.langevin import (
     time_weights,
 )
 from skdpot.release.sketch import SlicedSketch
-from skdpot.trajectories.time_axis import TimeAxis, TimedRows
+from skdpot.trajectories import TimeAxis, TimedRows
 
 _FEWEST_TIMES = 4  # below there is no telling signal from noise
 _LONGEST = 3.0  # range of correlation, in units of the whole time

@@ -17,8 +17,7 @@ from skdpot.metrics.fairness import (
     wasserstein_parity,
 )
 from skdpot.metrics.fairness_display import FairnessDisplay, FairnessFrontierDisplay
-from skdpot.metrics.marginals import marginal_total_variation
-from skdpot.metrics.marginals_display import MarginalsDisplay
+from skdpot.metrics.marginals import MarginalsDisplay, marginal_total_variation
 from skdpot.metrics.privacy_displays import BudgetDisplay, PrivacyUtilityDisplay
 from skdpot.metrics.sketch_displays import FlowDisplay, SketchDisplay
 from skdpot.metrics.trajectory_display import TrajectoryDisplay

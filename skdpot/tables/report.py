@@ -20,13 +20,14 @@ from skdpot.metrics.marginals import (
     PAIR_BINS,
     CodedTables,
     ColumnShares,
+    MarginalsDisplay,
     as_columns,
     column_numbers,
     distance_by_chance,
+    draw_pairs,
     marginal_of,
     normalized_wasserstein_distance,
 )
-from skdpot.metrics.marginals_display import MarginalsDisplay, draw_pairs
 from skdpot.privacy.budget import epsilon_text
 from skdpot.privacy.spent import SEEDED, PrivacySpent
 from skdpot.release.contingency import FloatArray, IntArray, NoisyMarginal

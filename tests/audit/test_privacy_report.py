@@ -27,8 +27,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
+import skdpot.audit.membership as synthetic
 import skdpot.audit.report_trials as trials
-import skdpot.audit.synthetic as synthetic
 from skdpot import DPTableSynthesizer, PrivacyBudget, PrivateScaler, PrivateSearchCV, SlicedSketch
 from skdpot.audit import privacy_report
 from skdpot.audit.report import beside_claim, meaning_of, one_in, percent_at_most

@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist, pdist
 from sklearn.datasets import load_digits, load_iris, load_wine
 
-from skdpot.audit.message_attacks import (
+from skdpot.audit.reconstruction import (
+    Reconstruction,
     paired_differences,
     positions_from_distances,
     rows_from_cost_matrices,
+    rows_from_interpolation,
+    rows_from_one_round,
 )
-from skdpot.audit.reconstruction import Reconstruction, rows_from_interpolation, rows_from_one_round
 from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
 
 LOADERS = {"iris": load_iris, "wine": load_wine, "digits": load_digits}

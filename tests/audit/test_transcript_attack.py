@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from skdpot.audit.message_attacks import paired_differences, reconstruct
+from skdpot.audit.reconstruction import paired_differences, reconstruct
 from skdpot.federated.baselines import fedwad, pairwise_triangle, triangle, triangle_to_union
 from skdpot.federated.messages import InterpolatingMeasure, SketchRequest
 from skdpot.federated.party import Party

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from skdpot.cli import commands
 from skdpot.cli.console import explain, where_it_happened
-from skdpot.cli.table_files import FileFormat, read_guessable, read_table
+from skdpot.cli.inputs import FileFormat, read_guessable, read_table
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import (
     BooleanColumn,

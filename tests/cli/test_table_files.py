@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from skdpot.cli import table_files
 from skdpot.cli.console import CommandError, OutputFile
-from skdpot.cli.table_files import (
+from skdpot.cli.inputs import (
     MISSING_TEXTS,
     FileFormat,
     check_writable_format,

@@ -3,7 +3,7 @@
 import pytest
 
 from skdpot.cli.console import CommandError
-from skdpot.cli.where import check_conditions, read_conditions
+from skdpot.cli.inputs import check_conditions, read_conditions
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,

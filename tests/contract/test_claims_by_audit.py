@@ -18,7 +18,7 @@ from torch import nn
 
 from skdpot import SlicedSketch
 from skdpot._utils.validation import SecretStream, Streams
-from skdpot.audit.gaussian import GaussianAuditResult
+from skdpot.audit.membership import GaussianAuditResult
 from skdpot.mechanisms import FitContext, Resample
 from skdpot.mechanisms.fair import FairLoss, Records, tabled_steps
 from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps

@@ -8,13 +8,15 @@ import pytest
 from scipy import integrate, stats
 
 from skdpot.datasets import (
+    OrnsteinUhlenbeck,
+    branch_of,
+    branching_paths,
     make_biased_classification,
     make_biased_regression,
     make_branching_trajectories,
     make_ornstein_uhlenbeck_trajectories,
     one_point_per_person,
 )
-from skdpot.datasets.trajectories import OrnsteinUhlenbeck, branch_of, branching_paths
 from skdpot.metrics import disparate_impact
 
 N = 30_000

@@ -15,7 +15,7 @@ from scipy import stats
 from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release.strategy import Energy
-from skdpot.trajectories.time_axis import timed_rows
+from skdpot.trajectories import timed_rows
 from tests.estimators.trajectory_examples import MFLD, SKETCH, quiet_fit
 from tests.flat_options import trajectory_sampler
 

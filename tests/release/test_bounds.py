@@ -19,8 +19,7 @@ from skdpot.release.bounds import (
     release_private_bounds,
 )
 from skdpot.release.value_histogram import FALSE_ALARM, Intervals, Magnitudes, Norms
-from skdpot.sources import ExactCounts, Source
-from skdpot.sources.base import SourceRows
+from skdpot.sources import ExactCounts, Source, SourceRows
 from tests.release.exact import streams
 
 MU = gdp_mu(1.0, 1e-5)

@@ -8,7 +8,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from skdpot.ot.sinkhorn import schrodinger_potentials
-from skdpot.trajectories.paths import (
+from skdpot.trajectories import (
     PathMeasure,
     coupling_of,
     entropic_plans,

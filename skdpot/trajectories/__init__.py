@@ -1,1 +1,0 @@
-"""Trajectories of a population from one point per person."""
