@@ -288,9 +288,8 @@ class _Count:
         except BaseException as error:  # a panic of polars is no Exception
             known = self.told and isinstance(error, (ValueError, TypeError))
             known &= type(batch).__module__.partition(".")[0] in _LIBRARIES
-            return ExactCounts(
-                problem=str(error) if known else _UNKNOWN.format(type(error).__name__)
-            )
+            told = str(error) if known else _UNKNOWN.format(type(error).__name__)
+            return ExactCounts(problem=told)
 
 
 def _pass_over(source: Source, count: _Count) -> ExactCounts:
@@ -334,9 +333,8 @@ def arrow_module(name: str = "pyarrow") -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise ImportError(
-            "Reading X in batches needs pyarrow: pip install 'skdpot[arrow]'."
-        ) from None
+        text = "Reading X in batches needs pyarrow: pip install 'skdpot[arrow]'."
+        raise ImportError(text) from None
 
 
 def _format_of(path: str | Path) -> str | None:

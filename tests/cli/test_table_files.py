@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.cli import table_files
+from skdpot.cli import inputs
 from skdpot.cli.console import CommandError, OutputFile
 from skdpot.cli.inputs import (
     MISSING_TEXTS,
@@ -133,7 +133,7 @@ def test_what_is_written_is_read_again(tmp_path, name, form, kind):
 
 def test_parquet_without_a_reader(tmp_path, monkeypatch):
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
-    monkeypatch.setattr(table_files, "find_spec", lambda name: None)
+    monkeypatch.setattr(inputs, "find_spec", lambda name: None)
     with pytest.raises(CommandError, match="Parquet needs pyarrow or polars"):
         read_guessable(str(tmp_path / "t.parquet"), PLAIN)
 

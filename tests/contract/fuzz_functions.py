@@ -10,7 +10,7 @@ import pandas as pd
 from hypothesis import strategies as st
 
 from skdpot import PrivacyBudget, datasets
-from skdpot.datasets import trajectories
+from skdpot.datasets import OrnsteinUhlenbeck
 from skdpot.metrics import distances, fairness
 from skdpot.ot import transport
 from skdpot.privacy import (
@@ -106,7 +106,7 @@ ARGUMENTS = {
 
 def law_density(time: Any, points: Any) -> Any:
     """Read the law of a process."""
-    law = trajectories.OrnsteinUhlenbeck.of(n_features=2)
+    law = OrnsteinUhlenbeck.of(n_features=2)
     return [law.mean(time).sum(), law.covariance(time).sum(), law.density(points, time).sum()]
 
 
