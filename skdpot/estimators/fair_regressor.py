@@ -191,7 +191,10 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     def _seen_by(self, release: recording.Release, X: Any, y: Any) -> recording.Records:
         if release.kind == "histogram":
             return (y.reshape(len(y), -1).astype(np.float64),)
-        return super()._seen_by(release, X, y)
+        rows, targets = super()._seen_by(release, X, y)
+        if release.kind == "gradient" and isinstance(self.mechanism_, Barycenter):
+            targets = self._spread.before(np.asarray(targets))
+        return rows, targets
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
         """Return predictions, within the bounds of the targets.

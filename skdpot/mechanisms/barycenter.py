@@ -43,7 +43,13 @@ from skdpot.exceptions import told_safely
 from skdpot.mechanisms.base import COUNT, FitContext, Released
 from skdpot.mechanisms.fair import FairMechanism, FairTask
 from skdpot.mechanisms.group_scores import GroupScorePlan, GroupScores, plan_group_scores
-from skdpot.mechanisms.recalibration import Affine, plan_recalibration, release_recalibration
+from skdpot.mechanisms.recalibration import (
+    Affine,
+    plan_recalibration,
+    plan_spread,
+    release_recalibration,
+    release_spread,
+)
 from skdpot.ot.slices import CDFTable, orthogonal_directions
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.release.bounds import BoundsPlan, DataBounds, bounds_share
@@ -68,6 +74,7 @@ _SHARES = {
     "sizes": 0.015,
     "moments": 0.025,
 }
+_SPREAD = 0.02  # of the squared mu of the networks, for the spread of the targets
 _DOWN = 1.0 - 1e-9  # absorbs the rounding of all their squares
 _GRID = 257
 _LEVELS = (np.arange(256) + 0.5) / 256
@@ -518,13 +525,17 @@ class Barycenter(FairMechanism):
         settled = cast(DataBounds | BoundsPlan, bounds).settled(targets, streams)
         found: dict[str, Any] = {"target_bounds_": settled}
         units = settled.to_units(targets)
-        of = BallScores(**vars(plan.networks.train(context, task, rows, units, callbacks)))
+        spread = release_spread(units, task.cells.codes, plan.spread, streams.secret)
+        given = (context, task, rows, spread.before(units), callbacks)
+        of = BallScores(**vars(plan.networks.train(*given)))
+        of = replace(of, network=spread.after(of.network))
+        found |= {"_spread": spread}
         found |= {"posterior_": of.posterior, "transport_": Transport(), "frontier_": None}
         if (transport := plan.transport) is not None:
             scales = settled.scale * settled.radius / math.sqrt(q)  # of units in the ball
             # A network of the caller's own may quote rows in its errors.
-            given = (of, task.cells, transport, rows, units, scales, streams.secret)
-            moved = told_safely(context.caller, _moved_and_measured, *given)
+            told = (of, task.cells, transport, rows, units, scales, streams.secret)
+            moved = told_safely(context.caller, _moved_and_measured, *told)
             found["transport_"], found["frontier_"] = moved
         return Released(of.network, None, spent, attributes=found)
 
@@ -542,11 +553,13 @@ class Barycenter(FairMechanism):
             blind, rng = not task.group_aware, context.streams.public
             transport = plan_transport(*given, blind=blind, rng=rng)
             mu *= math.sqrt(1.0 - self.share)
+        spread = plan_spread(mu * math.sqrt(_SPREAD))
+        mu *= math.sqrt(1.0 - _SPREAD)
         networks = plan_group_scores(mu, self.posterior_share, task, d, "squared")
-        events += [*networks.events, *(transport.events if transport else ())]
+        events += [spread.event, *networks.events, *(transport.events if transport else ())]
         private = math.isfinite(target.epsilon)
         event = ComposedEvent(events=tuple(events)) if private else NonPrivateEvent()
-        return _Plan(event, networks, transport)
+        return _Plan(event, spread, networks, transport)
 
 
 @dataclass(frozen=True, eq=False)
@@ -554,6 +567,7 @@ class _Plan:
     """What a fit releases, and its cost."""
 
     event: Event
+    spread: SumNoise
     networks: GroupScorePlan
     transport: TransportPlan | None
 

@@ -23,7 +23,8 @@ from skdpot.nets.training import evaluate
 from skdpot.release.per_sample import chain_of_layers
 from skdpot.release.sums import SumNoise, plan_sums, release_sums
 
-_LONGEST = math.sqrt(3.25)  # see `_moments`
+_LONGEST, _LONGEST_TARGET = math.sqrt(3.25), math.sqrt(1.25)  # see `_moments`, `_of_targets`
+_NARROWEST = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,10 @@ class Affine:
     def __call__(self, outputs: np.ndarray) -> np.ndarray:
         """Return mapped predictions."""
         return self.slope * outputs + self.shift
+
+    def before(self, outputs: np.ndarray) -> np.ndarray:
+        """Return what is mapped to the given predictions."""
+        return (outputs - self.shift) / self.slope
 
     def after(self, network: nn.Module) -> nn.Module:
         """Return a network with mapped outputs."""
@@ -80,6 +85,33 @@ def release_recalibration(
     error = 2.0 * q * noise.sigma / n  # of either; what the noise hides is left as it is
     slope = float(np.clip((covariance + error) / max(variance, error, 1e-12), 0.0, 1.0))
     return Affine(slope, target - slope * output)
+
+
+def plan_spread(mu: float) -> SumNoise:
+    """Plan the release of the mean and the spread of targets."""
+    return plan_sums(mu, _LONGEST_TARGET, "Mean and spread of the targets")
+
+
+def release_spread(
+    targets: np.ndarray, codes: np.ndarray, noise: SumNoise, stream: SecretStream
+) -> Affine:
+    """Return the map from targets of mean 0 and a spread of 1/2. The caller has charged the noise.
+
+    Gradients of squared errors are as long as errors are. Where targets fill little of their
+    bounds, the noise that is needed for errors of one would hide them.
+    """
+    (n, q), given = targets.shape, (codes, 1, noise, stream)
+    sums = release_sums(_of_targets(targets), *given, lambda _, y, __: _of_targets(np.asarray(y)))
+    mean, square = math.sqrt(q) * sums[0, :q] / n, sums[0, q] / n + 0.5
+    error = noise.sigma / n  # what it hides counts as spread
+    return Affine(2.0 * math.sqrt(max(square - mean @ mean / q, error, _NARROWEST)), mean)
+
+
+def _of_targets(targets: np.ndarray) -> np.ndarray:
+    r"""Return y and |y|² - 1/2 of targets shortened to norm 1: of norm up to :math:`\sqrt{5/4}`."""
+    norms = np.linalg.norm(targets, axis=1, keepdims=True)
+    y = targets / np.maximum(norms, math.sqrt(len(targets.T)))
+    return np.column_stack([y, (y * y).sum(axis=1) - 0.5])
 
 
 def recalibrated(

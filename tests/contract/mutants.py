@@ -487,6 +487,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (all_of(given("round_to_lattice", "noisy_sum", x=np.zeros_like), returning("noisy_sum", plus_exact_values)), {"sums on no lattice": "privacy/test_noise.py::test_a_noisy_sum_lies_on_the_lattice"}),
     ],
     17: [
+        (rewritten("Barycenter._plan", ("[spread.event, ", "[")), {"the spread of targets": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[regressor, barycenter]"}),
         (rewritten("Barycenter._plan", ("transport.events if", "transport.events[1:] if")), {"predictions that are moved": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[regressor, barycenter]"}),
         (rewritten("plan_scores", ("(*events, steps)", "(steps,)")), {"moments of features": "mechanisms/test_scores.py::test_all_releases_together_cost_what_was_asked_for[0.5-linear]"}),
         (rewritten("GroupScorePlan.events", ("*hidden", "")), {"probabilities of groups": "mechanisms/test_bayes_rule.py::test_what_is_charged_is_what_is_released_and_a_refusal_changes_nothing"}),
@@ -616,6 +617,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     25: [
         (rewritten("release_frontier", ("_radii(summed(_sizes, plan.sizes), plan.sizes.sigma, n)", "_radii(_sizes(*errors_and_moves(*scores, targets)).sum(0), 0.0, n)")), {"lengths of true errors": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
         (rewritten("release_transport", ("within = tables.range_of_interest(limits)", "within = (outputs.mean(0), 2 * outputs.std(0))")), {"predictions measured where they are": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
+        (rewritten("release_spread", ("error = noise", "mean = targets.mean(axis=0); error = noise")), {"the mean of true targets, before training": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
         (rewritten("release_recalibration", ("error = 2.0", "target = targets.mean(axis=0); error = 2.0")), {"the mean of true targets": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
         (rewritten("ScorePlan._standardised", ("mean.clip(-1.0, 1.0)", "rows.mean(0)")), {"means of features": "mechanisms/test_scores.py::test_a_training_follows_from_its_releases"}),
         (rewritten("release_histograms", ("released(release)", "counts + 0 * released(release)")), {"bounds from exact counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow]"}),

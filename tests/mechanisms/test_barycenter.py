@@ -73,6 +73,12 @@ def test_with_the_group_predictions_are_on_the_geodesic():
         assert distance(moved, X, group) == pytest.approx(0.8 * (1 - level), abs=0.03)
 
 
+def test_targets_that_fill_little_of_their_bounds_are_learned():
+    X, y, group = hinted(N, 4)
+    fitted = made(target_bounds=(-30, 30), level=0.0).fit(X, y, sensitive_features=group)
+    assert fitted.score(X, y) > 0.7
+
+
 def test_several_targets_and_groups_become_alike():
     X, Y, group = make_biased_regression(N, random_state=3)
     group = group + (np.arange(N) % 3 == 0)
@@ -197,7 +203,7 @@ def test_vectors_of_a_fit_keep_to_their_radius():
         with record_releases() as releases:
             fitted = made(epsilon=5.0, **options).fit(X, y, sensitive_features=group)
         sums = [release for release in releases if release.kind == "sums"]
-        assert len(sums) == 3 + (not options)
+        assert len(sums) == 4 + (not options)
         for release in sums:
             seen = fitted._seen_by(release, X, y)
             (part,) = release.parts(seen, np.ones(len(X)))
