@@ -15,7 +15,7 @@ case,
 - seconds an estimate.
 
 ``--select slices`` repeats three cases over numbers of slices: the table behind
-`skdpot.release.histogram.recommended_distance_n_projections`.
+``recommended_n_projections`` below.
 
     OMP_NUM_THREADS=1 python bench_sliced_distance.py --runs 200 --csv sliced_distance.csv
 
@@ -39,10 +39,22 @@ from skdpot.metrics.debiased_distance import debiased_squared_distance
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.ot.transport import wasserstein_1d
 from skdpot.privacy.accounting import privacy_target
-from skdpot.release.histogram import recommended_bins, recommended_distance_n_projections
+from skdpot.release.histogram import recommended_bins
 
 N_FEATURES, SPREAD, SHIFT, DELTA = 8, 0.25, 0.1, 1e-5
 CLOUDS = ("equal", "shifted", "correlated", "scaled", "mixture", "heavy")
+
+
+def recommended_n_projections(n_samples: int, n_features: int, mu: float) -> int:
+    """Return the number of slices for sketches that are made to be compared.
+
+    One orthogonal block of directions per 500 units of ``n mu``, at least two (the first may be the
+    axes, which see no dependence between features) and at most about 256 directions. Whole blocks
+    measure a shift without error, whatever their number. More directions show more shapes, but the
+    smallest distance that stands out of the noise grows with them.
+    """
+    most = max(1, 256 // n_features)
+    return n_features * int(min(max(n_samples * mu / 500, 2), most))
 
 
 def gaussian(n: int, rng: np.random.Generator) -> np.ndarray:
@@ -84,7 +96,7 @@ class Case:
         """Return slices and bins by the public rules."""
         mu = privacy_target(self.epsilon, DELTA, None).mu_cap
         smaller = min(self.n, self.m)
-        slices = recommended_distance_n_projections(smaller, N_FEATURES, mu)
+        slices = recommended_n_projections(smaller, N_FEATURES, mu)
         return self.n_projections or slices, recommended_bins(smaller, N_FEATURES, mu)
 
     def draw(self, n: int, m: int, rng: np.random.Generator) -> list[np.ndarray]:

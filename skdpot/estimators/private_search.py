@@ -1,7 +1,6 @@
-"""Hyper-parameter search with a private result, and what other searches reveal."""
+"""Hyper-parameter search with a private result."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
@@ -10,13 +9,11 @@ from typing import Any, Self
 import numpy as np
 import sklearn
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier, is_regressor
-from sklearn.model_selection import ParameterGrid, check_cv
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from tqdm import tqdm
 
-from skdpot._utils.pages import html_card
 from skdpot._utils.validation import (
     HasMethods,
     Interval,
@@ -474,76 +471,3 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of the estimator that is searched."""
         return deepcopy(get_tags(self.estimator))
-
-
-@dataclass(frozen=True)
-class SearchLeaks:
-    """What a search charges, and what it reveals without being charged."""
-
-    search: str
-    n_candidates: int | None
-    n_fits: int | None
-    has_budget: bool
-    stops: bool
-    facts: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return "\n".join((f"{self.search}: {self._fits}", *(f"- {fact}" for fact in self.facts)))
-
-    def _repr_html_(self) -> str:
-        rows = [(str(number), fact) for number, fact in enumerate(self.facts, start=1)]
-        return html_card(f"What {self.search} reveals", self._fits, rows)
-
-    @property
-    def _fits(self) -> str:
-        return "an unknown number of fits" if self.n_fits is None else f"{self.n_fits} fits"
-
-
-def search_leaks(search: Any) -> SearchLeaks:
-    """Return what `GridSearchCV` and the like charge and reveal, without reading any data."""
-    if not (hasattr(search, "estimator") and hasattr(search, "error_score")):
-        name = type(search).__name__
-        raise TypeError(f"search_leaks takes a search such as GridSearchCV, got {name}.")
-    n_candidates, folds = _n_candidates(search), check_cv(search.cv)
-    n_fits = None
-    if n_candidates is not None:
-        with suppress(TypeError, ValueError):
-            n_fits = n_candidates * int(folds.get_n_splits()) + bool(search.refit)
-    parts = parts_of(search.estimator)
-    has_budget = bool(parts) and all(part.budget is not None for part in parts)
-    stops = search.error_score == "raise"
-    many = "" if n_candidates is None else f" among {n_candidates} candidates"
-    fits = "each of the fits" if n_fits is None else f"each of the {n_fits} fits"
-    charged = f"The budget is charged for {fits}, also of candidates that are not chosen."
-    if not has_budget:
-        charged = (
-            f"Without a shared PrivacyBudget {fits} spends its own epsilon, and nothing adds them "
-            "up: privacy_spent_ of best_estimator_ states the last fit alone. Pass budget=."
-        )
-    facts = (_CHOICE.format(many), charged, *([] if stops else [_SWALLOWED]))
-    return SearchLeaks(type(search).__name__, n_candidates, n_fits, has_budget, stops, facts)
-
-
-_CHOICE = (
-    "best_params_, best_index_, best_score_ and cv_results_ are not private: the choice{} "
-    "rests on scores of private rows without noise. One changed row can change the choice, "
-    "and with it the published model, at any epsilon of the fits. Score on public rows "
-    "(cv=[(private_rows, public_rows)]), or use PrivateSearchCV."
-)
-_SWALLOWED = (
-    "error_score is not 'raise'. When the budget is spent, scikit-learn turns the "
-    "BudgetExceededError of a fit into a score of nan and continues, so the choice is made "
-    "among the earlier fits. Pass error_score='raise'."
-)
-
-
-def _n_candidates(search: Any) -> int | None:
-    if hasattr(search, "param_grid"):
-        return len(ParameterGrid(search.param_grid))
-    if not hasattr(search, "n_iter"):
-        return None
-    given = search.param_distributions
-    lists = given if isinstance(given, list) else [given]
-    if any(hasattr(values, "rvs") for one in lists for values in one.values()):
-        return int(search.n_iter)
-    return min(int(search.n_iter), len(ParameterGrid(lists)))

@@ -418,7 +418,6 @@ class NoisyAccumulator:
 
 _SPREADS = 3.5
 _SIGNAL_PER_BLOCK, _MOST_SLICES = 25.0, 1024
-_SIGNAL_PER_DISTANCE_BLOCK, _MOST_DISTANCE_SLICES = 500.0, 256
 _BINS_BELOW = ((100.0, 16), (2000.0, 32), (math.inf, 64))
 
 
@@ -451,20 +450,6 @@ def recommended_n_projections(
     most = max(1, _MOST_SLICES // n_features)
     blocks = n_samples * mu / n_classes / _SIGNAL_PER_BLOCK
     return n_features * int(min(max(blocks, 1), most))
-
-
-def recommended_distance_n_projections(n_samples: int, n_features: int, mu: float) -> int:
-    """Return the number of slices for sketches that are made to be compared.
-
-    One orthogonal block of directions per 500 units of ``n mu``, at least two (the first may be the
-    axes, which see no dependence between features) and at most about 256 directions. Whole blocks
-    measure a shift without error, whatever their number. More directions show more shapes, but the
-    smallest distance that stands out of the noise grows with them. The constants are outcomes of
-    ``examples/benchmarks/bench_sliced_distance.py``.
-    """
-    most = max(1, _MOST_DISTANCE_SLICES // n_features)
-    blocks = n_samples * mu / _SIGNAL_PER_DISTANCE_BLOCK
-    return n_features * int(min(max(blocks, 2), most))
 
 
 def recommended_bins(n_samples: int, n_features: int, mu: float, n_classes: int = 1) -> int:

@@ -210,7 +210,7 @@ CASES = {
     ),
     "PrivateScaler, many features": Case(
         partial(_made, PrivateScaler),
-        partial(uniform_rows, 0, 2000),
+        partial(uniform_rows, 0, 500),
         FEWER,
         refuted_with_a_tenth=False,  # the case above shows what histograms tell
         epsilons=(math.inf,),

@@ -5,7 +5,6 @@ import math
 import pickle
 import warnings
 import weakref
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,6 @@ from sklearn.model_selection import (
     GridSearchCV,
     KFold,
     ParameterSampler,
-    RandomizedSearchCV,
     RepeatedKFold,
     ShuffleSplit,
     StratifiedKFold,
@@ -31,7 +29,6 @@ from skdpot._utils.validation import SecretStream
 from skdpot.estimators import _search_trials as trials
 from skdpot.estimators._search_plan import draw_splits
 from skdpot.estimators._search_trials import find_scorer
-from skdpot.estimators.private_search import search_leaks
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.privacy.accounting import PrivacyTarget, compose, privacy_target
 from skdpot.privacy.selection import BudgetedEvent, TrialLaw
@@ -529,26 +526,6 @@ def test_options_of_a_fit_are_split_with_the_rows(log, monkeypatch):
 
 
 # ------------------------------------------------------------------ scikit-learn's searches
-
-
-def test_what_a_grid_search_charges_and_reveals_is_foretold():
-    budget = PrivacyBudget(50.0)
-    shifts = {"shift": [-0.5, 0.1, 0.6]}
-    grid = partial(GridSearchCV, param_grid=shifts, cv=3)
-    paid = grid(NoisyThreshold(budget=budget), error_score="raise")
-    leaks = search_leaks(paid)
-    paid.fit(X, Y)
-    assert len(budget.history()) == leaks.n_fits == 10
-    assert leaks.has_budget
-    assert leaks.stops
-    unpaid = search_leaks(grid(NoisyThreshold(), refit=False))
-    assert (unpaid.n_fits, unpaid.has_budget, unpaid.stops) == (9, False, False)
-    for fact in ("best_params_", "among 3 candidates", "Pass budget=", "error_score='raise'"):
-        assert fact in str(unpaid)
-    assert "best_params_" in unpaid._repr_html_()
-    assert search_leaks(RandomizedSearchCV(NoisyThreshold(), shifts, n_iter=2, cv=4)).n_fits == 9
-    with pytest.raises(TypeError, match="takes a search"):
-        search_leaks(NoisyThreshold())
 
 
 def test_a_swallowed_refusal_leaves_nan_scores():

@@ -17,7 +17,6 @@ from skdpot.metrics.debiased_distance import (
 )
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.ot.transport import wasserstein_1d
-from skdpot.release.histogram import recommended_distance_n_projections
 from skdpot.release.strategy import Strategy
 
 slow = pytest.mark.slow
@@ -279,9 +278,3 @@ def test_limits(monkeypatch):
     monkeypatch.setattr("skdpot.metrics.debiased_distance._MOST_ENTRIES", 32**2)
     with pytest.raises(ValueError, match="too much memory"):
         debiased_squared_distance(NARROW, cloud(1))
-
-
-def test_recommended_slices_are_whole_blocks():
-    cases = {(10_000, 8, 0.27): 40, (1000, 8, 0.27): 16, (10**9, 8, np.inf): 256}
-    for case, due in (cases | {(1000, 784, 1.0): 784}).items():
-        assert recommended_distance_n_projections(*case) == due
