@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from skdpot.estimators.fair_classifier import FairPrivateClassifier
     from skdpot.estimators.fair_post_processor import FairPrivatePostProcessor
     from skdpot.estimators.fair_regressor import FairPrivateRegressor
+    from skdpot.estimators.fair_transformer import FairPrivateTransformer
     from skdpot.estimators.flow_sampler import DPSlicedFlowSampler
     from skdpot.estimators.generator import DPSlicedGenerator
     from skdpot.estimators.private_scaler import PrivateScaler
@@ -38,6 +39,7 @@ __all__ = [
     "FairPrivateClassifier",
     "FairPrivatePostProcessor",
     "FairPrivateRegressor",
+    "FairPrivateTransformer",
     "PrivacyBudget",
     "PrivateSWAutoencoder",
     "PrivateScaler",
@@ -60,6 +62,7 @@ _HOMES = {
     "FairPrivateClassifier": "skdpot.estimators.fair_classifier",
     "FairPrivatePostProcessor": "skdpot.estimators.fair_post_processor",
     "FairPrivateRegressor": "skdpot.estimators.fair_regressor",
+    "FairPrivateTransformer": "skdpot.estimators.fair_transformer",
     "PrivacyBudget": "skdpot.privacy.budget",
     "PrivateSWAutoencoder": "skdpot.estimators.autoencoder",
     "PrivateScaler": "skdpot.estimators.private_scaler",

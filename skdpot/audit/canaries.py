@@ -210,7 +210,7 @@ def _edges(estimator: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _orthogonal(estimator: Any, slots: _Slots) -> CanaryPairs:
     """Make opposite rows on the edge of what is declared, of one group in each pair."""
-    if not estimator.private:
+    if not getattr(estimator, "private", True):
         raise ValueError("private=False claims no privacy; there is nothing to audit.")
     low, high = _edges(estimator, slots.X)
     draw = _hadamard if estimator.norm_bound is None else orthogonal_directions

@@ -132,24 +132,55 @@ class Transport:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RoundsPlan:
+    """The noise of what moves are made of."""
+
+    tables: TableNoise
+    weights: SumNoise | None  # None where the weights are the groups
+    bases: np.ndarray  # (n_rounds, q, q)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What is to be charged."""
+        return (self.tables.event, *(() if self.weights is None else (self.weights.event,)))
+
+
+def plan_rounds(
+    mu: float,
+    cells: Cells,
+    n_outputs: int,
+    n_rounds: int,
+    rng: np.random.Generator,
+    label: str = "Predictions of each group, to be moved",
+    *,
+    of_weights: float = 0.0,
+) -> RoundsPlan:
+    """Plan the rounds, and where the group is hidden, with what privacy weights are known."""
+    bases = orthogonal_directions(n_rounds * n_outputs, n_outputs, rng, axes_first=True)
+    radius = _radius_of_weights(cells)
+    return RoundsPlan(
+        tables=plan_tables(mu, n_rounds, n_outputs, max(1, min(cells.sizes)), label),
+        weights=plan_sums(of_weights, radius, "Posteriors of each group") if of_weights else None,
+        bases=bases.reshape(n_rounds, n_outputs, n_outputs),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TransportPlan:
     """The noise of what a transport is made of, and of its frontier."""
 
-    rounds: TableNoise
-    weights: SumNoise | None  # None where the weights are the groups
+    rounds: RoundsPlan
     slope: SumNoise
     curve: TableNoise
     sizes: SumNoise
     moments: SumNoise
-    bases: np.ndarray  # (n_rounds, q, q)
     slices: np.ndarray  # (n_slices, q), directions of the frontier
 
     @property
     def events(self) -> tuple[Event, ...]:
         """What is to be charged."""
-        weights = () if self.weights is None else (self.weights.event,)
         last = (self.slope, self.curve, self.sizes, self.moments)
-        return (self.rounds.event, *weights, *(noise.event for noise in last))
+        return (*self.rounds.events, *(noise.event for noise in last))
 
 
 def plan_transport(
@@ -164,42 +195,35 @@ def plan_transport(
     """Divide a privacy parameter between the releases of a transport."""
     shares = _SHARES | ({} if blind else {"weights": 0.0})
     mus = {name: mu * math.sqrt(share / sum(shares.values())) for name, share in shares.items()}
-    bases = orthogonal_directions(n_rounds * n_outputs, n_outputs, rng, axes_first=True)
+    given = (cells, n_outputs, n_rounds, rng)
+    rounds = plan_rounds(mus["rounds"], *given, of_weights=mus["weights"] if blind else 0.0)
     n_slices = 1 if n_outputs == 1 else 2 * n_outputs
-    fewest = max(1, min(cells.sizes))
     return TransportPlan(
-        rounds=plan_tables(
-            mus["rounds"], n_rounds, n_outputs, fewest, "Predictions of each group, to be moved"
-        ),
-        weights=plan_sums(mus["weights"], _radius_of_weights(cells), "Posteriors of each group")
-        if blind
-        else None,
+        rounds=rounds,
         slope=plan_recalibration(mus["slope"]),
         curve=plan_tables(
             mus["curve"],
             1,
             len(_MEASURED) * n_slices,
-            fewest,
+            max(1, min(cells.sizes)),
             "Predictions of each group, before and after they are moved",
         ),
         sizes=plan_sums(mus["sizes"], math.sqrt(2.0), "Sizes of errors and moves"),
         moments=plan_sums(mus["moments"], _LONGEST, "Squared errors and moves"),
-        bases=bases.reshape(n_rounds, n_outputs, n_outputs),
         slices=orthogonal_directions(n_slices, n_outputs, rng, axes_first=True),
     )
 
 
-def release_transport(
+def release_rounds(
     scores: tuple[np.ndarray, np.ndarray],
-    targets: np.ndarray,
     scores_of: ScoresOf,
     cells: Cells,
-    plan: TransportPlan,
+    plan: RoundsPlan,
     stream: SecretStream,
 ) -> Transport:
-    """Measure and move predictions until groups are alike. The caller has charged the plan."""
+    """Measure and move until groups are alike. The caller has charged the plan."""
     outputs, weights = scores
-    mixing, transport = _mixing(weights, scores_of, cells, plan, stream), Transport()
+    mixing, transport = _mixing(weights, scores_of, cells, plan.weights, stream), Transport()
     limits = np.full(outputs.shape[1], math.sqrt(outputs.shape[1]))
     within: tuple[np.ndarray, np.ndarray] | None = None
     for basis in plan.bases:
@@ -210,17 +234,31 @@ def release_transport(
             cells.sizes,
             basis,
             limits,
-            plan.rounds,
+            plan.tables,
             stream,
             within=around,
             values_of=partial(_moved, scores_of, transport),
         )
         if within is None:
             within = tables.range_of_interest(limits)
-        transport = Transport((*transport.rounds, _round(tables, cells.sizes, mixing, plan)))
-    given = (transport(outputs, weights), targets, cells.codes, plan.slope, stream)
+        moves = _round(tables, cells.sizes, mixing, plan.tables)
+        transport = Transport((*transport.rounds, moves), within=within)
+    return transport
+
+
+def release_transport(
+    scores: tuple[np.ndarray, np.ndarray],
+    targets: np.ndarray,
+    scores_of: ScoresOf,
+    cells: Cells,
+    plan: TransportPlan,
+    stream: SecretStream,
+) -> Transport:
+    """Make predictions alike, and set their mean and slope right after that."""
+    transport = release_rounds(scores, scores_of, cells, plan.rounds, stream)
+    given = (transport(*scores), targets, cells.codes, plan.slope, stream)
     last = release_recalibration(*given, partial(_moved, scores_of, transport))
-    return replace(transport, last=last, within=within)
+    return replace(transport, last=last)
 
 
 def _moved(scores_of: ScoresOf, transport: Transport, rows: Any, codes: np.ndarray) -> np.ndarray:
@@ -231,11 +269,11 @@ def _mixing(
     weights: np.ndarray,
     scores_of: ScoresOf,
     cells: Cells,
-    plan: TransportPlan,
+    noise: SumNoise | None,
     stream: SecretStream,
 ) -> np.ndarray:
     """Return the map from moves of groups to moves by weights: a regularised inverse of M."""
-    n_groups, noise = len(cells.sizes), plan.weights
+    n_groups = len(cells.sizes)
     if noise is None:
         return np.eye(n_groups)
     centre = 1.0 / n_groups
@@ -256,15 +294,14 @@ def _radius_of_weights(cells: Cells) -> float:
 
 
 def _round(
-    tables: OutputTables, sizes: Sequence[int], mixing: np.ndarray, plan: TransportPlan
+    tables: OutputTables, sizes: Sequence[int], mixing: np.ndarray, noise: TableNoise
 ) -> Round:
     """Return the moves to the barycentre of noisy distributions.
 
     Where the noise hides a distribution, in its tails and in small groups, less is moved: the ends
     move as what is a few standard deviations of the noise within.
     """
-    of_group = np.array(sizes, dtype=np.float64)
-    error = plan.rounds.sigma * plan.rounds.strategy.typical_deviation / of_group
+    of_group, error = np.array(sizes, dtype=np.float64), _errors(noise, sizes)
     ends = np.minimum(_HIDDEN * error, _LARGEST_TAIL)[:, None]
     inside = np.clip(_LEVELS, ends, 1.0 - ends)
     pairs = zip(tables.tables, inside, strict=True)
@@ -279,6 +316,17 @@ def _round(
         for j, points in enumerate(grid)
     ]
     return Round(tables.directions, grid, mixing @ np.array(on_grid))
+
+
+def _errors(noise: TableNoise, sizes: Sequence[int]) -> np.ndarray:
+    """Return the typical error of the distribution function of each group."""
+    return noise.sigma * noise.strategy.typical_deviation / np.array(sizes, dtype=np.float64)
+
+
+def unresolved_groups(noise: TableNoise, cells: Cells) -> list[str]:
+    """Return the groups of which the noise hides the distribution; all public."""
+    hidden = _errors(noise, cells.sizes) > _UNRESOLVED
+    return [f"{name} ({cells.sizes[k]} records)" for k, name in enumerate(cells.names) if hidden[k]]
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from skdpot import (
     FairPrivateClassifier,
     FairPrivatePostProcessor,
     FairPrivateRegressor,
+    FairPrivateTransformer,
     PrivateSearchCV,
     PrivateSWAutoencoder,
     SlicedSketch,
@@ -200,6 +201,10 @@ ROWS = {
         protects_y=True,
         y=BINARY,
         sensitive_features=GROUPS,
+    ),
+    "fair transformer": case(FairPrivateTransformer(n_rounds=2), sensitive_features=GROUPS),
+    "fair transformer, box": case(
+        FairPrivateTransformer(n_rounds=1, **BOX), sensitive_features=GROUPS
     ),
     "regressor": regressor(),
     "regressor, bounds": regressor(target_bounds=(-2, 4)),

@@ -387,6 +387,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "FairPrivateRegressor, barycenter": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[regressor, barycenter]",
             "FairPrivateRegressor, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[regressor]",
             "FairPrivateRegressor, ranks": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[regressor, ranks]"}),
+        (charged_late("FairPrivateTransformer.fit"), {"FairPrivateTransformer": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[fair transformer]"}),
         (charged_late("PrivateTrajectorySampler.fit"), {
             "PrivateTrajectorySampler, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[paths]",
             "PrivateTrajectorySampler, mfld": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[paths, mfld, kmeans]"}),
@@ -616,7 +617,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     25: [
         (rewritten("release_frontier", ("_radii(summed(_sizes, plan.sizes), plan.sizes.sigma, n)", "_radii(_sizes(*errors_and_moves(*scores, targets)).sum(0), 0.0, n)")), {"lengths of true errors": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
-        (rewritten("release_transport", ("within = tables.range_of_interest(limits)", "within = (outputs.mean(0), 2 * outputs.std(0))")), {"predictions measured where they are": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
+        (rewritten("release_rounds", ("within = tables.range_of_interest(limits)", "within = (outputs.mean(0), 2 * outputs.std(0))")), {"predictions measured where they are": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
         (rewritten("release_spread", ("error = noise", "mean = targets.mean(axis=0); error = noise")), {"the mean of true targets, before training": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
         (rewritten("release_recalibration", ("error = 2.0", "target = targets.mean(axis=0); error = 2.0")), {"the mean of true targets": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
         (rewritten("ScorePlan._standardised", ("mean.clip(-1.0, 1.0)", "rows.mean(0)")), {"means of features": "mechanisms/test_scores.py::test_a_training_follows_from_its_releases"}),

@@ -24,6 +24,7 @@ from skdpot import (
     DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
+    FairPrivateTransformer,
     PrivateSWAutoencoder,
     SlicedSketch,
 )
@@ -221,6 +222,9 @@ CASES = {
     ),
     "PrivateSWAutoencoder, parity": Case(
         partial(_autoencoder, penalty="parity"), partial(grouped_rows, 4, 64), FEWER,
+    ),
+    "FairPrivateTransformer": Case(
+        partial(_made, FairPrivateTransformer), partial(grouped_rows, 4, 64), FEWER,
     ),
     "DPDomainAdapter": Case(_adapter, _two_domains, FEWER),
     "FairPrivateClassifier, sketch": Case(partial(_classifier, n_steps=2), _GROUPED, FEWER),

@@ -28,6 +28,7 @@ from skdpot import (
     DPTableSynthesizer,
     FairPrivatePostProcessor,
     FairPrivateRegressor,
+    FairPrivateTransformer,
     PrivateTrajectorySampler,
     SlicedSketch,
 )
@@ -55,6 +56,7 @@ from tests.contract.fits import (
 )
 from tests.flat_options import private_distance
 
+AWARE = FairPrivatePostProcessor, FairPrivateTransformer
 OTHER_TABLE = TABLE.assign(
     number=2 * X[::-1, 2],
     count=8 - TABLE["count"],
@@ -97,7 +99,7 @@ def outputs(fitted):
         public = TABLE.iloc[20:30][list(fitted.schema_.names)]
     elif getattr(fitted, "n_features_in_", D) == 40:
         public = np.zeros((3, 40))
-    aware = getattr(fitted, "group_aware", isinstance(fitted, FairPrivatePostProcessor))
+    aware = getattr(fitted, "group_aware", isinstance(fitted, AWARE))
     given = {"sensitive_features": np.resize(GROUPS, len(public))} if aware else {}
     calls = {
         name: lambda name=name: getattr(fitted, name)(public, **given)
