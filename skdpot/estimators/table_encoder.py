@@ -2,7 +2,8 @@
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from functools import partial
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
 from skdpot._utils.validation import (
+    StrOptions,
     all_or_nothing,
     check_is_fitted,
     fit_context,
@@ -29,6 +31,7 @@ from skdpot.tables.schema import (
     bound_schema,
     plan_schema,
     release_schema,
+    to_measure,
     warn_of_guess,
 )
 
@@ -59,25 +62,32 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         categories are estimated privately, those that a data type lists too.
     epsilon : float, default=1.0
         Privacy parameter of one fit; ``float("inf")`` adds no noise and protects no one. Not used
-        if the schema leaves nothing open.
+        if nothing is estimated.
     delta : float, default=1e-5
         Privacy parameter of one fit, in (0, 1).
     budget : PrivacyBudget or None, default=None
         Shared budget that each fit is charged to, unless it is free. If None, the fit is charged
         to no budget.
+    scale : {"auto", "private", "even"}, default="auto"
+        How numbers and times are laid on their coordinate. "even" is in proportion to the value,
+        or to its logarithm for a column with ``log_scale``. Scales that follow the rows give more
+        room to where many rows are, and a stretch of its own to a value that many share: better
+        for heavy tails, zeros and clusters, and no matter for others. With "auto" the columns
+        without stated bounds have these, from the histograms that find the bounds. With "private"
+        all columns do, whose histograms are then paid for although the bounds are stated.
     random_state : int, RandomState instance or None, default=None
         Seed of the privacy noise. For tests only: anyone who knows it can remove the noise. Not
-        used if the schema leaves nothing open.
+        used if nothing is estimated.
 
     Attributes
     ----------
     schema_ : TableSchema
-        The schema with all bounds, categories and data types, in the order of the columns.
+        The schema with all bounds, scales, categories and data types, in the order of the columns.
     column_blocks_ : dict of str to slice
         Coordinates of each column.
     privacy_spent_ : PrivacySpent or None
-        The privacy statement of the fit. None if the schema left nothing open: then no private
-        value influences the encoder, and nothing was charged.
+        The privacy statement of the fit. None if nothing was estimated: then no private value
+        influences the encoder, and nothing was charged.
     n_features_in_ : int
         Number of columns seen in `fit`, excluded ones included.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -85,9 +95,10 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
 
     Privacy
     -------
-    With a resolved schema `fit` releases nothing and charges nothing: its result is the same for
-    all tables with the same columns, data types and number of rows. Otherwise it releases
-    five noisy histograms per column without bounds, and the categories whose noisy counts pass a
+    With a resolved schema, unless ``scale="private"``, `fit` releases nothing and charges nothing:
+    its result is the same for all tables with the same columns, data types and number of rows.
+    Otherwise it releases five noisy histograms per column without bounds or of which the scale is
+    private, and the categories whose noisy counts pass a
     threshold per column without a list (`skdpot.tables.schema`), as one event under replace-one
     that is charged before the noise is drawn. The number of rows, the names and data types of the
     columns and all that the schema states are treated as public; so is that each value is of the
@@ -132,15 +143,21 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     delta: float = 1e-5
     _: KW_ONLY
     budget: PrivacyBudget | None = None
+    scale: Literal["auto", "private", "even"] = "auto"
     random_state: int | np.random.RandomState | None = None
 
     _parameter_constraints = PrivateEstimatorMixin._parameter_constraints | {
         "schema": [TableSchema, None],
+        "scale": [StrOptions({"auto", "private", "even"})],
     }
 
     def _epsilon_due(self) -> float:
-        known = self.schema is not None and self.schema.is_resolved
+        known = self.schema is not None and self._is_known(self.schema)
         return 0.0 if known else self.epsilon
+
+    def _is_known(self, schema: TableSchema) -> bool:
+        """Whether nothing is left to be estimated."""
+        return schema.is_resolved and not to_measure(schema, self.scale)
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: object = None) -> Self:
@@ -176,7 +193,7 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             rows = table_rows(table, source, schema.names, schema.read, type(self).__name__, 1)
             warn_of_guess(schema, type(self).__name__)
             self.privacy_spent_ = None
-            if not schema.is_resolved:
+            if not self._is_known(schema):
                 schema = self._resolve(X, rows, schema)
             self.schema_, self._kind, self._column_names = schema, table.kind, table.names
             self.column_blocks_, start = {}, 0
@@ -195,11 +212,12 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             )
         target = privacy_target(self.epsilon, self.delta, self.budget)
         tail = target.tail_delta
-        plan = plan_schema(schema, n_rows, mu=whole_mu(target), delta=tail)
+        planned = partial(plan_schema, schema, n_rows, delta=tail, scale=self.scale)
+        plan = planned(mu=whole_mu(target))
         if not target.admits(plan.event):
             # A target that nothing is shared with spends all of delta: less the tails, then.
             rest = replace(target, delta=self.delta - 1.001 * tail)
-            plan = plan_schema(schema, n_rows, mu=whole_mu(rest), delta=tail)
+            plan = planned(mu=whole_mu(rest))
         guessed = (GUESSED,) if schema.guessed else ()
         seeded = (SEEDED,) if self.random_state is not None else ()
         names = {"ranges": "noisy histograms", "categories": "counts above a threshold"}

@@ -14,22 +14,23 @@ table, `release_ranges` reads two bounds that hold nearly all values from the sa
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from skdpot._utils.validation import Streams
 from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import calibrate_lattice, check_counts, check_positive
 from skdpot.release.value_histogram import (
+    Cells,
+    FeatureCounts,
     FloatArray,
     Histograms,
-    IntArray,
     Intervals,
     Magnitudes,
     Norms,
@@ -405,25 +406,9 @@ def _of_counts(sensitivity: float, counted: str, mu: float) -> GaussianEvent:
     return GaussianEvent(**vars(noise), label=f"Histograms of {counted}")
 
 
-_PAIR_MEDIAN = math.sqrt(2) * float(ndtri(0.75))  # of |x - x'| for two standard normal numbers
 _LARGEST_RADIUS = 2.0**64
 _FEWEST = (1.0, 2.0)  # cells in a spread, or else they are divided
-_SEEN = 0.75  # of what all cells count, before cells are divided
-_BEYOND = 0.25  # of what all cells count, in the outermost, before cells are joined
-_SPREADS = 8.0  # that all cells cover, or else they are joined
-_POINTS = (np.arange(200) + 0.5) / 200
-_APART = 6.0  # standard deviations of the noise of the pairs that differ, or else none do
-_IN_CELLS = 0.2  # squared spread that values get from being spread evenly in cells
-_TIED = 0.25  # of the rows, in one cell
-_MOST = (0.02, 0.98)
-_CENTER_LEVELS = (0.05, 0.5, 0.95)
 _REACH, _LARGEST_WIDENING = 3.0, 4.0
-# Ranges of columns.
-_DEVIATIONS = 4.0  # of a normal distribution, to reach beyond its quantiles
-_LEAST_UNITS = 1.5
-_LEVELS = (0.005, 0.05)
-_SILENT = 2.0  # standard deviations of the noise of all cells that tell nothing from something,
-_AT_STAKE = 0.05  # or so many of the rows
 
 AnyRows: TypeAlias = npt.NDArray[Any] | Rows
 
@@ -489,133 +474,9 @@ def release_feature_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     return FeatureScales(*np.array([one.scales if one else (0.0, 1.0, 0.0) for one in found]).T)
 
 
-@dataclass(frozen=True)
-class _Cells:
-    """Equal cells around multiples of their width, a power of two."""
-
-    lowest: float
-    width: float
-    number: int
-
-    @classmethod
-    def over(cls, low: float, high: float, number: int) -> "_Cells":
-        """Return cells that hold an interval."""
-        middle = low / 2 + high / 2
-        # Floating point must tell them apart.
-        least = max((high - low) / (number - 2), abs(middle) * 2.0**-48, 2.0**-1000)
-        width = 2.0 ** math.ceil(math.log2(least))
-        return cls((math.floor(middle / width) - number // 2 - 0.5) * width, width, number)
-
-    @property
-    def wider(self) -> "_Cells":
-        """Cells for four times as long an interval."""
-        length = self.number * self.width
-        return self.over(self.lowest - 1.5 * length, self.lowest + 2.5 * length, self.number)
-
-
-@dataclass(frozen=True, eq=False)
-class _Feature:
-    """What histograms show of one feature: noisy counts of cells, and which stand out."""
-
-    table: FloatArray
-    seen: IntArray
-    sigma: float
-    cells: _Cells
-    largest: float  # that absolute values have
-    n_samples: int
-
-    @cached_property
-    def counts(self) -> FloatArray:
-        """What each cell is expected to hold."""
-        return expected_counts(self.table, self.sigma, self.n_samples)
-
-    def places(self, levels: npt.ArrayLike) -> FloatArray:
-        """Return quantiles in units of cells."""
-        return noisy_quantiles(self.counts, np.arange(self.counts.size), levels)
-
-    def quantiles(self, levels: npt.ArrayLike) -> FloatArray:
-        """Return quantiles of the values."""
-        return self.cells.lowest + self.cells.width * self.places(levels)
-
-    @cached_property
-    def spread(self) -> float:
-        """The median distance of two values that differ, in standard deviations, or 0."""
-        places = self.places(_POINTS)
-        apart = np.abs(np.floor(places)[:, None] - np.floor(places))
-        alike = apart == 0
-        # Different values may share a cell, but not more of them than are beside it.
-        tied = alike.mean(axis=0) > np.maximum(_TIED, (apart == 1).mean(axis=0))
-        alike &= tied | np.eye(len(places), dtype=np.bool_)
-        distances = np.abs(places[:, None] - places)[~alike]
-        few = apart.size * _APART * self.sigma / self.n_samples
-        # Nor is it known how far those are that are beyond all cells.
-        beyond = (places < 1) | (places >= self.counts.size - 1)
-        if (~alike & ~beyond & ~beyond[:, None]).sum() <= max(few, distances.size / 2):
-            return 0.0
-        squared = float(np.median(distances) / _PAIR_MEDIAN) ** 2
-        return self.cells.width * math.sqrt(max(squared - _IN_CELLS, squared / 4))
-
-    @property
-    def scales(self) -> tuple[float, float, float]:
-        """Centre, spread and reach; the spread of what looks constant is 1, or a cell."""
-        low, center, high = map(float, self.quantiles(_CENTER_LEVELS))
-        spread = self.spread or max(self.cells.width, 1.0)
-        return center, spread, max(high - center, center - low)
-
-    def next_cells(self, fewest: float) -> _Cells:
-        """Return the cells to count next: the same if neither too wide nor too narrow."""
-        cells, spread = self.cells, self.spread
-        if self.counts[[0, -1]].sum() > _BEYOND * self.counts.sum():
-            return cells.wider
-        clear = self.table[self.seen].sum() > _SEEN * self.table.sum()
-        if clear and spread < fewest * cells.width:
-            low, high = self.quantiles(_MOST)
-            return _Cells.over(low - cells.width, high + cells.width, cells.number)
-        if spread < cells.number / _SPREADS * cells.width:
-            return cells
-        middle, half = float(self.quantiles(0.5)), spread * _SPREADS / 2
-        return _Cells.over(middle - half, middle + half, cells.number)
-
-    def range(self, n_samples: int) -> tuple[float, float]:
-        """Return bounds that hold nearly all values."""
-        first, last = int(self.seen[0]), int(self.seen[-1])
-        cells = self.cells
-        if not self.sigma:
-            middles = cells.lowest + cells.width * (np.array([first, last]) + 0.5)
-            low, high = (_roundest(float(middle), cells.width / 2) for middle in middles)
-            return low, high
-        # About so many cells, of which the noise is in a cumulative count.
-        level = 3 * self.sigma * math.sqrt(self.cells.number) / n_samples
-        level = float(np.clip(level, *_LEVELS))
-        low, median, high = map(float, self.quantiles((level, 0.5, 1 - level)))
-        reach = -float(ndtri(level))
-        beyond = (high - low) * (_DEVIATIONS - reach) / (2 * reach)
-        least = _LEAST_UNITS * (self.spread or 1.0)
-        ends = cells.lowest + cells.width * np.array([first, last + 1])
-        lower = min(low - beyond, median - least, float(ends[0]))
-        upper = max(high + beyond, median + least, float(ends[1]))
-        # The outermost cells have no end.
-        lower = min(lower, -self.largest) if first == 0 else lower
-        upper = max(upper, self.largest) if last == cells.number - 1 else upper
-        # Zero is a bound where the noise may be all that is beyond it.
-        zero = int(np.floor(-cells.lowest / cells.width))
-        hidden = min(_SILENT * self.sigma * math.sqrt(cells.number), _AT_STAKE * n_samples)
-        if self.counts[: max(zero, 0)].sum() <= hidden and last > zero:
-            lower = max(lower, 0.0)
-        elif self.counts[max(zero + 1, 0) :].sum() <= hidden and first < zero:
-            upper = min(upper, 0.0)
-        return lower, upper
-
-
-def _roundest(middle: float, reach: float) -> float:
-    """Return the number with the fewest digits near another."""
-    for digits in range(-308, 324):
-        if abs(round(middle, digits) - middle) <= reach:
-            return round(middle, digits)
-    return middle
-
-
-def _release_features(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list[_Feature | None]:
+def _release_features(
+    rows: AnyRows, plan: BoundsPlan, streams: Streams
+) -> list[FeatureCounts | None]:
     """Release what is known of each feature, None where nothing stands out."""
     d, noise = plan.n_features, plan.features
     sigma, n_cells = (noise.sigma, _N_CELLS) if noise else (0.0, _N_EXACT_CELLS)
@@ -626,9 +487,9 @@ def _release_features(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list
     sizes = Magnitudes(n_features=d)
     tables = release(sizes)
     ends = [sizes.usual_and_largest(table, sigma, threshold(tables.size)) for table in tables]
-    cells = [_Cells.over(-2 * usual, 2 * usual, n_cells) for usual, _ in ends]
+    cells = [Cells.over(-2 * usual, 2 * usual, n_cells) for usual, _ in ends]
     sums, times, z = np.zeros((d, n_cells)), np.zeros(d), threshold(d * n_cells)
-    found: list[_Feature | None] = [None] * d
+    found: list[FeatureCounts | None] = [None] * d
     # Narrow cells show more where the noise is low, and less where it is not.
     fewest = float(np.clip(0.08 * math.sqrt(plan.n_samples / (sigma or 1.0)), *_FEWEST))
     for _ in range(N_ROUNDS - 1):
@@ -639,7 +500,7 @@ def _release_features(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list
         for j in range(d):
             table, own = sums[j] / times[j], sigma / math.sqrt(times[j])
             seen = cells_seen(table, own, z)
-            one = _Feature(table, seen, own, cells[j], ends[j][1], plan.n_samples)
+            one = FeatureCounts(table, seen, own, cells[j], ends[j][1], plan.n_samples)
             found[j] = one if seen.size else found[j]
             following = one.next_cells(fewest) if seen.size else cells[j].wider
             if following != cells[j]:
@@ -662,10 +523,18 @@ class ColumnRange:
     lower: float
     upper: float
     found: bool
+    knots: FloatArray | None = None
 
 
-def release_ranges(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> tuple[ColumnRange, ...]:
+def release_ranges(
+    rows: AnyRows,
+    plan: BoundsPlan,
+    streams: Streams,
+    spans: Sequence[tuple[float, float]] | None = None,
+) -> tuple[ColumnRange, ...]:
     """Release a range of each column. Charge ``plan.event`` first.
+
+    With `spans`, the bounds that are known, infinite where they are not, also knots of a scale.
 
     Privacy
     -------
@@ -677,10 +546,13 @@ def release_ranges(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> tuple[C
     spreads from the median. Where these leave out more, bounds are powers of two that hold all
     values that are seen. Zero is a bound if nothing beyond it stands out from the noise.
     """
-    found = _release_features(rows, plan, streams)
-    return tuple(
-        ColumnRange(-4.0, 4.0, False)
-        if one is None
-        else ColumnRange(*one.range(plan.n_samples), True)
-        for one in found
-    )
+    ranges = []
+    for j, one in enumerate(_release_features(rows, plan, streams)):
+        if one is None:
+            ranges.append(ColumnRange(-4.0, 4.0, False))
+        elif spans is None:
+            ranges.append(ColumnRange(*one.range(plan.n_samples), True))
+        else:
+            knots = one.knots(*spans[j])
+            ranges.append(ColumnRange(float(knots[0]), float(knots[-1]), True, knots))
+    return tuple(ranges)

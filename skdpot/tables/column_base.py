@@ -25,6 +25,7 @@ _FIRST_CUTS, _FIRST_EVEN_CUTS = 256, 20  # of a scale, without and with orders o
 ONE_VALUE = "has one value, on which a fit spends nothing."
 UNSHOWN = "(not shown: it may be private)"
 OTHER_KIND = f"Convert it, or declare a column of another kind {UNSHOWN}."
+LARGEST_UNEVEN = 2**40  # integers on a scale that is not even, so that roundings lose none
 _MAX_VALUES = 512  # numbers and times with at most so many possible values have a cell for each
 
 
@@ -82,7 +83,7 @@ class TableColumn:
         A line from -1 to 1, and where values may be missing one coordinate more, which is 1 where
         a value is missing; the other is then 0.
         """
-        unit = self.to_unit(values)
+        unit = self.to_places(values)
         missing = np.isnan(unit)
         places = np.where(missing, 0.0, 2 * np.where(missing, 0.0, unit) - 1)[:, None]
         return np.column_stack([places, missing]) if self.missing else places
@@ -92,7 +93,15 @@ class TableColumn:
         unit = np.clip((points[:, 0] + 1) / 2, 0.0, 1.0)
         if self.missing:
             unit[self._is_missing(*points.T)] = np.nan
-        return self.from_unit(unit)
+        return self.from_places(unit)
+
+    def to_places(self, values: Any) -> FloatArray:
+        """Return the place of each value in [0, 1] that it is encoded by, or NaN."""
+        return self.to_unit(values)
+
+    def from_places(self, places: FloatArray) -> pd.Series:
+        """Return the values at such places."""
+        return self.from_unit(places)
 
     def _is_missing(self, position: FloatArray, mask: FloatArray) -> npt.NDArray[np.bool_]:
         """Whether the point of missing values is nearer than that of any value.
@@ -154,7 +163,7 @@ class TableColumn:
     def to_dict(self) -> dict[str, Any]:
         """Return the kind and the fields as JSON can hold them; how texts are read, if stated."""
         stated = {item.name: getattr(self, item.name) for item in fields(self)}
-        unread = [name for name in ("written", "formats") if not stated.get(name)]
+        unread = [name for name in ("written", "formats", "knots") if not stated.get(name)]
         return {"kind": self.kind} | {n: v for n, v in stated.items() if n not in unread}
 
     def read(self, values: Any) -> PlainColumn:
@@ -251,6 +260,7 @@ class ScaledColumn(TableColumn):
 
     lower: Any = None
     upper: Any = None
+    knots: tuple[float, ...] | None = None
 
     @property
     def is_resolved(self) -> bool:  # type: ignore[override]
@@ -259,7 +269,8 @@ class ScaledColumn(TableColumn):
 
     @property
     def _last_step(self) -> int | None:  # type: ignore[override]
-        return None if self.log_scale or self.n_values is None else self.n_values - 1
+        uneven = self.log_scale or self.knots is not None
+        return None if uneven or self.n_values is None else self.n_values - 1
 
     def to_unit(self, values: Any) -> FloatArray:
         """Map values to [0, 1]."""
@@ -277,9 +288,35 @@ class ScaledColumn(TableColumn):
         places = np.clip(np.where(missing, 0.0, numbers), 0.0, 1.0)
         return self._at(self.steps_at(places), missing)
 
+    def to_places(self, values: Any) -> FloatArray:
+        """Return where values are among the knots, amid those that are equal."""
+        unit = self.to_unit(values)
+        if self.knots is None:
+            return unit
+        numbers = np.arange(len(self.knots), dtype=np.float64)
+        first, after = (np.searchsorted(self.knots, unit, side) for side in ("left", "right"))
+        places = np.interp(unit, self.knots, numbers)
+        return np.where(after - first > 1, (first + after - 1) / 2, places) / numbers[-1]
+
+    def from_places(self, places: FloatArray) -> pd.Series:
+        """Return the values at places among the knots."""
+        if self.knots is None:
+            return self.from_unit(places)
+        numbers = np.arange(len(self.knots), dtype=np.float64)
+        return self.from_unit(np.interp(places * numbers[-1], numbers, self.knots))
+
+    def stretched(self, values: FloatArray) -> Self:
+        """Return the column with knots at some numbers, unless it has a scale of its own."""
+        long = self.n_values is not None and self.n_values > LARGEST_UNEVEN
+        if self.log_scale or self.knots is not None or long or self.lower == self.upper:
+            return self
+        inside = self.replace(missing=False).from_numbers(np.clip(values, *self.span))
+        knots = self.replace(missing=False).to_unit(inside)
+        return self.replace(knots=(0.0, *knots[1:-1].tolist(), 1.0))
+
     def left_open(self) -> Self:
         """Return the column without bounds."""
-        return self.replace(lower=None, upper=None)
+        return self.replace(lower=None, upper=None, knots=None)
 
     def limits(self, lowest: Any, highest: Any) -> tuple[Any, Any, float, float]:
         """Return the part of an interval inside the bounds, None being no end, and its places."""
@@ -315,6 +352,18 @@ class ScaledColumn(TableColumn):
             if value is not None and bound is None:
                 raise self.error(f": {side} must be None or {self._bounds_are}.")
             self._store(side, bound)
+        if self.knots is not None:
+            try:
+                knots = np.asarray(self.knots, dtype=np.float64)
+                right = knots.ndim == 1 and [knots[0], knots[-1]] == [0.0, 1.0]
+                if not right or not (np.diff(knots) >= 0.0).all():
+                    raise ValueError
+            except (TypeError, ValueError, IndexError):
+                raise self.error(
+                    ": knots must be None or numbers that begin with 0, do not fall, and end "
+                    "with 1."
+                ) from None
+            self._store("knots", tuple(knots.tolist()))
 
     def _bounds(self) -> tuple[Any, Any]:
         """Return both bounds, and refuse a column that lacks one."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from skdpot.tables.column_base import (
+    LARGEST_UNEVEN,
     ONE_VALUE,
     UNSHOWN,
     ScaledColumn,
@@ -27,7 +28,6 @@ FloatArray = npt.NDArray[np.float64]
 LARGEST_INTEGER = 2**62
 # A few roundings of a double in [0, 1] must not reach half a step of what it stands for.
 _LARGEST_RANGE = 2**48
-_LARGEST_LOG_RANGE = 2**40
 # Digits in which round numbers are looked for, far fewer than a double has.
 _DIGITS, _SHORT_DIGITS = 13, {"float16": 2, "float32": 5, "Float32": 5}
 # What a guess takes for a scale.
@@ -91,6 +91,10 @@ class NumericColumn(ScaledColumn):
     log_scale : bool, default=False
         Whether a `TableEncoder` encodes log(1 + x - lower) instead of x - lower, for heavy-tailed
         amounts. Synthetic tables do not need it: their cells are found where the rows are.
+    knots : sequence of float, optional
+        Scale of a `TableEncoder`: parts of the way from `lower` to `upper`, from 0 to 1, that are
+        encoded at even distances. A number that is repeated stands for a value that many rows
+        share. If None, the scale is even, or estimated privately (``TableEncoder(scale=)``).
     written : str, optional
         How numbers are written where they are text: "1,234.50" or "1.234,50", with a unit or
         currency if they have one, such as "$1,234.50" or "1.234,50 EUR". Each text may have
@@ -107,8 +111,8 @@ class NumericColumn(ScaledColumn):
     ------
     ValueError
         If a field is invalid, or the integers span more than 2\ :sup:`48` (2\ :sup:`40` on a
-        logarithmic scale), too many to be distinguished. Within a smaller range, integers beyond
-        2\ :sup:`53` are exact.
+        logarithmic scale or with knots), too many to be distinguished. Within a
+        smaller range, integers beyond 2\ :sup:`53` are exact.
 
     Notes
     -----
@@ -355,7 +359,7 @@ class NumericColumn(ScaledColumn):
     @property
     def _longest(self) -> int:
         """How far apart the bounds of integers may be."""
-        return _LARGEST_LOG_RANGE if self.log_scale else _LARGEST_RANGE
+        return LARGEST_UNEVEN if self.log_scale or self.knots is not None else _LARGEST_RANGE
 
     def _alone(self) -> FloatArray:
         """Return the places of both bounds, and of zero between them."""
@@ -436,7 +440,7 @@ class NumericColumn(ScaledColumn):
 
     def left_open(self) -> Self:
         """Return the column without bounds, on its own scale."""
-        return self.replace(lower=None, upper=None, log_scale=False)
+        return self.replace(lower=None, upper=None, log_scale=False, knots=None)
 
     def _end(self, value: Any) -> Any:
         number = isinstance(value, Real) and not isinstance(value, bool) and value == value

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -606,6 +606,7 @@ class SchemaPlan:
 
     schema: TableSchema
     n_samples: int
+    scale: Literal["auto", "private", "even"]
     ranges: BoundsPlan | None
     categories: CategorySelectionPlan | None
 
@@ -616,13 +617,21 @@ class SchemaPlan:
         return ComposedEvent(events=events) if len(events) > 1 else next(iter(events), None)
 
 
-def plan_schema(schema: TableSchema, n_samples: int, *, mu: float, delta: float) -> SchemaPlan:
+def plan_schema(
+    schema: TableSchema,
+    n_samples: int,
+    *,
+    mu: float,
+    delta: float,
+    scale: Literal["auto", "private", "even"] = "even",
+) -> SchemaPlan:
     """Fix what resolving a schema does and costs; each open column gets an equal share of mu².
 
-    `delta` is the probability that the selection of categories may leave open. No data are
-    touched, and everything that the plan is made of is public.
+    `delta` is the probability that the selection of categories may leave open. Scales follow the
+    counts of columns without bounds, or of all ("private"). No data are touched, and everything
+    that the plan is made of is public.
     """
-    scaled, coded = (len(_left_open(schema, on_scale)) for on_scale in (True, False))
+    scaled, coded = len(to_measure(schema, scale)), len(_left_open(schema, False))
     per_column = mu * _ROUNDING / math.sqrt(max(scaled + coded, 1))
     ranges = categories = None
     if scaled:
@@ -631,7 +640,8 @@ def plan_schema(schema: TableSchema, n_samples: int, *, mu: float, delta: float)
     if coded:
         share = per_column * math.sqrt(coded)
         categories = plan_category_selection(n_samples, mu=share, delta=delta, n_columns=coded)
-    return SchemaPlan(schema=schema, n_samples=n_samples, ranges=ranges, categories=categories)
+    made = partial(SchemaPlan, schema=schema, n_samples=n_samples, scale=scale)
+    return made(ranges=ranges, categories=categories)
 
 
 def release_schema(rows: Rows, plan: SchemaPlan, streams: Streams) -> TableSchema:
@@ -644,12 +654,14 @@ def release_schema(rows: Rows, plan: SchemaPlan, streams: Streams) -> TableSchem
     columns: list[TableColumn] = []
     unseen, hidden = [], []
     if plan.ranges is not None:
-        unbounded = _left_open(plan.schema, True)
-        numbers = rows.map(partial(_numbers, columns=unbounded))
-        ranges = release_ranges(numbers, plan.ranges, streams)
-        for column, found in zip(unbounded, ranges, strict=True):
-            columns.append(column.bounded(found.lower, found.upper, found.found))
-            if not found.found:
+        measured = to_measure(plan.schema, plan.scale)
+        numbers = rows.map(partial(_numbers, columns=measured))
+        spans = None if plan.scale == "even" else [column.span for column in measured]
+        ranges = release_ranges(numbers, plan.ranges, streams, spans)
+        for column, found in zip(measured, ranges, strict=True):
+            bounded = column.bounded(found.lower, found.upper, found.found)
+            columns.append(bounded if found.knots is None else bounded.stretched(found.knots))
+            if not found.found and not column.is_resolved:
                 unseen.append(repr(column.name))
     if plan.categories is not None:
         unlisted = _left_open(plan.schema, False)
@@ -692,6 +704,15 @@ def warn_of_guess(schema: TableSchema, caller: str) -> None:
             f"{caller}: the schema was guessed from the values of a table, which the privacy "
             "statement does not cover. Replace what is not public, then pass schema.confirm()."
         )
+
+
+def to_measure(schema: TableSchema, scale: str) -> list[Any]:
+    """Return the columns that histograms are released of."""
+    if scale != "private":
+        return _left_open(schema, True)
+    scaled: list[Any] = [column for column in schema if column.on_scale]
+    even = [c for c in scaled if not c.log_scale and c.knots is None and c.lower != c.upper]
+    return [c for c in scaled if c in even or not c.is_resolved]
 
 
 def _left_open(schema: TableSchema, on_scale: bool) -> list[Any]:

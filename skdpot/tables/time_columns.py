@@ -263,6 +263,10 @@ class DatetimeColumn(TickColumn):
     resolution : {"s", "min", "h", "D"}, default="s"
         Length of a tick. Ticks are counted from `lower`; times are rounded down to a tick. Days
         are those of the time zone of the column.
+    knots : sequence of float, optional
+        Scale of a `TableEncoder`: parts of the way from `lower` to `upper`, from 0 to 1, that are
+        encoded at even distances. A number that is repeated stands for a value that many rows
+        share. If None, the scale is even, or estimated privately (``TableEncoder(scale=)``).
     formats : sequence of str, default=()
         How texts are written besides ISO format, such as ``["%d/%m/%Y", "%b %d, %Y"]``, as in
         `datetime.datetime.strptime`. Each text is read by the first format that it has.
@@ -506,6 +510,10 @@ class TimedeltaColumn(TickColumn):
         estimated privately.
     resolution : {"s", "min", "h", "D"}, default="s"
         Length of a tick. Ticks are counted from `lower`; durations are rounded down to a tick.
+    knots : sequence of float, optional
+        Scale of a `TableEncoder`: parts of the way from `lower` to `upper`, from 0 to 1, that are
+        encoded at even distances. A number that is repeated stands for a value that many rows
+        share. If None, the scale is even, or estimated privately (``TableEncoder(scale=)``).
     missing : bool, default=False
         Whether values may be missing; this is public.
     dtype : str, optional

@@ -275,6 +275,7 @@ def synthesizer(*columns: str, rows: pd.DataFrame = TABLE, **options: Any) -> Fi
 TABLES = {
     "encoder": case(TableEncoder(), TABLE),
     "encoder, all known": case(TableEncoder(KNOWN), TABLE),
+    "encoder, private scale": case(TableEncoder(KNOWN, scale="private"), TABLE),
     "synthesizer": synthesizer(schema=KNOWN),
     "synthesizer, target": synthesizer(schema=KNOWN, target="flag"),
     "synthesizer, nothing known": synthesizer(),

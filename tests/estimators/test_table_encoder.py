@@ -167,6 +167,45 @@ def test_a_fit_is_free_when_everything_is_public(frame):
     assert encoder.schema_.is_resolved
 
 
+def test_a_private_scale_gives_room_to_where_rows_are_and_is_paid_for():
+    """Half a million is stated; half of the rows are below 20, and a third of them 0."""
+    rng = np.random.default_rng(0)
+    paid = np.where(rng.random(10_000) < 0.3, 0.0, rng.lognormal(3, 1, 10_000))
+    frame = pd.DataFrame({"paid": paid, "gain": np.rint(10 * paid).astype(int)})
+    schema = TableSchema(
+        [
+            NumericColumn("paid", lower=-1e5, upper=5e5),
+            NumericColumn("gain", lower=0, upper=10**6, log_scale=True),
+        ]
+    )
+    budget = PrivacyBudget(1.0)
+    encoder = TableEncoder(schema, scale="private", budget=budget).fit(frame)
+    assert encoder.privacy_spent_.epsilon == 1.0
+    assert len(budget.history()) == 1
+    assert encoder.schema_["gain"] == TableEncoder(schema).fit(frame).schema_["gain"]
+    column = encoder.schema_["paid"]
+    assert (column.lower, column.upper) == (-1e5, 5e5)
+    places = column.to_places(frame["paid"])
+    assert np.subtract(*np.quantile(places, [0.9, 0.1])) > 0.1
+    assert np.subtract(*np.quantile(column.to_unit(frame["paid"]), [0.9, 0.1])) < 2e-4
+    # Zero has a stretch of its own, in which all places are decoded to it.
+    stretch = column.from_places(places[paid == 0][0] + np.linspace(-0.01, 0.01, 9))
+    assert (stretch == 0.0).all()
+    np.testing.assert_allclose(column.from_places(places), paid, atol=1e-7)
+    again = TableEncoder(TableSchema.from_json(encoder.schema_.to_json()), scale="private")
+    np.testing.assert_array_equal(again.fit(frame).transform(frame), encoder.transform(frame))
+    assert again.privacy_spent_ is None
+
+
+def test_scales_of_columns_without_bounds_cost_nothing_more(frame):
+    fitted = [TableEncoder(scale=scale).fit(frame) for scale in ("auto", "even")]
+    events = [encoder.privacy_spent_.event for encoder in fitted]
+    assert events[0] == events[1]
+    names = ("age", "gain", "height", "since")
+    assert all(fitted[0].schema_[name].knots is not None for name in names)
+    assert all(fitted[1].schema_[name].knots is None for name in names)
+
+
 def test_no_noise_at_infinite_epsilon(frame):
     encoder = TableEncoder(epsilon=math.inf).fit(frame)
     assert isinstance(encoder.privacy_spent_.event, ComposedEvent)

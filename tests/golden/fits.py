@@ -321,12 +321,13 @@ def schema_of(schema: TableSchema) -> Found:
 
 def described_encoder(fitted: TableEncoder) -> Found:
     coded = fitted.transform(PEOPLE[:60])
+    even = [column.replace(knots=None) for column in fitted.schema_ if column.on_scale]
     return (
         {
             "coded": np.asarray(coded, dtype=float),
-            "decoded": Exact(fitted.inverse_transform(coded).to_csv()),
+            "decoded": Exact(fitted.inverse_transform(coded).to_csv(float_format="%.9g")),
         }
-        | schema_of(fitted.schema_)
+        | schema_of(fitted.schema_.replace(*even))
         | (statement(fitted) if fitted.schema is None else {})
     )
 

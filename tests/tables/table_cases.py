@@ -44,6 +44,15 @@ COLUMNS = {
     "tiny floats": NumericColumn("c", lower=0.0, upper=1e-6, missing=True, dtype="Float64"),
     "one float": NumericColumn("c", lower=2.5, upper=2.5, dtype="float64"),
     "log floats": NumericColumn("c", lower=0, upper=1e5, log_scale=True, dtype="float64"),
+    "stretched floats": NumericColumn(
+        "c", lower=-2, upper=6, knots=[0, 0.1, 0.25, 0.25, 0.3, 1], missing=True, dtype="float64"
+    ),
+    "stretched integers": NumericColumn(
+        "c", lower=0, upper=2**40 - 1, knots=[0, 0, 1e-9, 1e-6, 1], dtype="int64"
+    ),
+    "stretched days": DatetimeColumn(
+        "c", **YEAR, resolution="D", knots=[0, 0.5, 0.5, 0.5, 0.6, 1], dtype="datetime64[s]"
+    ),
     "days": DatetimeColumn("c", **YEAR, resolution="D", dtype="datetime64[s]"),
     "dates": DatetimeColumn("c", **YEAR, resolution="D", dtype="date", missing=True),
     "seconds": DatetimeColumn("c", **YEAR, dtype="datetime64[us]", missing=True),
