@@ -318,7 +318,7 @@ class DPSlicedFlowSampler(SyntheticRows):
     diffusion : float, default=0.0
         Entropic regularisation λ in the units of the mapped features, squared, at most 1e30. It
         smooths the sample and adds no privacy. Above 0 the flow takes Euler-Maruyama steps; at 0
-        the steps towards a sketch have momentum.
+        the steps towards a sketch have momentum, and end inside the bounds.
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where the flow runs; "auto" uses a GPU if there is one.
     random_state : int, RandomState or None, default=None
@@ -339,9 +339,11 @@ class DPSlicedFlowSampler(SyntheticRows):
     n_samples_ : int
         Number of rows, or of persons with `groups`.
     particles_ : ndarray of shape (n_particles, n_features)
-        Synthetic rows in the units of the data. `sample` draws from them without replacement, and
-        runs a new flow for more. Missing after a fit that was interrupted in its flow: the first
-        `sample` or `score` then runs it.
+        Synthetic rows in the units of the data. Those of a sketch are inside the bounds; those of
+        `Resample`, `Presample` or ``diffusion > 0`` are where the paper's process leaves them,
+        which may be outside. `sample` draws from them without replacement, and runs a new flow for
+        more. Missing after a fit that was interrupted in its flow: the first `sample` or `score`
+        then runs it.
     particle_labels_ : ndarray of shape (n_particles,)
         Their classes; only with ``conditional=True``.
     displacements_ : ndarray of shape (n_classes, n_steps)
@@ -532,8 +534,13 @@ class DPSlicedFlowSampler(SyntheticRows):
         return particles[rng.choice(len(particles), size, replace=False)]
 
     def _to_data(self, particles: np.ndarray) -> np.ndarray:
-        """Map particles to the units of the data, inside the bounds that the rows were in."""
+        """Map particles to the units of the data, and into the bounds that the rows were in.
+
+        Those of the paper's process stay where they are: its law is wider than the ball.
+        """
         rows = self.bounds_.from_ball(particles.astype(np.float64))
+        if self._schedule().is_process:
+            return rows
         return self.bounds_.from_ball(self.bounds_.to_ball(rows))
 
 

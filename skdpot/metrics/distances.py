@@ -1,5 +1,6 @@
 """Distances between samples and between trajectories, and how useful synthetic rows are."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -7,7 +8,9 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.signal import fftconvolve
 from scipy.spatial.distance import cdist
+from scipy.special import ndtr
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import check_scoring
 from sklearn.utils import check_consistent_length
@@ -19,13 +22,15 @@ from skdpot._utils.validation import (
     as_points,
     check_count,
     check_covariance,
+    check_real,
     check_same_features,
     solver_generator,
 )
-from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.slices import CDFTable, orthogonal_directions
 from skdpot.ot.transport import exact_plan, point_masses, power_mean, wasserstein_1d
 
 _MOST_SLICES = 10**6
+_TAIL, _CELLS_PER_SIGMA, _MOST_CELLS = 8.0, 40, 2**13  # of grids that smooth projections
 
 
 def directions_of(
@@ -117,15 +122,18 @@ def sliced_wasserstein_distance(
     Y: ArrayLike,
     *,
     p: float = 2.0,
+    sigma: float = 0.0,
     n_projections: int = 256,
     random_state: int | np.random.RandomState | None = 0,
     X_weights: ArrayLike | None = None,
     Y_weights: ArrayLike | None = None,
 ) -> float:
-    """Sliced Wasserstein-p distance between two samples.
+    """Sliced Wasserstein-p distance between two samples, or between their smoothed projections.
 
     ``SW_p = (mean_j W_p^p(θ_j·X, θ_j·Y))^(1/p)`` along random directions θ_j in orthogonal
-    blocks, with exact one-dimensional distances.
+    blocks, with exact one-dimensional distances. With `sigma` it is the Gaussian-smoothed distance
+    ``(mean_j W_2^2(θ_j·X * N(0, σ²), θ_j·Y * N(0, σ²)))^(1/2)``, which `Resample` and `Presample`
+    minimise (see Notes).
 
     Parameters
     ----------
@@ -133,6 +141,9 @@ def sliced_wasserstein_distance(
         The two samples.
     p : float, default=2
         Order, at least 1.
+    sigma : float, default=0.0
+        Standard deviation of the noise that smooths each projection of both samples, in the unit of
+        the features; above 0 only with ``p=2``.
     n_projections : int, default=256
         Number of directions, rounded up to a multiple of d. With whole blocks and p = 2 the
         distance between a sample and its translate by t is exactly ``‖t‖ / √d``.
@@ -151,11 +162,24 @@ def sliced_wasserstein_distance(
     Raises
     ------
     ValueError
-        If the rows, the weights, p or `n_projections` are invalid.
+        If the rows, the weights, p, `sigma` or `n_projections` are invalid.
+
+    Notes
+    -----
+    The smoothed distance is that of the convolved samples themselves, not of noisy copies of them,
+    and falls as σ grows. Mixtures of Gaussians have no quantile function in closed form, so it is
+    computed on a grid of σ/40, or of 8,192 cells if that is fewer. The error is at most 0.001 σ, or
+    0.0004 times the range of the centred projections if that is more.
 
     Privacy
     -------
     Both samples are treated as public: no noise is added.
+
+    References
+    ----------
+    Smoothed: A. Rakotomamonjy and L. Ralaivola, "Differentially private sliced Wasserstein
+    distance", ICML 2021; I. Sebag et al., "Differentially private gradient flow based on the sliced
+    Wasserstein distance", equation 9.
 
     Examples
     --------
@@ -164,12 +188,54 @@ def sliced_wasserstein_distance(
     >>> X = np.random.default_rng(0).normal(size=(500, 4))
     >>> sliced_wasserstein_distance(X, X + 1.0)
     1.0
+    >>> [round(sliced_wasserstein_distance(X, 2 * X, sigma=sigma), 2) for sigma in (0, 1, 5)]
+    [1.0, 0.82, 0.29]
     """
     first, second, a, b = _samples(X, Y, X_weights, Y_weights, p)
     p = float(p)
+    if check_real(sigma, "sigma") > 0:
+        if p != 2:
+            raise ValueError(f"sigma={sigma!r} smooths only with p=2, got p={p:g}.")
+        directions = directions_of(first.shape[1], n_projections, random_state)
+        center = first.mean(axis=0)
+        projections = directions @ (first - center).T, directions @ (second - center).T
+        return math.sqrt(_smoothed_distances(projections, (a, b), float(sigma)).mean())
     directions = directions_of(first.shape[1], n_projections, random_state)
     distances = wasserstein_1d(directions @ first.T, directions @ second.T, a, b, p=p)
     return float(power_mean(np.asarray(distances), p))
+
+
+def _smoothed_distances(
+    projections: tuple[np.ndarray, np.ndarray],
+    masses: tuple[np.ndarray | None, np.ndarray | None],
+    sigma: float,
+) -> np.ndarray:
+    """Return W₂² between smoothed projections of shape (n_projections, n) and (n_projections, m).
+
+    A point is shared between two nodes of a grid, which keeps its mean; smoothed exactly; and taken
+    as uniform between nodes. The first step moves a sample by at most h²/(4σ) · 1.04 (Talagrand's
+    inequality, and W₂² is convex) or h/2, the second by about h²/(8σ) or at most h.
+    """
+    low, high = min(map(np.min, projections)), max(map(np.max, projections))
+    step = max(sigma / _CELLS_PER_SIGMA, (high - low) / _MOST_CELLS)
+    reach = math.ceil(_TAIL * sigma / step)
+    edges = (np.arange(2 * reach + 2) - reach - 0.5) * (step / sigma)
+    kernel = np.diff(ndtr(edges))[np.newaxis]
+    n_cells = math.floor((high - low) / step) + 2 + 2 * reach
+    tables = []
+    for values, given in zip(projections, masses, strict=True):
+        shares = np.full(values.shape[1], 1 / values.shape[1]) if given is None else given
+        position = (values - low) / step
+        left = position.astype(np.intp)
+        right_share = (position - left) * shares
+        node = (left + reach + n_cells * np.arange(len(values))[:, np.newaxis]).ravel()
+        counts = np.bincount(node, (shares - right_share).ravel(), len(values) * n_cells)
+        counts += np.bincount(node + 1, right_share.ravel(), len(values) * n_cells)
+        cells = fftconvolve(counts.reshape(-1, n_cells), kernel, mode="same", axes=1)
+        cdf = np.cumsum(np.pad(cells.clip(min=0.0), [(0, 0), (1, 0)]), axis=1)
+        half_widths = np.full(len(values), n_cells * step / 2)
+        tables.append(CDFTable(np.empty(0), half_widths, cdf / cdf[:, -1:]))
+    return tables[0].squared_distances(tables[1])
 
 
 @dataclass(frozen=True, eq=False)

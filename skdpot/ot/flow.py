@@ -4,8 +4,8 @@ The optimal map along a direction is ``F_ν^{-1} ∘ F_μ``. A step on the CPU n
 are counted in cells of their own range, the cumulative counts are F_μ at the cell edges, and the
 map is linear between edges. Each particle then needs one multiplication and two table look-ups.
 
-With smoothed targets F_μ is that of noisy projections, read at the clean ones: the cells span the
-clean range, with one more below and one above for noisy projections outside it.
+With smoothed targets F_μ is that of noisy projections of the particles, and is read at them: the
+gradient of the smoothed distance at a particle is the mean of ``z - T(z)`` over its noisy places.
 """
 
 import math
@@ -143,7 +143,8 @@ class SmoothedFlowProblem:
     References
     ----------
     "Differentially private sliced Wasserstein flows", Algorithms 1 and 2. Both omit ``X +`` in the
-    update of the particles.
+    update of the particles. Equation 21 prints the inverse map, and equation 20 reads it at clean
+    projections; the code of its authors reads the map at noisy ones, as we do.
     """
 
     batches: tuple[ProjectedRows, ...]
@@ -205,6 +206,11 @@ class FlowSchedule:
     momentum: float = 0.9
     decay: bool = True
 
+    @property
+    def is_process(self) -> bool:
+        """Whether the particles follow a stochastic process, whose law may leave the ball."""
+        return self.diffusion > 0 or not self.decay
+
     def share(self, step: int) -> float:
         """Return the share of a full step taken at `step`.
 
@@ -220,7 +226,6 @@ class FlowSchedule:
 
 _N_CELLS = 512
 _INSIDE = 1 - 2.0**-20  # keeps the largest projection inside the last cell
-_NARROWEST = 2.0**-20  # of a cell, in units of the noise: a quotient of the two stays finite
 
 
 class NumpyDrift:
@@ -235,27 +240,22 @@ class NumpyDrift:
     def residual(
         self, particles: np.ndarray, batch: DirectionBatch, noise: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return Σ_j (⟨x, θ_j⟩ - T_j(⟨x, θ_j⟩)) θ_j for each particle x."""
+        """Return Σ_j (z_j - T_j(z_j)) θ_j for each particle x, with z_j = ⟨x, θ_j⟩ + noise."""
         n_projections = len(batch.directions)
         position, moved = self._position[:n_projections], self._moved[:n_projections]
         cell = self._cell[:n_projections]
         with one_blas_thread():
             np.matmul(batch.directions, particles.T, out=position)
+        if noise is not None:
+            position += noise
         low = position.min(axis=1, keepdims=True)
         width = (position.max(axis=1, keepdims=True) - low) / np.float32(_N_CELLS * _INSIDE)
-        narrowest = max(float(np.finfo(np.float32).tiny), _NARROWEST * batch.sigma)
-        width = np.maximum(width, np.float32(narrowest))
+        width = np.maximum(width, np.finfo(np.float32).tiny)
         position -= low
         position *= 1 / width
-        if noise is not None:
-            np.multiply(noise, 1 / width, out=moved)
-            moved += position
-            below = _noisy_counts_below(moved, cell)
         cell[...] = position
         cell += np.arange(0, n_projections * _N_CELLS, _N_CELLS)[:, None]
-        if noise is None:
-            below = _counts_below(cell)
-        target = _interpolate(batch.quantiles, below / particles.shape[0])
+        target = _interpolate(batch.quantiles, _counts_below(cell) / particles.shape[0])
         edges = low + width * np.arange(_N_CELLS + 1, dtype=np.float32)
         # With k the cell and u the position in units of cells, a line is ``offset + slope u``.
         values = edges - target
@@ -276,18 +276,6 @@ def _counts_below(cell: np.ndarray) -> np.ndarray:
     below = np.zeros((n_projections, _N_CELLS + 1))
     np.cumsum(counts.reshape(n_projections, _N_CELLS), axis=1, out=below[:, 1:])
     return below
-
-
-def _noisy_counts_below(position: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    """Count the positions below each edge, when some lie outside of the cells."""
-    n_projections, n_bins = len(cell), _N_CELLS + 2
-    position += 1  # the first bin is what lies below: truncation is then rounding down
-    cell[...] = np.clip(position, 0, n_bins - 1, out=position)
-    cell += np.arange(0, n_projections * n_bins, n_bins)[:, None]
-    counts = np.bincount(cell.ravel(), minlength=n_projections * n_bins).reshape(
-        n_projections, n_bins
-    )
-    return np.cumsum(counts, axis=1)[:, :-1]
 
 
 def _interpolate(quantiles: np.ndarray, levels: np.ndarray) -> np.ndarray:
@@ -320,12 +308,14 @@ class TorchDrift:
             self._on_device[batch] = [_placed(array, self._device) for array in arrays]
         directions, quantiles = self._on_device[batch]
         position = directions @ particles.T
+        if noise is not None:
+            position += noise
         low, high = position.amin(dim=1, keepdim=True), position.amax(dim=1, keepdim=True)
-        narrowest = max(float(np.finfo(np.float32).tiny), _NARROWEST * batch.sigma)
-        width = ((high - low) / (_N_CELLS * _INSIDE)).clamp_min(narrowest)
+        width = (high - low) / (_N_CELLS * _INSIDE)
+        width = width.clamp_min(float(np.finfo(np.float32).tiny))
         position.sub_(low).div_(width)
         cell = position.long()
-        below = self._counts_below(position if noise is None else position + noise / width)
+        below = self._counts_below(cell)
         cells = _placed(np.arange(_N_CELLS + 1), self._device)
         values = low + width * cells - self._interpolate(quantiles, below.double() / len(particles))
         slope = values.diff(dim=1)
@@ -333,13 +323,14 @@ class TorchDrift:
         moved = offset.gather(1, cell).addcmul_(slope.gather(1, cell), position)
         return moved.T @ directions
 
-    def _counts_below(self, position: "torch.Tensor") -> "torch.Tensor":
-        """Count the positions below each edge; bins below and above hold what is outside."""
-        n_projections, n_bins = len(position), _N_CELLS + 2
-        bins = (position + 1).clamp(0, n_bins - 1).long()
-        bins += _placed(np.arange(n_projections)[:, None] * n_bins, self._device)
-        counts = bins.flatten().bincount(minlength=n_projections * n_bins)
-        return counts.reshape(n_projections, n_bins).cumsum(dim=1)[:, :-1]
+    def _counts_below(self, cell: "torch.Tensor") -> "torch.Tensor":
+        """Count the particles below each edge, all of which are in one of the cells."""
+        n_projections = len(cell)
+        bins = cell + _placed(np.arange(n_projections)[:, None] * _N_CELLS, self._device)
+        counts = bins.flatten().bincount(minlength=n_projections * _N_CELLS)
+        below = counts.new_zeros((n_projections, _N_CELLS + 1))
+        below[:, 1:] = counts.reshape(n_projections, _N_CELLS).cumsum(dim=1)
+        return below
 
     def _interpolate(self, quantiles: "torch.Tensor", levels: "torch.Tensor") -> "torch.Tensor":
         """Read each row's quantiles, known at the middles of equal levels, at `levels`."""
@@ -381,9 +372,10 @@ def sliced_flow(
 
     Steps ``x <- x + h v(x) + sqrt(2 λ h) z`` with the drift ``v(x) = -(1/M) Σ_j (⟨x, θ_j⟩ -
     F_ν^{-1}(F_μ(⟨x, θ_j⟩))) θ_j`` over M of the directions, where μ is the particles and ν the
-    target, both smoothed for noisy rows. Plain steps approach features slowly that only many
-    directions together determine, so by default the drift is read ahead of the particles and
-    accumulated (Nesterov); both schemes have the same end point, where the drift vanishes.
+    target. For noisy rows both are smoothed, and noise is added to each ⟨x, θ_j⟩. Plain steps
+    approach features slowly that only many directions together determine, so by default the drift
+    is read ahead of the particles and accumulated (Nesterov); both schemes have the same end point,
+    where the drift vanishes.
 
     References
     ----------

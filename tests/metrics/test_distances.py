@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.linalg import sqrtm
 from scipy.optimize import linprog
 from scipy.spatial.distance import cdist
-from scipy.stats import special_ortho_group
+from scipy.stats import norm, special_ortho_group
 from sklearn.base import BaseEstimator
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.linear_model import LinearRegression
@@ -286,3 +286,66 @@ TSTR = train_synthetic_test_real
 def test_what_is_refused(call, arguments, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call(*arguments)
+
+
+def smoothed(X, Y, sigma, **options):
+    return sliced_wasserstein_distance(X, Y, sigma=sigma, **options)
+
+
+def convolved_quantiles(values, masses, sigma, levels):
+    """Quantiles of a sample's convolution with N(0, σ²), on a fine grid."""
+    x = np.arange(values.min() - 9 * sigma, values.max() + 9 * sigma, sigma / 200)
+    density = norm.pdf((x[:, None] - values) / sigma) @ masses
+    cdf = np.cumsum(density) - density / 2
+    return np.interp(levels, cdf / density.sum(), x)
+
+
+@pytest.mark.parametrize("sigma", [0.4, 1.0, 6.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_smoothed_distance_is_that_of_convolved_samples(sigma, weighted):
+    """Along a line, by the definition: convolve, invert, integrate over a million levels."""
+    rng = np.random.default_rng(11)
+    X, Y = rng.normal(size=(40, 1)), rng.exponential(size=(30, 1))
+    a, b = (rng.random(k) if weighted else np.ones(k) for k in (40, 30))
+    levels = (np.arange(10**6) + 0.5) / 10**6
+    of_x = convolved_quantiles(X[:, 0], a, sigma, levels)
+    of_y = convolved_quantiles(Y[:, 0], b, sigma, levels)
+    found = smoothed(X, Y, sigma, X_weights=a, Y_weights=b)
+    assert found == pytest.approx(math.sqrt(np.mean((of_x - of_y) ** 2)), abs=1e-3 * sigma)
+
+
+@pytest.mark.parametrize("sigma", [1e-7, 0.01, 0.3, 20.0])
+def test_smoothed_distance_has_the_closed_forms(sigma):
+    """Translates stay as far as they are; so do parts far apart, whose mass does not mix."""
+    X = np.random.default_rng(3).normal(size=(50, 2)) + 1e4
+    close = max(1e-3 * sigma, 4e-4 * np.ptp(X))
+    assert smoothed(X, X + np.array([0.3, 0.4]), sigma) == pytest.approx(
+        0.5 / math.sqrt(2), abs=close
+    )
+    assert smoothed(X, X, sigma) == pytest.approx(0, abs=1e-9 * max(sigma, 1))
+    far = 1e4 * sigma
+    parts = np.array([[0.0], [far]]), np.array([[3 * sigma], [far - sigma]])
+    assert smoothed(*parts, sigma) == pytest.approx(math.sqrt(5) * sigma, abs=3 * far / 2**13)
+
+
+def test_smoothing_only_shortens_distances():
+    """Monotone in σ, between the plain distance and that of the means; one Gaussian to another."""
+    rng = np.random.default_rng(4)
+    X, Y = rng.normal(size=(1000, 2)), 3 * rng.normal(size=(1000, 2)) + 0.5
+    found = [smoothed(X, Y, sigma) for sigma in (0, 0.01, 0.5, 2, 40)]
+    assert found[0] == sliced_wasserstein_distance(X, Y)
+    assert found[0] == pytest.approx(found[1], abs=0.01)
+    assert np.all(np.diff(found) < 1e-4)
+    gap = np.linalg.norm(X.mean(axis=0) - Y.mean(axis=0)) / math.sqrt(2)
+    assert gap <= found[-1] == pytest.approx(gap, abs=0.15)
+    expected = math.sqrt(0.5**2 + (math.hypot(3, 2) - math.hypot(1, 2)) ** 2)
+    assert found[3] == pytest.approx(expected, abs=0.1)
+    assert smoothed(Y, X, 2) == pytest.approx(found[3])
+
+
+@pytest.mark.parametrize("sigma", [-1, np.inf, np.nan])
+def test_smoothing_must_be_a_standard_deviation(sigma):
+    with pytest.raises(ValueError, match="sigma="):
+        smoothed([[0.0]], [[1.0]], sigma)
+    with pytest.raises(ValueError, match="smooths only with p=2"):
+        smoothed([[0.0]], [[1.0]], 1.0, p=1)

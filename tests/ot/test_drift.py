@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 
+from skdpot.metrics import sliced_wasserstein_distance
 from skdpot.ot.flow import DirectionBatch, NumpyDrift, TorchDrift
 from skdpot.ot.slices import orthogonal_directions, uniform_directions
 from tests.ot.test_flow import SHAPES, gaussian_problem
@@ -41,15 +43,15 @@ both_kernels = pytest.mark.parametrize("kernel", KERNELS)
 
 
 def exact_residual(particles, batch, noise=None):
-    """Equation 21 of the flow paper: F of the noisy projections, read at the clean ones."""
+    """Equation 21 of the flow paper with the map the right way round, at noisy projections."""
     n_particles, n_levels = len(particles), batch.quantiles.shape[1]
     levels = (np.arange(n_levels) + 0.5) / n_levels
     total = np.zeros(particles.shape)
     for k, (theta, quantiles) in enumerate(zip(batch.directions, batch.quantiles, strict=True)):
-        clean = particles.astype(float) @ theta.astype(float)
-        noisy = np.sort(clean if noise is None else clean + noise[k])
-        level = (np.searchsorted(noisy, clean) + 0.5 * (noise is None)) / n_particles
-        total += np.outer(clean - np.interp(level, levels, quantiles), theta)
+        place = particles.astype(float) @ theta.astype(float)
+        place += 0 if noise is None else noise[k]
+        level = (np.searchsorted(np.sort(place), place) + 0.5) / n_particles
+        total += np.outer(place - np.interp(level, levels, quantiles), theta)
     return total
 
 
@@ -79,7 +81,7 @@ def test_agrees_with_sorting(kernel, law, sigma):
     noise = noise_for(batch, 4000)
     exact = exact_residual(particles, batch, noise)
     error = np.sqrt(np.mean((KERNELS[kernel](particles, batch, noise) - exact) ** 2))
-    assert error < tolerance * np.sqrt(np.mean(exact**2)) + 0.003
+    assert error < tolerance * np.sqrt(np.mean(exact**2)) + 0.003 * max(1, 4 * sigma)
 
 
 @both_kernels
@@ -123,3 +125,34 @@ def test_full_steps_never_overshoot(shape):
 def test_coordinates_that_no_direction_sees_stay():
     batch = gaussian_problem(np.eye(6), 2).batches[0]
     np.testing.assert_allclose(batch.full_step, [1, 1, 0, 0, 0, 0])
+
+
+def test_drift_is_the_gradient_of_the_smoothed_distance_and_the_printed_ones_are_not():
+    """Particles near 0 and a target at -1 and 1, moved by ε x: differences of equation 9.
+
+    Equation 20 with 21 as printed, ``-(z - F_μ⁻¹ F_ν z)``, drives particles away. With the map the
+    right way round but read at clean projections, as in equation 16, it is 1.7 times the gradient.
+    """
+    sigma, levels = 0.3, (np.arange(4000) + 0.5) / 4000
+    x = np.random.default_rng(0).normal(scale=0.2, size=(2000, 1))
+    y = np.repeat([[-1.0], [1.0]], 1000, axis=0)
+    grid = np.linspace(-3, 3, 20_001)
+
+    def smoothed_cdf(values):
+        return norm.cdf((grid[:, None] - values[:, 0]) / sigma).mean(axis=1)
+
+    of_x, of_y = smoothed_cdf(x), smoothed_cdf(y)
+    ahead, behind = (
+        sliced_wasserstein_distance((1 + step) * x, y, sigma=sigma) ** 2 for step in (1e-3, -1e-3)
+    )
+    slope = (ahead - behind) / 4e-3  # of half of the square
+    target = np.interp(levels, of_y, grid)[None].astype(np.float32)
+    batch = DirectionBatch(np.ones((1, 1), dtype=np.float32), target, sigma)
+    copies = np.repeat(x, 50, axis=0).astype(np.float32)
+    drawn = numpy_residual(copies, batch, noise_for(batch, len(copies)))
+    assert np.mean(drawn * copies) == pytest.approx(slope, rel=0.03)
+
+    at_clean = x[:, 0] - np.interp(np.interp(x[:, 0], grid, of_x), of_y, grid)
+    assert np.mean(at_clean * x[:, 0]) == pytest.approx(1.735 * slope, rel=0.02)
+    printed = x[:, 0] - np.interp(np.interp(x[:, 0], grid, of_y), of_x, grid)
+    assert np.mean(printed * x[:, 0]) * slope < 0
