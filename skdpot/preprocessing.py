@@ -1,5 +1,6 @@
-"""Transformers whose fitted state is differentially private, and schemas of tables."""
+"""Transformers that are private or need no data, and schemas of tables."""
 
+from skdpot.estimators.image_codes import ImageCodes
 from skdpot.estimators.private_scaler import PrivateScaler
 from skdpot.estimators.table_encoder import TableEncoder
 from skdpot.tables.categorical_column import BooleanColumn, CategoricalColumn
@@ -14,6 +15,7 @@ __all__ = [
     "CategoricalColumn",
     "DatetimeColumn",
     "Forbidden",
+    "ImageCodes",
     "Implies",
     "LessEqual",
     "NumericColumn",
