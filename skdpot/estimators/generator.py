@@ -20,7 +20,7 @@ from skdpot._utils.validation import (
     solver_generator,
 )
 from skdpot.estimators.flow_sampler import SyntheticRows
-from skdpot.mechanisms.architecture import LatentNetwork
+from skdpot.mechanisms.architecture import ImageNetwork, LatentNetwork
 from skdpot.mechanisms.base import Mechanism
 from skdpot.mechanisms.gradient import Gradient
 from skdpot.mechanisms.rows import Resample
@@ -70,14 +70,15 @@ class DPSlicedGenerator(SyntheticRows):
         is given its noise (``sigma``).
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
-    module : torch.nn.Module, callable or LatentNetwork, optional
+    module : torch.nn.Module, callable, LatentNetwork or ImageNetwork, optional
         Network from standard normal numbers (and one indicator per class) to one number per
         feature; mean 0 and variance 1 stand for the centre and spread of the rows. A module is
         copied and starts from its weights, which must be public; a function without arguments
-        makes one. `skdpot.mechanisms.LatentNetwork` also holds the number of latent numbers. By
-        default a perceptron with two hidden layers, whose width follows a public rule in n, which
-        draws one of 64 components first. With "gradient" its layers have 32 units, and it must
-        treat inputs one by one (no batch normalisation).
+        makes one. `skdpot.mechanisms.LatentNetwork` also holds the number of latent numbers;
+        `skdpot.mechanisms.ImageNetwork` draws images and needs declared `bounds`. By default a
+        perceptron with two hidden layers, whose width follows a public rule in n, which draws one
+        of 64 components first. With "gradient" its layers have 32 units, and it must treat inputs
+        one by one (no batch normalisation).
     n_steps : int, optional
         Training steps. By default ``15 sqrt(n)`` with a sketch, otherwise 20 passes over the rows,
         both between 60 and 2000.
@@ -174,7 +175,7 @@ class DPSlicedGenerator(SyntheticRows):
     _made_last = "module_"
     _parameter_constraints = SyntheticRows._parameter_constraints | {
         "mechanism": [StrOptions(set(MECHANISMS)), *MECHANISMS.values()],
-        "module": [HasMethods("forward"), callable, LatentNetwork, None],
+        "module": [HasMethods("forward"), callable, LatentNetwork, ImageNetwork, None],
         "n_steps": [Interval(Integral, 1, None, closed="left"), None],
         "learning_rate": [Interval(Real, 0, 10, closed="right")],
     }
@@ -185,10 +186,16 @@ class DPSlicedGenerator(SyntheticRows):
         """Return what is trained, where training is the release; refuse what cannot be trained."""
         check_callbacks(self.callbacks)
         network = LatentNetwork.of(self.module)
+        if isinstance(network, ImageNetwork) and (
+            isinstance(self.bounds, str) or self.norm_bound is not None
+        ):
+            raise ValueError(
+                "module=ImageNetwork(...) needs bounds=(low, high), the range of the pixels."
+            )
         if isinstance(mechanism, Gradient):
             rate, callbacks = self.learning_rate, self.callbacks
             return {"latent": network, "learning_rate": rate, "callbacks": callbacks}
-        if network.module is not None:
+        if network.of_caller:
             classes = getattr(mechanism, "classes", None) if self.conditional else ()
             if isinstance(rows, Source):  # its labels are not read yet
                 n_features = head_of(rows).shape[1] - self.conditional
@@ -261,13 +268,16 @@ class DPSlicedGenerator(SyntheticRows):
         self, n: int, rng: np.random.Generator
     ) -> tuple[OutputUnits, Iterator[DirectionBatch], int]:
         """Return units of outputs, where outputs should be in each step, and the steps."""
+        pixels = isinstance(self.module, ImageNetwork)  # whose range is that of the rows
         if hasattr(self, "releases_"):
             units = OutputUnits.of_release(self.releases_, self.bounds_.radius)
+            units = OutputUnits.of_ball(self.bounds_) if pixels else units
             size = min(self.mechanism_.batch_size, n)
             batches = release_batches(self.releases_, size, units)
             return units, batches, len(self.releases_.batches)
         tables = [self.sketch_.table(label) for label in getattr(self, "classes_", [None])]
-        units = OutputUnits.of_table(self.sketch_.table())
+        table = self.sketch_.table()
+        units = OutputUnits.of_ball(self.bounds_) if pixels else OutputUnits.of_table(table)
         size = min(max(n, _FEWEST_LATENTS), _MOST_LATENTS)
         if len(tables) > 1:
             size = max(size // len(tables), _FEWEST_PER_CLASS)

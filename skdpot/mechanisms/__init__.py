@@ -10,7 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skdpot.mechanisms.architecture import Architecture, LatentNetwork
+    from skdpot.mechanisms.architecture import (
+        Architecture,
+        ImageNetwork,
+        LatentNetwork,
+        image_projections,
+    )
     from skdpot.mechanisms.barycenter import Barycenter
     from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
     from skdpot.mechanisms.bayes import BayesRule
@@ -33,6 +38,7 @@ __all__ = [
     "FedWad",
     "FitContext",
     "Gradient",
+    "ImageNetwork",
     "LatentNetwork",
     "MeanFieldLangevin",
     "Mechanism",
@@ -47,10 +53,11 @@ __all__ = [
     "TransportedRows",
     "Triangle",
     "chosen_mechanism",
+    "image_projections",
 ]
 
 _HOMES = {
-    "architecture": ("Architecture", "LatentNetwork"),
+    "architecture": ("Architecture", "ImageNetwork", "LatentNetwork", "image_projections"),
     "barycenter": ("Barycenter",),
     "bayes": ("BayesRule",),
     "base": ("FitContext", "Mechanism", "chosen_mechanism"),

@@ -1,5 +1,6 @@
 """The networks of the autoencoder and of the generator, as parameters."""
 
+import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
@@ -7,8 +8,15 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from torch import nn
 
-from skdpot._utils.validation import HasMethods, StrOptions, check_parameters, torch_randomness
+from skdpot._utils.validation import (
+    HasMethods,
+    StrOptions,
+    check_parameters,
+    solver_generator,
+    torch_randomness,
+)
 from skdpot.mechanisms.base import COUNT
+from skdpot.nets.deformation import DeformedImages
 from skdpot.nets.training import (
     build_networks,
     check_widths,
@@ -16,16 +24,18 @@ from skdpot.nets.training import (
     image_dimensions,
     make_mlp,
 )
+from skdpot.ot.slices import image_directions
 from skdpot.release.per_sample import ToSphere
 
 _LARGEST_LATENT_DIM = 32
+_IMAGE_WIDTH = 160
 
 
 class _Networks(BaseEstimator):
     @classmethod
     def of(cls, given: Any) -> Self:
         """Return the networks that a parameter holds, or is short for, as a copy."""
-        chosen = clone(given) if isinstance(given, cls) else cls(given)
+        chosen = clone(given) if isinstance(given, _Networks) else cls(given)
         check_parameters(chosen)
         return chosen
 
@@ -114,6 +124,11 @@ class LatentNetwork(_Networks):
         "latent_dim": [COUNT, None],
     }
 
+    @property
+    def of_caller(self) -> bool:
+        """Whether the rows that it fits are to be checked before a fit is charged."""
+        return self.module is not None
+
     def dimension(self, n_features: int) -> int:
         """Return the number of latent numbers: by default one also for a component."""
         return self.latent_dim or 1 + min(n_features, _LARGEST_LATENT_DIM)
@@ -130,3 +145,111 @@ class LatentNetwork(_Networks):
             rows = "one column per feature of X"
             width = latent_dim + n_classes
             return checked_network(self.module, width, n_features, inputs=inputs, outputs=rows)
+
+
+@dataclass(eq=False, repr=False)
+class ImageNetwork(_Networks):
+    r"""Network of a generator of images: smooth shapes, bent by smooth displacements.
+
+    A perceptron draws low cosine coefficients of a picture and of a field of displacements; the
+    picture is moved by the field and squashed to the range of the pixels. No image is needed for
+    this prior, public or private. It suits shapes on a ground, such as digits, letters, clothes.
+
+    Parameters
+    ----------
+    image_shape : tuple of int
+        (height, width) or (channels, height, width) of the images in the flat rows of X.
+    latent_dim : int, default=12
+        Number of random numbers per image.
+    n_frequencies : int, default=14
+        Cosine coefficients of the picture along each side: the number of details before it is bent.
+    n_bends : int, default=5
+        Cosine coefficients of the displacements along each side.
+
+    See Also
+    --------
+    image_projections : Directions for images.
+
+    Notes
+    -----
+    The generator needs ``bounds=(low, high)``, the public range of the pixels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import DPSlicedGenerator
+    >>> from skdpot.mechanisms import ImageNetwork, Sketch, image_projections
+    >>> X = np.random.default_rng(0).uniform(0, 1, size=(500, 64))
+    >>> sketch = Sketch(projections=image_projections((8, 8), 100))
+    >>> generator = DPSlicedGenerator(sketch, module=ImageNetwork((8, 8)), bounds=(0, 1), n_steps=9)
+    >>> generator.fit(X).sample(3).shape
+    (3, 64)
+    """
+
+    image_shape: tuple[int, ...] | None = None
+    _: KW_ONLY
+    latent_dim: int = 12
+    n_frequencies: int = 14
+    n_bends: int = 5
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "image_shape": [tuple, list, None],
+        "latent_dim": [COUNT],
+        "n_frequencies": [COUNT],
+        "n_bends": [COUNT],
+    }
+    of_caller = True
+
+    def dimension(self, n_features: int) -> int:
+        """Return the number of latent numbers."""
+        return self.latent_dim
+
+    def build(
+        self, n_features: int, n_classes: int, width: int, rng: np.random.Generator
+    ) -> nn.Module:
+        """Make the network with initial weights."""
+        image = image_dimensions(self.image_shape, n_features)
+        if image is None:
+            raise ValueError("ImageNetwork needs image_shape, such as (28, 28).")
+        sizes = (_IMAGE_WIDTH, self.n_frequencies, self.n_bends)
+        with torch_randomness(rng):
+            return DeformedImages(self.latent_dim + n_classes, image, *sizes)
+
+
+def image_projections(
+    image_shape: tuple[int, ...], n_projections: int = 1024, *, random_state: Any = 0
+) -> np.ndarray:
+    """Draw directions for the sketch of images: slow waves and local patterns.
+
+    A quarter are mixtures of low cosine frequencies. The others are patterns of four sizes at
+    random places. They are public, made without data, and suit pixels with declared `bounds`.
+
+    Parameters
+    ----------
+    image_shape : tuple of int
+        (height, width) or (channels, height, width) of flat images.
+    n_projections : int, default=1024
+        Number of directions.
+    random_state : int, RandomState or None, default=0
+        Seed.
+
+    Returns
+    -------
+    ndarray of shape (n_projections, n_features)
+        For the parameter `projections` of `Sketch` and `SlicedSketch`.
+
+    Raises
+    ------
+    ValueError
+        If the shape is not that of an image.
+
+    Examples
+    --------
+    >>> from skdpot.mechanisms import image_projections
+    >>> image_projections((28, 28)).shape
+    (1024, 784)
+    """
+    image = image_dimensions(image_shape, math.prod(image_shape))
+    if image is None or min(image[1:]) < 2 or n_projections < 1:
+        raise ValueError("image_shape must be like (28, 28), and n_projections at least 1.")
+    return image_directions(image, n_projections, solver_generator(random_state))

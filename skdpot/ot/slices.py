@@ -1,11 +1,14 @@
 """Directions, and distribution functions of the projections of a measure on them."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.fft import idctn
+from scipy.ndimage import gaussian_filter
 from scipy.stats.qmc import Halton
 
 
@@ -56,6 +59,48 @@ def make_directions(
         raise ValueError("projections must hold finite rows that are not zero.")
     rows = rows / largest  # squares of very large or small entries would not be finite
     return _unit(rows)
+
+
+_WAVES = 8  # low frequencies along each side
+_WAVE_SHARE = 4  # one direction in so many mixes waves, the others are local
+_SCALES = (1.0, 1.5, 2.5, 4.0)  # of local directions, on images with sides of 28
+_BUMPS, _BUMP_SCALES, _USUAL_SIDE = 8, (0.4, 1.0), 28.0
+
+
+def image_directions(
+    image: tuple[int, int, int], n_projections: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw directions that see shapes: mixtures of slow waves, and local patterns.
+
+    All but one local direction in eight, which is a bump, are blind to a constant, so that pixels
+    along them spread around the middle of their range.
+    """
+    channels, *sides = image
+    waves = [
+        idctn(np.eye(1, math.prod(sides), k * sides[1] + j).reshape(sides), norm="ortho")
+        for k in range(min(_WAVES, sides[0]))
+        for j in range(min(_WAVES, sides[1]))
+        if k + j > 0
+    ]
+    n_waves = n_projections // _WAVE_SHARE if waves else 0
+    slow = np.kron(np.eye(channels), np.reshape(waves, (len(waves), math.prod(sides))))
+    rows = [orthogonal_directions(n_waves, len(slow), rng) @ slow] if n_waves else []
+    places = np.indices(sides)
+    unit = max(min(sides) / _USUAL_SIDE, 0.5)
+    for number in range(n_projections - n_waves):
+        scale = unit * _SCALES[number % len(_SCALES)]
+        centre = rng.uniform(0.1, 0.9, size=2) * sides
+        squares = np.sum((places - centre[:, None, None]) ** 2, axis=0)
+        if number % _BUMPS == 0:
+            sharp = unit * rng.uniform(*_BUMP_SCALES)
+            local = np.exp(-squares / (2 * sharp**2)) * rng.standard_normal((channels, 1, 1))
+        else:
+            window = np.exp(-squares / (2 * (1.5 * scale) ** 2))
+            local = rng.standard_normal(image)
+            local = gaussian_filter(local, (0, scale / 2, scale / 2))
+            local = window * (local - (window * local).sum((1, 2), keepdims=True) / window.sum())
+        rows.append(local.reshape(1, -1))
+    return _unit(np.concatenate(rows))
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ from skdpot import (
     PrivateSWAutoencoder,
     SlicedSketch,
 )
-from skdpot.mechanisms import RankedOutputs, SketchedOutputs, TransportedRows
+from skdpot.mechanisms import ImageNetwork, RankedOutputs, SketchedOutputs, TransportedRows
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,
@@ -176,6 +176,7 @@ ROWS = {
     "flow, presample": flow("presample"),
     "generator": generator("sketch", **BINS),
     "generator, classes": generator("sketch", **BINS, **OF_CLASSES),
+    "generator, images": generator("sketch", module=ImageNetwork((1, 2)), **BINS, **BOX),
     "generator, smoothing": generator("smoothing", **ALL),
     "generator, gradient": generator("gradient", **ALL),
     "generator, gradient, batches": generator("gradient", batch_size=20, sigma=1.0, **BOX),

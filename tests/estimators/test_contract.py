@@ -85,6 +85,7 @@ OWN = {
     "FairPrivateClassifier": {"level": 0.8, "mechanism": "bayes"},
     "FairPrivateRegressor": {"mechanism": "barycenter"},
     "FedWad": {"n_rounds": 30},
+    "ImageNetwork": {"latent_dim": 12},
     "LatentNetwork": {"latent_dim": None, "module": None},
     "MeanFieldLangevin": {"clip": None},
     "PriorPenalty": SLICES,

@@ -8,7 +8,7 @@ from torch import nn
 
 from skdpot import PrivacyBudget
 from skdpot.estimators import generator as of_generator
-from skdpot.mechanisms import LatentNetwork
+from skdpot.mechanisms import ImageNetwork, LatentNetwork, Sketch, image_projections
 from skdpot.mechanisms import gradient as of_gradient
 from skdpot.nets import training
 from skdpot.ot.slices import orthogonal_directions
@@ -178,3 +178,63 @@ def test_a_gpu_agrees_with_the_cpu(mechanism):
         for device in ("cpu", "cuda")
     ]
     np.testing.assert_allclose(rows[0], rows[1], atol=1e-3)
+
+
+def bars(n, rng):
+    """Images of 8 x 10 pixels of bars, upright or flat by class, at places of their own."""
+    labels, places = rng.integers(2, size=n), rng.integers(2, 5, size=n)
+    images = np.zeros((n, 8, 10))
+    for image, label, place in zip(images, labels, places, strict=True):
+        (image.T if label else image)[place, 1:7] = 1.0
+    return images.reshape(n, 80), labels
+
+
+@pytest.mark.parametrize("shape", [(8, 10), (2, 5, 8)])
+def test_images_are_drawn_in_their_range_and_by_their_class(shape):
+    """A nearest mean of real rows tells the classes of generated ones."""
+    images, labels = bars(3000, np.random.default_rng(0))
+    sketch = Sketch(projections=image_projections(shape, 160), classes=[0, 1])
+    made = of_generator.DPSlicedGenerator(
+        sketch,
+        module=ImageNetwork(shape, n_frequencies=8),
+        conditional=True,
+        bounds=(0, 1),
+        n_steps=150,
+        learning_rate=0.01,
+        epsilon=5.0,
+    ).fit(images, labels)
+    rows, classes = made.sample_labeled(400)
+    assert rows.min() >= 0.0
+    assert rows.max() <= 1.0
+    means = np.stack([images[labels == k].mean(axis=0) for k in (0, 1)])
+    nearest = np.square(rows[:, None] - means).sum(axis=2).argmin(axis=1)
+
+    assert np.mean(nearest == classes) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"bounds": "private"}, "needs bounds"),
+        ({"norm_bound": 3.0}, "needs bounds"),
+        ({"module": ImageNetwork((2, 3))}, "image_shape"),
+        ({"module": ImageNetwork()}, "image_shape"),
+    ],
+)
+def test_images_that_cannot_be_made_are_refused_before_the_charge(changes, text):
+    budget = PrivacyBudget(5.0)
+    options = {"module": ImageNetwork((1, 2)), "budget": budget} | changes
+    with pytest.raises(ValueError, match=text):
+        generator(**options).fit(SMALL)
+    assert len(budget.history()) == 0
+
+
+def test_projections_of_images_are_unit_vectors_that_span_and_mostly_ignore_a_constant():
+    rows = image_projections((3, 9, 7), 1000)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0)
+    assert np.linalg.matrix_rank(rows) == 189
+    assert np.mean(np.abs(rows.sum(axis=1)) < 1e-9) > 0.85
+    np.testing.assert_array_equal(rows, image_projections((3, 9, 7), 1000))
+    for wrong in ((1, 5), (5,)):
+        with pytest.raises(ValueError, match="image_shape"):
+            image_projections(wrong)
