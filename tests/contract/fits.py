@@ -176,7 +176,7 @@ ROWS = {
     "flow, presample": flow("presample"),
     "generator": generator("sketch", **BINS),
     "generator, classes": generator("sketch", **BINS, **OF_CLASSES),
-    "generator, images": generator("sketch", module=ImageNetwork((1, 2)), **BINS, **BOX),
+    "generator, images": generator("sketch", module=ImageNetwork((1, D)), **BINS, **BOX),
     "generator, smoothing": generator("smoothing", **ALL),
     "generator, gradient": generator("gradient", **ALL),
     "generator, gradient, batches": generator("gradient", batch_size=20, sigma=1.0, **BOX),
