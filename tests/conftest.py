@@ -19,3 +19,18 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.is_relative_to(item.config.rootpath / "tests"):
             item.add_marker(hidden, append=False)
+
+
+@pytest.fixture
+def few_synthetic_rows(monkeypatch):
+    """Take few rows, directions and levels where more make a figure more exact, nothing else."""
+    numbers = {
+        "estimators._search_trials._N_DIRECTIONS": 8,
+        "estimators._search_trials._N_SYNTHETIC": 200,
+        "estimators.table_synthesizer._SCORED_ROWS": 500,
+        "mechanisms.fair_rules._SHOWN": (0.0, 0.5, 1.0),
+        "tables.report._FEWEST": 500,
+        "tables.row_map._LEARNED_FROM": 2000,
+    }
+    for name, number in numbers.items():
+        monkeypatch.setattr(f"skdpot.{name}", number)

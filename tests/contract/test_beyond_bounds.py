@@ -17,6 +17,7 @@ from tests.estimators.reachable import reachable
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning"),
+    pytest.mark.usefixtures("few_synthetic_rows"),
 ]
 
 ROWS = np.random.default_rng(0).uniform(-1, 1, (N, 3))

@@ -29,6 +29,7 @@ from tests.contract.fits import FITS, ROWS, SEARCHES, TABLES, N, swept
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning"),
+    pytest.mark.usefixtures("few_synthetic_rows"),
 ]
 COSTS = [name for name in FITS if name != "encoder, all known"]
 ONE_EACH = [name for name in COSTS if name not in SEARCHES and "time" not in name]

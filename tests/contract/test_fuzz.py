@@ -24,6 +24,7 @@ EXHAUSTIVE = int(os.environ.get("SKDPOT_FUZZ", "0"))
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_synthetic_rows")
 @pytest.mark.parametrize("name", CASES)
 def test_whatever_is_passed(name: str) -> None:
     case = CASES[name]

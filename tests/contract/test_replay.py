@@ -57,6 +57,8 @@ from tests.contract.fits import (
 from tests.flat_options import private_distance
 
 AWARE = FairPrivatePostProcessor, FairPrivateTransformer
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
 OTHER_TABLE = TABLE.assign(
     number=2 * X[::-1, 2],
     count=8 - TABLE["count"],

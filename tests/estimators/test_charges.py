@@ -39,6 +39,7 @@ from tests.contract.test_draws_are_charged import ONE_EACH
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning"),
+    pytest.mark.usefixtures("few_synthetic_rows"),
 ]
 
 # An estimator that spends epsilon = 1, its rows, and what `fit` is given beside them.

@@ -174,6 +174,7 @@ STRANGE = dict(strange_tables())
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+@pytest.mark.usefixtures("few_synthetic_rows")
 @pytest.mark.parametrize("epsilon", [0.01, 50.0, math.inf])
 @pytest.mark.parametrize("name", STRANGE)
 def test_strange_tables(name, epsilon):

@@ -24,7 +24,10 @@ from skdpot.release.contributions import Unit
 from skdpot.release.release import first_difference, record_releases, replay_releases
 from tests.release.exact import again, gaps, no_noise
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
+    pytest.mark.usefixtures("few_synthetic_rows"),
+]
 SECRET = "Xanthippe"
 WORDS = list("abcdefgh")
 SCHEMA = TableSchema(

@@ -91,11 +91,11 @@ def test_several_targets_and_groups_become_alike():
 
 
 def test_the_frontier_covers_what_is_measured():
-    """40 runs, five levels, two standard errors and what a test sample adds: 90 % or more."""
+    """20 runs, three levels, two standard errors and what a test sample adds: 90 % or more."""
     X_test, y_test, of_test = hinted(4 * N, 1)
-    rows = [0, 5, 10, 15, 20]
+    rows = [0, 10, 20]
     hits = []
-    for seed in range(40):
+    for seed in range(20):
         X, y, group = hinted(4000, 10 + seed)
         fitted = made(random_state=seed).fit(X, y, sensitive_features=group)
         found = fitted.frontier_.iloc[rows]

@@ -23,6 +23,7 @@ from tests.privacy.cases import gaussian, hockey_stick, subsets
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning"),
+    pytest.mark.usefixtures("few_synthetic_rows"),
 ]
 EPSILON, DELTA = 2.0, 1e-5
 
