@@ -33,9 +33,9 @@ from skdpot.audit import gaussian_audit
 from skdpot.audit.canaries import CanaryPairs
 from skdpot.audit.reconstruction import paired_differences, reconstruct, rows_from_sketch
 from skdpot.federated.baselines import fedwad, triangle
+from skdpot.federated.exchange import sliced
 from skdpot.federated.messages import InterpolatingMeasure, SketchMessage, SketchRequest
 from skdpot.federated.party import Party
-from skdpot.federated.sliced_protocol import sliced
 from skdpot.metrics import wasserstein_distance
 from skdpot.ot.measures import gaussian_reference
 

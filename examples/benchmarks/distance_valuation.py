@@ -19,8 +19,8 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from skdpot import ClientContribution, PrivateWassersteinDistance
 from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
-from skdpot.federated.valuation import DataValues
 from skdpot.mechanisms import FedWad, Sliced, Triangle
+from skdpot.ot.measures import DataValues
 
 __all__ = ["contribution", "detection", "selection"]
 

@@ -33,10 +33,11 @@ from skdpot.federated.messages import (
     check_type,
     is_writable,
 )
-from skdpot.federated.valuation import DataValues, calibrated_values
 from skdpot.ot.measures import (
+    DataValues,
     DiscreteMeasure,
     TransportPlan,
+    calibrated_values,
     interpolate,
     labelled_measure,
     optimal_plan,

@@ -21,10 +21,10 @@ from skdpot.federated.exchange import (
     RemoteParty,
     Replies,
     check_participants,
+    pairwise_sliced,
 )
 from skdpot.federated.messages import Message, SketchRequest
 from skdpot.federated.party import Introduction, Party
-from skdpot.federated.sliced_protocol import pairwise_sliced
 from skdpot.privacy.ledger import create_file, transaction
 
 _APPLICATION_ID = 0x736B6472  # "skdr": marks the file as one of ours

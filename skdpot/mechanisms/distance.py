@@ -26,6 +26,7 @@ from skdpot.federated.exchange import (
     PairwiseResult,
     as_parties,
     common_scale,
+    pairwise_sliced,
 )
 from skdpot.federated.messages import (
     GeodesicMeasure,
@@ -36,11 +37,15 @@ from skdpot.federated.messages import (
     SketchRequest,
 )
 from skdpot.federated.party import Party, release_seed
-from skdpot.federated.sliced_protocol import pairwise_sliced
-from skdpot.federated.valuation import calibrated_values, sliced_values
 from skdpot.mechanisms.base import COUNT, FitContext, Mechanism
 from skdpot.metrics.debiased_distance import DROWNING_NOISE, debiased_squared_distance
-from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, optimal_plan
+from skdpot.ot.measures import (
+    DiscreteMeasure,
+    calibrated_values,
+    gaussian_reference,
+    optimal_plan,
+    sliced_values,
+)
 from skdpot.ot.slices import make_directions
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import NonPrivateEvent

@@ -6,9 +6,9 @@ from sklearn.datasets import load_digits
 
 from skdpot.audit.reconstruction import paired_differences, reconstruct
 from skdpot.federated.baselines import fedwad, pairwise_triangle, triangle, triangle_to_union
+from skdpot.federated.exchange import sliced
 from skdpot.federated.messages import InterpolatingMeasure, SketchRequest
 from skdpot.federated.party import Party
-from skdpot.federated.sliced_protocol import sliced
 from skdpot.ot.measures import gaussian_reference
 
 DIGITS = load_digits().data[np.random.default_rng(0).permutation(1797)] / 8 - 1

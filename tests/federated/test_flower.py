@@ -15,9 +15,9 @@ import pytest
 from skdpot import PrivacyBudget
 from skdpot.exceptions import MessageError, NotPrivateWarning, ProtocolRefusedError
 from skdpot.federated.baselines import pairwise_fedwad, pairwise_triangle
+from skdpot.federated.exchange import pairwise_sliced
 from skdpot.federated.messages import SketchRequest
 from skdpot.federated.party import Party
-from skdpot.federated.sliced_protocol import pairwise_sliced
 
 ROOT = Path(__file__).resolve().parents[2]
 RNG = np.random.default_rng(7301)

@@ -30,8 +30,13 @@ from skdpot.federated.messages import (
     SketchRequest,
 )
 from skdpot.federated.party import PROTOCOLS, Party, rehearsed
-from skdpot.federated.valuation import calibrated_values
-from skdpot.ot.measures import DiscreteMeasure, interpolate, labelled_measure, optimal_plan
+from skdpot.ot.measures import (
+    DiscreteMeasure,
+    calibrated_values,
+    interpolate,
+    labelled_measure,
+    optimal_plan,
+)
 from skdpot.release import sketch_record
 from skdpot.release.bounds import DataBounds
 from skdpot.release.sketch_record import SketchRecord

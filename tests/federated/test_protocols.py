@@ -16,7 +16,7 @@ from skdpot.federated.baselines import (
     triangle,
     triangle_to_union,
 )
-from skdpot.federated.exchange import DistanceEstimate, PairwiseResult
+from skdpot.federated.exchange import DistanceEstimate, PairwiseResult, pairwise_sliced, sliced
 from skdpot.federated.messages import (
     FRACTIONS,
     CostMatrices,
@@ -29,7 +29,6 @@ from skdpot.federated.messages import (
     SketchRequest,
 )
 from skdpot.federated.party import PROTOCOLS, Party
-from skdpot.federated.sliced_protocol import pairwise_sliced, sliced
 from skdpot.metrics.debiased_distance import debiased_squared_distance
 from skdpot.ot.measures import DiscreteMeasure, interpolate, optimal_plan
 from tests.contract.hostile_files import forged

@@ -5,13 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.federated.valuation import (
+from skdpot.ot.measures import (
     DataValues,
+    DiscreteMeasure,
     calibrated_values,
+    optimal_plan,
     sliced_potential,
     sliced_values,
 )
-from skdpot.ot.measures import DiscreteMeasure, optimal_plan
 from skdpot.ot.slices import CDFTable
 
 

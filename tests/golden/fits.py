@@ -42,6 +42,7 @@ from skdpot.federated.baselines import (
     triangle,
     triangle_to_union,
 )
+from skdpot.federated.exchange import pairwise_sliced
 from skdpot.federated.messages import (
     CostMatrices,
     DistanceMessage,
@@ -55,9 +56,7 @@ from skdpot.federated.messages import (
     SketchRequest,
 )
 from skdpot.federated.party import PROTOCOLS, Party
-from skdpot.federated.sliced_protocol import pairwise_sliced
-from skdpot.federated.valuation import sliced_values
-from skdpot.ot.measures import DiscreteMeasure
+from skdpot.ot.measures import DiscreteMeasure, sliced_values
 from skdpot.ot.slices import make_directions
 from skdpot.preprocessing import (
     BooleanColumn,
