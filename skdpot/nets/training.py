@@ -154,10 +154,12 @@ def _conv(image: tuple[int, int, int], latent_dim: int) -> tuple[nn.Module, nn.M
         same_size(32, channels),
         nn.Flatten(),
     )
-    for layer in chain(encoder, decoder):  # PyTorch's own start loses the input in eight layers
-        if hasattr(layer, "weight"):
-            nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
-            nn.init.zeros_(layer.bias)
+    # PyTorch's own start loses the input in eight layers.
+    for weights in chain(encoder.parameters(), decoder.parameters()):
+        if weights.ndim > 1:
+            nn.init.kaiming_uniform_(weights, nonlinearity="relu")
+        else:
+            nn.init.zeros_(weights)
     return encoder, decoder
 
 
