@@ -7,6 +7,7 @@ a record would no longer move one count by one.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, ClassVar, Self
@@ -474,3 +475,18 @@ def _number(text: str) -> int | float | None:
         return int(text)
     except ValueError:
         return None if math.isnan(number) else number
+
+
+# Names of columns that tell who somebody is, when words for the person are taken off.
+_PERSON = r"(patient|person|people|customer|client|employee|student|user|member|contact|subject)s?"
+_WHO = re.compile(
+    rf"({_PERSON})?((full|first|last|middle|maiden|given|family|sur|fore|nick|user)?names?"
+    r"|ids?|identifiers?|(street|home|postal|e?mail|ip)?address(es)?|e?mail"
+    r"|(phone|telephone|mobile|passport|socialsecurity)(no|numbers?)?|ssn|mrn|iban)"
+)
+
+
+def tells_who(name: str) -> bool:
+    """Return whether the name of a column, which is public, says that it tells who somebody is."""
+    word = re.sub(r"[\W_]+", "", name).lower()
+    return bool(word) and _WHO.fullmatch(word) is not None

@@ -5,12 +5,11 @@ Estimators read the table (`TableSchema.read`) before and call `release_schema` 
 
 import json
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -28,12 +27,14 @@ from skdpot.release.categories import (
 )
 from skdpot.sources import Rows, Tables
 from skdpot.tables.categorical_column import BooleanColumn, CategoricalColumn
-from skdpot.tables.column_base import TableColumn
+from skdpot.tables.column_base import TableColumn, tells_who
 from skdpot.tables.frames import PlainColumn, Table, dtype_family
 from skdpot.tables.numeric_column import NumericColumn
 from skdpot.tables.row_map import RULES, Pattern, RowMap
 from skdpot.tables.rules import Rule
 from skdpot.tables.time_columns import DatetimeColumn, TimedeltaColumn
+
+Scale: TypeAlias = Literal["auto", "private", "even"]
 
 _FORMAT = "skdpot.TableSchema"
 _VERSION = 1
@@ -44,14 +45,6 @@ _SCALES = (DatetimeColumn, TimedeltaColumn, NumericColumn)
 KINDS: tuple[type[TableColumn], ...] = (*_SCALES, CategoricalColumn, BooleanColumn)
 _OF_FAMILY = {family: kind for kind in reversed(KINDS) for family in kind.families}
 
-# Names of columns that tell who somebody is, when words for the person are taken off.
-_PERSON = r"(patient|person|people|customer|client|employee|student|user|member|contact|subject)s?"
-_WHO = re.compile(
-    rf"({_PERSON})?((full|first|last|middle|maiden|given|family|sur|fore|nick|user)?names?"
-    r"|ids?|identifiers?|(street|home|postal|e?mail|ip)?address(es)?|e?mail"
-    r"|(phone|telephone|mobile|passport|socialsecurity)(no|numbers?)?|ssn|mrn|iban)"
-)
-
 
 class Proposal(NamedTuple):
     """A column as it is proposed, None to leave it out, why, and what to check."""
@@ -60,12 +53,6 @@ class Proposal(NamedTuple):
     column: TableColumn | None
     why: str
     note: str = ""
-
-
-def tells_who(name: str) -> bool:
-    """Return whether the name of a column, which is public, says that it tells who somebody is."""
-    word = re.sub(r"[\W_]+", "", name).lower()
-    return bool(word) and _WHO.fullmatch(word) is not None
 
 
 def column_from_dtype(table: Table, name: str) -> TableColumn:
@@ -493,9 +480,8 @@ class TableSchema:
             raise ValueError(f"This is not a schema: it is not valid JSON ({error}).") from None
         if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:
             raise ValueError(f'This is not a schema: it lacks "format": "{_FORMAT}".')
-        version = content.pop("version", None)
+        version, reads = content.pop("version", None), f"this release reads version {_VERSION}"
         if type(version) is not int or version != _VERSION:
-            reads = f"this release reads version {_VERSION}"
             raise ValueError(f"The schema has version {version!r:.40}; {reads}.")
         if unknown := set(content) - {item.name for item in fields(cls)}:
             raise ValueError(f"The schema has an unknown entry {min(unknown)!r:.40}.")
@@ -560,10 +546,10 @@ def bound_schema(
 
 def without_unit(schema: TableSchema, unit: str | None) -> TableSchema:
     """Exclude the column that says whose row it is, which need not be described."""
+    if unit in schema.names:
+        return schema.exclude(str(unit))
     if unit is None or unit in schema.excluded:
         return schema
-    if unit in schema.names:
-        return schema.exclude(unit)
     return replace(schema, excluded=(*schema.excluded, unit))
 
 
@@ -600,13 +586,13 @@ _ROUNDING = 1 - 1e-13
 _LEAST_SHOWN = 0.5  # of the rows, by noisy counts
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SchemaPlan:
     """The public part of resolving a schema, fixed before data are touched."""
 
     schema: TableSchema
     n_samples: int
-    scale: Literal["auto", "private", "even"]
+    scale: Scale
     ranges: BoundsPlan | None
     categories: CategorySelectionPlan | None
 
@@ -618,12 +604,7 @@ class SchemaPlan:
 
 
 def plan_schema(
-    schema: TableSchema,
-    n_samples: int,
-    *,
-    mu: float,
-    delta: float,
-    scale: Literal["auto", "private", "even"] = "even",
+    schema: TableSchema, n_samples: int, *, mu: float, delta: float, scale: Scale = "even"
 ) -> SchemaPlan:
     """Fix what resolving a schema does and costs; each open column gets an equal share of mu².
 
@@ -640,8 +621,7 @@ def plan_schema(
     if coded:
         share = per_column * math.sqrt(coded)
         categories = plan_category_selection(n_samples, mu=share, delta=delta, n_columns=coded)
-    made = partial(SchemaPlan, schema=schema, n_samples=n_samples, scale=scale)
-    return made(ranges=ranges, categories=categories)
+    return SchemaPlan(schema, n_samples, scale, ranges, categories)
 
 
 def release_schema(rows: Rows, plan: SchemaPlan, streams: Streams) -> TableSchema:

@@ -22,7 +22,7 @@ from skdpot.preprocessing import (
     TableSchema,
     TimedeltaColumn,
 )
-from skdpot.tables.schema import tells_who
+from skdpot.tables.column_base import tells_who
 from tests.tables.table_cases import COLUMNS, FRAMES, mixed_rows, tables
 
 SCHEMA = TableSchema(
