@@ -221,10 +221,12 @@ class ScoreLaw:
 
         The prior of a list, group and class is the model with a relative error of its size and a
         Brownian bridge along its margins, whose size is the most likely one of `_MISFITS`.
+
+        Where lists tell the group, the records count as a sample, too: thresholds are found for the
+        distribution. Other lists depend on the group in ways that the model lacks.
         """
-        model = _above(self.model[0])
-        noise = self.covariance + _TINY * np.eye(len(self.covariance))
-        if not self.covariance.any():
+        model, sampled = _above(self.model[0]), self.lists.group_aware
+        if not (self.covariance.any() or sampled):
             return self.measured
         best, found = -math.inf, model
         for misfit in _MISFITS:
@@ -234,8 +236,11 @@ class ScoreLaw:
                 cdf = model[cell] / number
                 product = np.outer(cdf, cdf)
                 bridge = np.minimum.outer(cdf, cdf) - product
+                noise = self.covariance + _TINY * number**2 * np.eye(len(product))
+                if sampled:
+                    noise = noise + number * (bridge + product)
                 prior = (2.0 * misfit * number) ** 2 * bridge
-                prior += ((_SIZE_MISFIT * number) ** 2 + noise[0, 0]) * product
+                prior += ((_SIZE_MISFIT * number) ** 2 + self.covariance[0, 0]) * product
                 whole = np.linalg.cholesky(prior + noise)
                 white = np.linalg.solve(whole, self.measured[cell] - model[cell])
                 likelihood -= float(white @ white) / 2.0 + np.log(np.diag(whole)).sum()

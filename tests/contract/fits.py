@@ -58,6 +58,7 @@ SUPPORT = RNG.normal(size=(40, D)).round(6)
 BINARY = np.minimum(LABELS, 1)
 GROUPS = np.arange(N) % 2
 PUBLIC_SCORES = LogisticRegression().fit(X + 0.5, BINARY)
+PUBLIC_GROUPS = LogisticRegression().fit(X + 0.5, GROUPS)
 TIMES = np.arange(N) % 4
 TARGETS = X[:, :2] + 1.0
 
@@ -206,6 +207,14 @@ ROWS = {
     "fair transformer": case(FairPrivateTransformer(n_rounds=2), sensitive_features=GROUPS),
     "fair transformer, box": case(
         FairPrivateTransformer(n_rounds=1, **BOX), sensitive_features=GROUPS
+    ),
+    "post-processor, group by its estimator": case(
+        FairPrivatePostProcessor(
+            FrozenEstimator(PUBLIC_SCORES), group_estimator=FrozenEstimator(PUBLIC_GROUPS)
+        ),
+        protects_y=True,
+        y=BINARY,
+        sensitive_features=GROUPS,
     ),
     "regressor": regressor(),
     "regressor, bounds": regressor(target_bounds=(-2, 4)),

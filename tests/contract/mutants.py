@@ -382,7 +382,10 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "PrivateSWAutoencoder, parity": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[autoencoder, parity]"}),
         (charged_late("FairPrivateClassifier.fit"), {
             "FairPrivateClassifier, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[classifier, threshold]",
-            "FairPrivateClassifier, ranks": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[classifier, ranks]"}),
+            "FairPrivateClassifier, ranks": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[classifier, ranks]",
+            "FairPrivateClassifier, bayes": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[classifier, bayes, aware]"}),
+        (charged_late("FairPrivatePostProcessor.fit"), {
+            "FairPrivatePostProcessor": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[post-processor]"}),
         (charged_late("FairPrivateRegressor.fit"), {
             "FairPrivateRegressor, barycenter": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[regressor, barycenter]",
             "FairPrivateRegressor, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[regressor]",
@@ -620,6 +623,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("release_rounds", ("within = tables.range_of_interest(limits)", "within = (outputs.mean(0), 2 * outputs.std(0))")), {"predictions measured where they are": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
         (rewritten("release_spread", ("error = noise", "mean = targets.mean(axis=0); error = noise")), {"the mean of true targets, before training": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
         (rewritten("release_recalibration", ("error = 2.0", "target = targets.mean(axis=0); error = 2.0")), {"the mean of true targets": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
+        (rewritten("FairPrivatePostProcessor.fit", ("ScoreLists(shares, ", "ScoreLists(shares + (hidden is not None) * targets.mean(), ")), {"lists by true classes": "contract/test_replay.py::test_a_fit_follows_from_its_releases[post-processor, group by its estimator]"}),
         (rewritten("ScorePlan._standardised", ("mean.clip(-1.0, 1.0)", "rows.mean(0)")), {"means of features": "mechanisms/test_scores.py::test_a_training_follows_from_its_releases"}),
         (rewritten("release_histograms", ("released(release)", "counts + 0 * released(release)")), {"bounds from exact counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow]"}),
         (rewritten("_lloyd_step", ("least = max(1.0", "counts = np.bincount(_nearest(rows, centers), minlength=len(centers)).astype(float); least = max(1.0")), {"true counts of clusters": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld, kmeans]"}),

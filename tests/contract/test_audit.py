@@ -17,12 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
 
 from skdpot import (
     ClientContribution,
     DPDomainAdapter,
     DPTableSynthesizer,
     FairPrivateClassifier,
+    FairPrivatePostProcessor,
     FairPrivateRegressor,
     FairPrivateTransformer,
     PrivateSWAutoencoder,
@@ -123,6 +126,17 @@ _classifier = partial(_made, partial(made, FairPrivateClassifier), batch_fractio
 _regressor = partial(
     _made, partial(made, FairPrivateRegressor), batch_fraction=1.0, target_bounds=BOX, **_WHOLE
 )
+
+
+def _public_scores(n_classes: int) -> FrozenEstimator:
+    """Return a classifier of classes or groups."""
+    X = np.random.default_rng(n_classes).uniform(*BOX, size=(1000, 512))
+    return FrozenEstimator(LogisticRegression().fit(X, X[:, :n_classes].argmax(axis=1)))
+
+
+# Lists for every two of eight classes, so that each canary is among few.
+_post_processor = partial(_made, partial(FairPrivatePostProcessor, _public_scores(8)))
+_EIGHT = partial(grouped_rows, 32, 512, 8)
 _adapter = partial(
     _made, DPDomainAdapter, mechanism=TransportedRows(2, 1e-4, batch_fraction=1.0, n_projections=64)
 )
@@ -238,6 +252,13 @@ CASES = {
         partial(_classifier, mechanism="ranks", alpha=0.2), _GROUPED, FEWER,
     ),
     "FairPrivateClassifier, bayes": Case(partial(_classifier, mechanism="bayes"), _GROUPED, FEWER),
+    "FairPrivateClassifier, bayes that may use the group": Case(
+        partial(_classifier, mechanism="bayes", group_aware=True), _GROUPED, FEWER,
+    ),
+    "FairPrivatePostProcessor": Case(_post_processor, _EIGHT, FEWER),
+    "FairPrivatePostProcessor, the group by its estimator": Case(
+        partial(_post_processor, group_estimator=_public_scores(2)), _EIGHT, FEWER,
+    ),
     "FairPrivateRegressor, barycenter": Case(
         partial(_regressor, mechanism="barycenter"), _TARGETS, FEWER,
     ),
