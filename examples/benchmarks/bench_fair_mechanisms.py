@@ -163,11 +163,9 @@ def main() -> None:
             for name, part in means.groupby("variant", sort=False)
         }
         print(f"\n{data}, without the group as a feature, epsilon = {options.epsilon:g}")
-        print(
-            means.pivot(
-                index="variant", columns="alpha", values=["accuracy", "disparate_impact"]
-            ).round(3)
-        )
+        for figure in ("accuracy", "disparate_impact"):
+            wide = means.pivot(index="variant", columns="alpha", values=figure)
+            print(f"{figure}\n{wide.loc[options.variants].round(3).to_string()}")
         print(pd.DataFrame(best).T.round(3).to_string())
 
 

@@ -383,7 +383,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (charged_late("FairPrivateClassifier.fit"), {
             "FairPrivateClassifier, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[classifier, threshold]",
             "FairPrivateClassifier, ranks": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[classifier, ranks]",
-            "FairPrivateClassifier, bayes": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[classifier, bayes, aware]"}),
+            "FairPrivateClassifier, bayes": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[classifier, bayes]"}),
         (charged_late("FairPrivatePostProcessor.fit"), {
             "FairPrivatePostProcessor": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[post-processor]"}),
         (charged_late("FairPrivateRegressor.fit"), {
