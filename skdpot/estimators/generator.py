@@ -1,7 +1,7 @@
 """A network that draws synthetic rows, trained with differential privacy."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Integral, Real
@@ -27,13 +27,19 @@ from skdpot.mechanisms.rows import Resample
 from skdpot.mechanisms.sketch import Sketch
 from skdpot.nets.generator_training import (
     OutputUnits,
+    distribution_steps,
     draw_groups,
     generator_steps,
     release_batches,
     table_batches,
 )
-from skdpot.nets.training import check_callbacks, draw_latents, evaluate, train_network
-from skdpot.ot.flow import DirectionBatch
+from skdpot.nets.training import (
+    GradientStep,
+    check_callbacks,
+    draw_latents,
+    evaluate,
+    train_network,
+)
 from skdpot.release.release import Records, Release
 from skdpot.sources import Source, head_of
 
@@ -45,6 +51,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 
 _STEPS_PER_ROOT, _FEWEST_STEPS, _MOST_STEPS = 15, 60, 2000
 _FEWEST_LATENTS, _MOST_LATENTS, _FEWEST_PER_CLASS = 256, 1000, 64
+_IMAGES, _FEWEST_IMAGES, _MOST_STEPS_OF_IMAGES = 256, 16, 4000
 _FEWEST_SCORED, _MOST_SCORED = 1000, 10_000
 _NARROWEST, _WIDEST, _UNITS_PER_ROOT = 32, 256, 1.5
 
@@ -248,12 +255,11 @@ class DPSlicedGenerator(SyntheticRows):
         """Train a network on what was released, all classes at once and with equal weight."""
         n, d, latent = self.n_samples_, self.n_features_in_, LatentNetwork.of(self.module)
         n_classes = len(self.classes_) if hasattr(self, "classes_") else 0
-        units, batches, n_steps = self._loss(n, rng)
-        network = latent.build(d, n_classes, _default_width(n, d), rng)
         draw = partial(draw_groups, latent.dimension(d), n_classes, rng=rng)
+        units, step, n_steps = self._loss(n, latent, draw, rng)
         train_network(
-            network,
-            generator_steps(batches, draw, rng),
+            network := latent.build(d, n_classes, _default_width(n, d), rng),
+            step,
             n_steps,
             learning_rate=self.learning_rate,
             rng=rng,
@@ -265,25 +271,34 @@ class DPSlicedGenerator(SyntheticRows):
         self.module_ = network
 
     def _loss(
-        self, n: int, rng: np.random.Generator
-    ) -> tuple[OutputUnits, Iterator[DirectionBatch], int]:
-        """Return units of outputs, where outputs should be in each step, and the steps."""
-        pixels = isinstance(self.module, ImageNetwork)  # whose range is that of the rows
+        self, n: int, latent: Any, draw: Callable[[int], np.ndarray], rng: np.random.Generator
+    ) -> tuple[OutputUnits, GradientStep, int]:
+        """Return units of outputs, what a step does, and the number of steps."""
+        images = isinstance(latent, ImageNetwork)
         if hasattr(self, "releases_"):
             units = OutputUnits.of_release(self.releases_, self.bounds_.radius)
-            units = OutputUnits.of_ball(self.bounds_) if pixels else units
+            units = latent.units(self.bounds_) if images else units
             size = min(self.mechanism_.batch_size, n)
-            batches = release_batches(self.releases_, size, units)
-            return units, batches, len(self.releases_.batches)
-        tables = [self.sketch_.table(label) for label in getattr(self, "classes_", [None])]
-        table = self.sketch_.table()
-        units = OutputUnits.of_ball(self.bounds_) if pixels else OutputUnits.of_table(table)
+            step = generator_steps(release_batches(self.releases_, size, units), draw, rng)
+            return units, step, len(self.releases_.batches)
+        labels = getattr(self, "classes_", [None])
         size = min(max(n, _FEWEST_LATENTS), _MOST_LATENTS)
-        if len(tables) > 1:
-            size = max(size // len(tables), _FEWEST_PER_CLASS)
-        batches = table_batches(tables, size, units, rng, self.mechanism_.n_projections_per_step)
-        public_rule = np.clip(_STEPS_PER_ROOT * math.sqrt(n), _FEWEST_STEPS, _MOST_STEPS)
-        return units, batches, self.n_steps or int(public_rule)
+        if images:
+            size = _IMAGES // len(labels)
+        elif len(labels) > 1:
+            size = max(size // len(labels), _FEWEST_PER_CLASS)
+        most = _MOST_STEPS_OF_IMAGES if images else _MOST_STEPS
+        public_rule = np.clip(_STEPS_PER_ROOT * math.sqrt(n), _FEWEST_STEPS, most)
+        n_steps, together = self.n_steps or int(public_rule), self.mechanism_.n_projections_per_step
+        if images:
+            units = latent.units(self.bounds_)
+            size = max(size, _FEWEST_IMAGES)
+            step = distribution_steps(self.sketch_, labels, units, draw, size, rng, together)
+            return units, step, n_steps
+        units = OutputUnits.of_table(self.sketch_.table())
+        tables = [self.sketch_.table(label) for label in labels]
+        batches = table_batches(tables, size, units, rng, together)
+        return units, generator_steps(batches, draw, rng), n_steps
 
     def _scored_rows(self) -> np.ndarray:
         """Return a fixed sample of as many rows as were fitted, within limits."""

@@ -17,6 +17,7 @@ from skdpot._utils.validation import (
 )
 from skdpot.mechanisms.base import COUNT
 from skdpot.nets.deformation import DeformedImages
+from skdpot.nets.generator_training import OutputUnits
 from skdpot.nets.training import (
     build_networks,
     check_widths,
@@ -25,6 +26,7 @@ from skdpot.nets.training import (
     make_mlp,
 )
 from skdpot.ot.slices import image_directions
+from skdpot.release.bounds import DataBounds
 from skdpot.release.per_sample import ToSphere
 
 _LARGEST_LATENT_DIM = 32
@@ -165,6 +167,8 @@ class ImageNetwork(_Networks):
         Cosine coefficients of the picture along each side: the number of details before it is bent.
     n_bends : int, default=5
         Cosine coefficients of the displacements along each side.
+    pixels : (low, high), optional
+        Range of the pixels, if it is not that of the bounds of the generator.
 
     See Also
     --------
@@ -172,7 +176,9 @@ class ImageNetwork(_Networks):
 
     Notes
     -----
-    The generator needs ``bounds=(low, high)``, the public range of the pixels.
+    The generator needs declared `bounds`. A sketch sees directions around the middle of the bounds:
+    for images that are mostly of one value, such as a black ground, bounds around this value, and
+    `pixels`, show more. The network normalises its batches, so that it is not for "gradient".
 
     Examples
     --------
@@ -181,7 +187,8 @@ class ImageNetwork(_Networks):
     >>> from skdpot.mechanisms import ImageNetwork, Sketch, image_projections
     >>> X = np.random.default_rng(0).uniform(0, 1, size=(500, 64))
     >>> sketch = Sketch(projections=image_projections((8, 8), 100))
-    >>> generator = DPSlicedGenerator(sketch, module=ImageNetwork((8, 8)), bounds=(0, 1), n_steps=9)
+    >>> network = ImageNetwork((8, 8), pixels=(0, 1))
+    >>> generator = DPSlicedGenerator(sketch, module=network, bounds=(-1, 1), n_steps=9)
     >>> generator.fit(X).sample(3).shape
     (3, 64)
     """
@@ -191,18 +198,28 @@ class ImageNetwork(_Networks):
     latent_dim: int = 12
     n_frequencies: int = 14
     n_bends: int = 5
+    pixels: tuple[float, float] | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "image_shape": [tuple, list, None],
         "latent_dim": [COUNT],
         "n_frequencies": [COUNT],
         "n_bends": [COUNT],
+        "pixels": [tuple, list, None],
     }
     of_caller = True
 
     def dimension(self, n_features: int) -> int:
         """Return the number of latent numbers."""
         return self.latent_dim
+
+    def units(self, bounds: DataBounds) -> OutputUnits:
+        """Return the map from (-1, 1) to the range of the mapped pixels."""
+        ends = np.tile([[-1.0], [1.0]], bounds.n_features)
+        if self.pixels is not None:
+            ends = bounds.to_ball(np.tile(np.reshape(self.pixels, (2, 1)), bounds.n_features))
+        low, high = ends
+        return OutputUnits((low + high) / 2, float(np.mean(high - low)) / 2)
 
     def build(
         self, n_features: int, n_classes: int, width: int, rng: np.random.Generator
@@ -211,6 +228,8 @@ class ImageNetwork(_Networks):
         image = image_dimensions(self.image_shape, n_features)
         if image is None:
             raise ValueError("ImageNetwork needs image_shape, such as (28, 28).")
+        if self.pixels is not None and (len(self.pixels) != 2 or not np.less(*self.pixels)):
+            raise ValueError("pixels of ImageNetwork must be (low, high), such as (0, 1).")
         sizes = (_IMAGE_WIDTH, self.n_frequencies, self.n_bends)
         with torch_randomness(rng):
             return DeformedImages(self.latent_dim + n_classes, image, *sizes)

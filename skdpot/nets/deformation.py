@@ -37,8 +37,8 @@ class DeformedImages(nn.Module):
         self.shape = channels, *(min(n_frequencies, side) for side in sides)
         self.bends = 2, *(min(n_bends, side) for side in sides)
         self.trunk = nn.Sequential(
-            *(nn.Linear(n_inputs, width), nn.LayerNorm(width), nn.SiLU()),
-            *(nn.Linear(width, width), nn.LayerNorm(width), nn.SiLU()),
+            *(nn.Linear(n_inputs, width), nn.BatchNorm1d(width), nn.SiLU()),
+            *(nn.Linear(width, width), nn.BatchNorm1d(width), nn.SiLU()),
         )
         self.image = nn.Linear(width, math.prod(self.shape))
         self.bend = nn.Linear(width, math.prod(self.bends))

@@ -21,6 +21,7 @@ from skdpot.ot.flow import DirectionBatch
 from skdpot.ot.slices import CDFTable
 from skdpot.ot.transport import matched_means, pulls_between, ranked_projections
 from skdpot.release.bounds import DataBounds
+from skdpot.release.decoding import measured_cdf
 from skdpot.release.gradients import (
     Gradients,
     TrainingPlan,
@@ -34,6 +35,7 @@ from skdpot.release.output_tables import ClippedOutputs
 from skdpot.release.per_sample import record_jacobians, record_outputs
 from skdpot.release.release import Records, candidates
 from skdpot.release.rows import SmoothedProjections
+from skdpot.release.sketch import SlicedSketch
 
 _N_LEVELS = 256
 _NARROWEST = 1e-3
@@ -85,7 +87,7 @@ class OutputUnits:
         return self.location + self.scale * outputs
 
 
-_PREFERRED_SLICES = 64
+_PREFERRED_SLICES, _SLICES_OF_IMAGES = 64, 1024
 
 
 def table_batches(
@@ -109,6 +111,52 @@ def table_batches(
         for start in range(0, len(blocks), together):
             rows = np.concatenate([blocks[k] for k in order[start : start + together]])
             yield DirectionBatch(directions[rows], quantiles[rows])
+
+
+def distribution_steps(
+    sketch: SlicedSketch,
+    labels: Sequence[Any],
+    units: OutputUnits,
+    draw_inputs: Callable[[int], np.ndarray],
+    group_size: int,
+    rng: np.random.Generator,
+    n_projections_per_step: int | None = None,
+) -> GradientStep:
+    """Make steps down the sliced Cramér distance to measured distribution functions.
+
+    The distance is the integral of ``(F - G)²`` along each direction, whose gradient at a point x
+    is ``G(x) - F(x)``: linear in what was measured, so that noise in it averages out, and zero
+    beyond what was measured. F is read without the point itself, which makes the gradient of a
+    small group unbiased.
+    """
+    table, sizes = sketch.table(), sketch.class_counts_
+    n_bins, n_projections = table.cdf.shape[1] - 1, len(table.directions)
+    together = min(n_projections_per_step or _SLICES_OF_IMAGES, n_projections)
+    functions = [
+        measured_cdf(sketch, label)[0] if size > 0 else sketch.table(label).cdf
+        for label, size in zip(labels, sizes, strict=True)
+    ]
+    values = np.stack(functions, axis=1)
+    bins = n_bins / (2 * table.half_widths)
+    centres = bins * (table.directions @ units.location) + n_bins / 2
+    along = (bins * units.scale)[:, None] * table.directions
+    given = [torch.from_numpy(x.astype(np.float32)) for x in (values, along, centres)]
+
+    def step(network: nn.Module, number: int) -> None:
+        device = next(network.parameters()).device
+        chosen = torch.from_numpy(rng.choice(n_projections, together, replace=False))
+        cdf, weights, starts = (part[chosen].to(device) for part in given)
+        points = network(torch.from_numpy(draw_inputs(group_size)).to(device))
+        place = (weights @ points.detach().T + starts[:, None]).unflatten(1, (-1, group_size))
+        ranks = place.argsort(dim=2).argsort(dim=2) / (group_size - 1)
+        inside = place.clamp(0, n_bins)
+        left = inside.long().clamp(max=n_bins - 1)
+        low, high = cdf.gather(2, left), cdf.gather(2, left + 1)
+        pull = low + (high - low) * (inside - left) - ranks
+        scale = 2.0 / (n_bins * pull.numel())
+        points.backward(scale * pull.flatten(1).T @ weights)
+
+    return step
 
 
 def release_batches(

@@ -10,6 +10,7 @@ from torch import nn
 from skdpot.nets import generator_training
 from skdpot.nets.generator_training import (
     OutputUnits,
+    distribution_steps,
     generator_steps,
     release_batches,
     sliced_pull,
@@ -22,6 +23,7 @@ from skdpot.ot.transport import wasserstein_1d
 from skdpot.privacy.events import GaussianEvent
 from skdpot.release.release import Release
 from skdpot.release.rows import SmoothedProjections
+from skdpot.release.sketch import SlicedSketch
 
 RNG = np.random.default_rng(4071)
 MEAN, SPREAD = np.array([0.5, -0.2, 0.1]), 0.25
@@ -137,3 +139,36 @@ def test_generated_points_get_the_noise_of_the_release():
     rows = network(torch.from_numpy(rng.normal(size=(4000, 3)).astype(np.float32)))
     spread = np.sqrt(rows.detach().numpy().var(axis=0).mean())
     assert spread == pytest.approx(SPREAD, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("size", "scale", "shift"), [(1.0, 1.0, 0.0), (1.0, 1.0, 0.2), (1.2, 0.5, 0.0)]
+)
+def test_steps_to_distributions_of_small_groups_move_nothing_but_what_is_wrong(size, scale, shift):
+    """Groups of three: if a point counted itself, spread would shrink. z is of 600 steps."""
+    rng = np.random.default_rng(2)
+    rows = rng.normal(MEAN, SPREAD, size=(4000, 3))
+    sketch = SlicedSketch(np.inf, bounds=(-2, 2), n_projections=12, n_bins=128).fit(rows)
+    units = OutputUnits(np.full(3, -0.1), scale)
+
+    def draw(group_size):
+        chosen = rows[rng.integers(len(rows), size=group_size)]
+        mapped = MEAN / 2 + size * (chosen / 2 - MEAN / 2) + shift
+        return ((mapped + 0.1) / scale).astype(np.float32)
+
+    network = nn.Linear(3, 3)
+    nn.init.eye_(network.weight)
+    nn.init.zeros_(network.bias)
+    step = distribution_steps(sketch, [None], units, draw, 3, rng)
+    found = []
+    for number in range(600):
+        network.zero_grad()
+        step(network, number)
+        centred = network.weight.grad - network.bias.grad[:, None] * torch.tensor(
+            (MEAN / 2 + 0.1) / scale
+        )
+        found.append([float(network.bias.grad.sum()), float(centred.trace())])
+    z = np.mean(found, axis=0) / (np.std(found, axis=0) / np.sqrt(len(found)))
+    assert (abs(z[0]) < 4) if shift == 0 else (z[0] > 8)
+    if shift == 0:
+        assert (abs(z[1]) < 4) if size == 1.0 else (z[1] > 6)
