@@ -70,7 +70,7 @@ class Table1Config:
 
 CONFIGS = {
     "paper": Table1Config(),
-    "quick": Table1Config(n_steps=2_000, batch_size=64, learning_rate=2e-3),
+    "quick": Table1Config(n_steps=900, batch_size=64, learning_rate=5e-4),
     "mlp": Table1Config("mlp", n_steps=12_000, batch_size=128, learning_rate=3e-3),
 }
 
