@@ -32,8 +32,6 @@ PARTS: dict[Any, dict[str, tuple[dict[str, Any], str | None]]] = {
 
 def made(kind: Any, /, *args: Any, **options: Any) -> Any:
     """Return an estimator; options of parts that are not chosen are left out."""
-    if kind is FairPrivateRegressor:
-        options.pop("fairness", None)
     if kind in (FairPrivateClassifier, FairPrivateRegressor):
         options = {"alpha": 0.5, "tune_threshold": False} | options
     if kind is PrivateSWAutoencoder:

@@ -17,6 +17,7 @@ from skdpot._utils.validation import (
     all_or_nothing,
     check_count,
     check_is_fitted,
+    encode_labels,
     fit_context,
     read_rows,
     resolve_device,
@@ -34,7 +35,13 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import made_by
 from skdpot.release.bounds import DataBounds, public_bounds
-from skdpot.release.output_tables import SAME_GROUP, one_cell, read_groups
+from skdpot.release.output_tables import (
+    SAME_CLASS,
+    SAME_GROUP,
+    one_cell,
+    read_groups,
+    within_classes,
+)
 from skdpot.release.release import Records, Release
 
 _MECHANISMS = {"dpsgd": DPSGD}
@@ -144,7 +151,8 @@ class PrivateSWAutoencoder(
     the statement assumes that they do not. No loss is recorded or shown. Public: the number of rows
     and of features and their names, the dtype, the architecture and its first weights, and that all
     values are finite. With ``penalty="parity"`` the groups, their sizes and **who belongs to
-    which** are public too: protected is what X says of a person, given the person's group.
+    which** are public too: protected is what X says of a person, given the person's group. With
+    ``CodeParity(fairness="equalized_odds")`` the class of every row is public as well.
 
     Rows given to `transform`, `inverse_transform` and `score` are treated as public: **codes of
     private rows are not private**. A private estimator that is fitted on codes pays for itself. It
@@ -213,8 +221,8 @@ class PrivateSWAutoencoder(
         ----------
         X : array-like of shape (n_samples, n_features)
             Private rows with ``private=True``, public ones otherwise; at least two.
-        y : None
-            Ignored.
+        y : array-like of shape (n_samples,), optional
+            **Public** class of each row, for a penalty of equalised odds; ignored otherwise.
         sensitive_features : array-like of shape (n_samples,), optional
             Group of each row: strings, integers, booleans or categories, at least two and none
             missing. Treated as public. Needed with ``penalty="parity"`` and ignored otherwise, so
@@ -247,20 +255,24 @@ class PrivateSWAutoencoder(
             self.architecture_ = Architecture.of(self.architecture)
             given = self.penalty
             self.penalty_ = None if given is None else chosen_mechanism(given, _PENALTIES)
-            trained = self._fit(X, rows, sensitive_features)
+            trained = self._fit(X, rows, y, sensitive_features)
             self.bounds_, self.privacy_spent_ = trained.bounds, trained.privacy_spent
             self.__dict__.update(trained.attributes)
         if trained.stopped is not None:
             raise trained.stopped
         return self
 
-    def _fit(self, X: Any, rows: np.ndarray, sensitive_features: Any) -> Released:
+    def _fit(self, X: Any, rows: np.ndarray, y: Any, sensitive_features: Any) -> Released:
         """Build the networks, which may be refused, and train them as the mechanism does."""
         mechanism, d = self.mechanism_, rows.shape[1]
         cells, public = one_cell(len(rows)), []
         if self.penalty_ is not None and self.penalty_.needs_groups:
             cells, _ = read_groups(sensitive_features, len(rows), needed_by='penalty="parity"')
             public.append(SAME_GROUP)
+            if self.penalty_.fairness == "equalized_odds":
+                named = {"needed_by": 'CodeParity(fairness="equalized_odds")'}
+                cells = within_classes(cells, *encode_labels(y, len(rows), **named))
+                public.append(SAME_CLASS)
         on_sphere = self.architecture_.normalize_codes
         loss = mechanism.loss(self.penalty_, self.latent_dim, cells, on_sphere=on_sphere)
         # Public rows need no secret stream, and no warning that its seed is known.
@@ -308,8 +320,8 @@ class PrivateSWAutoencoder(
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows to train on.
-        y : None
-            Ignored.
+        y : array-like of shape (n_samples,), optional
+            As in `fit`.
         sensitive_features : array-like of shape (n_samples,), optional
             As in `fit`.
 

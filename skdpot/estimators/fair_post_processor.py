@@ -21,11 +21,10 @@ from skdpot._utils.validation import (
 from skdpot.estimators.fair_decisions import FairDecisions
 from skdpot.mechanisms.base import FitContext
 from skdpot.mechanisms.bayes import DOWN, PlacedScores, release_law
-from skdpot.mechanisms.fair import warn_of_small_cells
 from skdpot.mechanisms.fair_rules import FAIRNESS
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.release.output_tables import SAME_GROUP, read_groups
+from skdpot.release.output_tables import SAME_GROUP, read_groups, warn_of_small_cells
 from skdpot.release.score_tables import ScoreLists, plan_score_tables
 
 _LABELS = {"needed_by": "A fair rule", "advice": "scores must be those of a classifier"}

@@ -22,7 +22,7 @@ from skdpot._utils.validation import (
 from skdpot.estimators.fair import FairPredictor
 from skdpot.mechanisms.barycenter import BallScores, Barycenter
 from skdpot.mechanisms.base import FitContext
-from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairMechanism, FairTask
+from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairMechanism, FairTask, SketchedOutputs
 from skdpot.mechanisms.scores import LOSSES
 from skdpot.nets.training import evaluate
 from skdpot.release import release as recording
@@ -66,6 +66,12 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     group_aware : bool, default=False
         Whether predictions may use the group: `predict` then needs `sensitive_features`. For
         "barycenter" alone; with other mechanisms make the group a feature of X.
+    fairness : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
+        Whose predictions are alike: those of all members of the groups, or of those with the same
+        target. Equalised odds [1]_ is that prediction and group are independent given the target.
+        Here it is so for bins of the target with about a fifth of the records each, whose edges are
+        released: the penalty is the mean over bins of the distance of two groups within one. The
+        bin of a record is private. For the mechanism "sketch" and a single target.
     callbacks : list of skorch.callbacks.Callback, optional
         Called at each training step, which counts as an epoch. They see the network and its noisy
         gradients; callbacks that need rows, losses or batch sizes are refused.
@@ -91,6 +97,10 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         The mechanism of the fit, a copy.
     target_bounds_ : DataBounds
         Map from targets to [-1, 1]; predictions lie within.
+    target_bins_ : ndarray of shape (n_bins - 1,)
+        Of equalised odds: the edges between the bins of the target, in its unit. They measure what
+        is left: ``wasserstein_parity(predictions, sensitive_features=groups,
+        y_true=np.digitize(y, target_bins_))`` on public rows.
     frontier_ : DataFrame or None
         Of "barycenter", for 21 levels: the mean squared error (over targets) and the mean
         Wasserstein distance of two groups (`skdpot.metrics.wasserstein_parity`), with standard
@@ -118,7 +128,9 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     moments of targets, predictions, errors and moves (`skdpot.release.sums`); frontier, levels and
     predictions are post-processing. "sketch" and "ranks" release what they do in
     `FairPrivateClassifier` under demographic parity, with r = 2M in the sensitivity of ranks, and
-    moments of targets and predictions. Private bounds of the targets are one more release.
+    moments of targets and predictions. Equalised odds releases the noisy distribution of the
+    targets of each group in addition, and counts predictions by group and bin with noise for a
+    record that changes its bin. Private bounds of the targets are one more release.
 
     References
     ----------
@@ -130,6 +142,9 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     unawareness framework", 2024.
     D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
     Wasserstein gradients", 2025. The sensitivity here is smaller than the paper's, and proved.
+
+    .. [1] Y. Romano, S. Bates, E. J. Candès, "Achieving equalized odds by resampling sensitive
+       attributes", NeurIPS 2020.
 
     Examples
     --------
@@ -150,6 +165,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     delta: float = 1e-5
     _: KW_ONLY
     mechanism: str | FairMechanism = "barycenter"
+    fairness: str = "demographic_parity"
     target_bounds: Any = "private"
 
     _mechanisms: ClassVar[dict[str, type[FairMechanism]]] = {
@@ -160,6 +176,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         **FairPredictor._parameter_constraints,
         "level": [Interval(Real, 0, 1, closed="both")],
         "mechanism": [StrOptions(set(_mechanisms)), *_mechanisms.values()],
+        "fairness": [StrOptions({"demographic_parity", "equalized_odds"})],
         "target_bounds": [str, tuple, list, np.ndarray],
     }
 
@@ -174,6 +191,15 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         network = self._network(n_inputs, n_targets, context.streams.solver)
         if isinstance(self.target_bounds, str) and self.target_bounds != "private":
             raise ValueError('target_bounds must be "private" or a pair (low, high).')
+        if odds := self.fairness == "equalized_odds":
+            if not isinstance(self._chosen, SketchedOutputs):
+                raise ValueError(
+                    'fairness="equalized_odds" needs mechanism="sketch": one map of predictions '
+                    "cannot make them alike given the target, and ranks would need the bin of "
+                    "every target to be public."
+                )
+            if n_targets > 1:
+                raise ValueError('fairness="equalized_odds" needs a single target.')
         given = public_bounds(self.target_bounds, None, n_targets)
         task = FairTask(
             gradient=LOSSES["squared"].gradient,
@@ -182,6 +208,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
             network=network,
             bounds=planned_bounds(given or n_samples, n_targets, context.target.mu_cap),
             group_aware=aware,
+            given_target=odds,
         )
         return task, targets, ["the number of targets", *[SAME_GROUP] * (self.groups_ is not None)]
 

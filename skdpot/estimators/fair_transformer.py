@@ -67,7 +67,8 @@ class FairPrivateTransformer(
         Shared budget that every fit is charged to.
     bounds : "private", (low, high) or DataBounds, default="private"
         Range of each feature. ``(low, high)``, scalars or arrays of shape (n_features,), is public
-        and free. "private" spends at most 10 % of the squared mu on estimating it.
+        and free; rows beyond are clipped, and clumps of clipped rows stay. "private" spends at most
+        10 % of the squared mu on estimating it.
     norm_bound : float, optional
         Public bound of the norm of every row, in place of `bounds`: 1 for codes on the sphere.
     random_state : int, RandomState or None, default=None

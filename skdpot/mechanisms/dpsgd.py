@@ -107,7 +107,7 @@ class PriorPenalty(CodePenalty):
         Largest spectral norm L of the Jacobian of a record's code, for "ranks".
     """
 
-    def distance(self, *, on_sphere: bool, **sizes: Any) -> PriorDistance:
+    def distance(self, *, on_sphere: bool, cells: Cells, **sizes: Any) -> PriorDistance:
         """Return the distance to the uniform law on the sphere, or to the normal law."""
         prior: Prior = "sphere" if on_sphere else "normal"
         return PriorDistance(prior=prior, n_projections=self.n_projections, **sizes)
@@ -118,7 +118,13 @@ class CodeParity(CodePenalty):
     """Penalty of an autoencoder: the mean distance of the codes of two groups.
 
     Codes then reveal little about the group of a row. Pass the groups as
-    ``fit(X, sensitive_features=groups)``; a batch takes the same share of each group.
+    ``fit(X, sensitive_features=groups)``; with ranks a batch takes the same share of each group.
+
+    Equalised odds [1]_ for codes is that code and group are independent given the class, so that a
+    classifier of codes, whichever is trained later, has the same rates of errors in all groups. The
+    penalty is then the mean over the classes of the distance of their members in two groups. Pass
+    ``fit(X, classes, sensitive_features=groups)``; the class of each row is public then, as its
+    group is.
 
     Parameters
     ----------
@@ -140,22 +146,32 @@ class CodeParity(CodePenalty):
         Largest norm M of a code when groups are compared; longer ones count as shortened to it.
         The noise that the penalty needs is proportional to it. Not used for normalised codes,
         whose norm is 1.
+    fairness : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
+        Whose codes are compared: of all members of two groups, or of those of the same class.
+
+    References
+    ----------
+    .. [1] M. Hardt, E. Price, N. Srebro, "Equality of opportunity in supervised learning", NeurIPS
+       2016, definition 2.1, with the code in the place of the prediction.
     """
 
     _: KW_ONLY
     clip_output: float = 2.0
+    fairness: str = "demographic_parity"
 
     needs_groups = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CodePenalty._parameter_constraints,
         "clip_output": [LENGTH],
+        "fairness": [StrOptions({"demographic_parity", "equalized_odds"})],
     }
 
-    def distance(self, *, on_sphere: bool, **sizes: Any) -> ParityDistance:
+    def distance(self, *, on_sphere: bool, cells: Cells, **sizes: Any) -> ParityDistance:
         """Return the mean distance between groups."""
         radius = 1.0 if on_sphere else self.clip_output
-        return ParityDistance(radius=radius, n_projections=self.n_projections, **sizes)
+        shape = {"n_projections": self.n_projections, "strata": cells.strata}
+        return ParityDistance(radius=radius, **shape, **sizes)
 
 
 @dataclass(eq=False, repr=False)
@@ -221,7 +237,10 @@ class DPSGD(Mechanism):
         if penalty is None:
             return AutoencoderLoss(clip=self.clip)
         distance = penalty.distance(
-            on_sphere=on_sphere, latent_dim=latent_dim, batch_sizes=self.batch_sizes(cells)
+            on_sphere=on_sphere,
+            cells=cells,
+            latent_dim=latent_dim,
+            batch_sizes=self.batch_sizes(cells),
         )
         shared = {"alpha": penalty.alpha, "clip_jacobian": penalty.clip_jacobian}
         releases = penalty.n_releases if penalty.comparison == "sketch" and penalty.alpha else 0

@@ -27,7 +27,6 @@ import torch
 from torch import nn
 
 from skdpot._utils.validation import Interval, SecretStream, StrOptions, resolve_device
-from skdpot.exceptions import warn_of_fairness
 from skdpot.mechanisms.base import COUNT, LENGTH, FitContext, Mechanism, Released
 from skdpot.mechanisms.recalibration import plan_recalibration, recalibrated
 from skdpot.nets.training import (
@@ -65,17 +64,19 @@ from skdpot.release.output_tables import (
     plan_threshold,
     release_tables,
     tuned_threshold,
+    warn_of_small_cells,
 )
 from skdpot.release.per_sample import chain_of_layers, record_outputs
 from skdpot.release.sums import SumNoise
+from skdpot.release.target_bins import in_a_bin, plan_target_bins, release_target_bins
 
 LastNoise: TypeAlias = ThresholdNoise | SumNoise
 OutputLoss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 _DEFAULT_STEPS, _USUAL_ALPHA = 200, 0.75
 _LARGEST_RATE = 0.1
-_FEWEST_RECORDS = 5.0  # of a cell, over the noise of one entry of its table
 TABLE_SHARE = 0.1  # of the squared mu, for the distributions of the outputs
+_BINS_SHARE = 0.02  # of the squared mu, for bins of the targets
 _TUNING_SHARE = 0.05  # of the squared mu, for the threshold
 _STIFFNESS = 0.5 * 4.0
 _ROWS_AT_ONCE = 8192
@@ -326,15 +327,22 @@ def tabled_steps(
     limits = loss.compared.half_widths(directions)
     tables: OutputTables | None = None
     local: LocalPenalty | None = None
+    targets = records.targets.cpu().numpy()
+    own = replace(cells, codes=cells.codes_of(targets, cells.codes))  # private given the target
 
     def step(network: nn.Module, number: int) -> None:
         nonlocal tables, local
         if noise is not None and number in release_at:
             values = _values(loss.compared, network, records.rows)
             of = partial(_values, loss.compared, deepcopy(network).cpu().eval())
-            parts = (values, cells.codes, cells.sizes, directions, limits, noise, secret)
-            tables = release_tables(*parts, previous=tables, values_of=lambda rows, _: of(rows))
-            local = LocalPenalty.of_release(tables, values, cells)
+            parts = (values, own.codes, cells.sizes, directions, limits, noise, secret)
+            tables = release_tables(
+                *parts,
+                previous=tables,
+                values_of=lambda rows, _: of(rows),
+                seen=lambda rows, codes: (of(rows[0]), cells.codes_of(rows[1], codes)),
+            )
+            local = LocalPenalty.of_release(tables, values, own)
         drawn = next(batches)
         batch, of_batch = records.take(drawn), None if local is None else local.take(drawn)
         total = pulled_back_sum(network, batch.rows, loss.joint_vectors(batch, of_batch))
@@ -356,10 +364,11 @@ def _joint_part(
 ) -> dict[str, Any]:
     """Return what each record adds to a joint sum.
 
-    Its own penalty follows from its output under the network that the tables were released of.
+    Its own penalty follows from its output under the network that the tables were released of, and
+    from its own cell.
     """
     rows, targets = given
-    local, cells = None, replace(cells, codes=codes)
+    local, cells = None, replace(cells, codes=cells.codes_of(targets, codes))
     if tables is not None:
         local = LocalPenalty.of_release(tables, tables.values_of(rows, codes), cells)
     vectors = loss.joint_vectors(Records(rows, targets), local)
@@ -376,6 +385,8 @@ class FairTask:
     network: nn.Module
     bounds: DataBounds | BoundsPlan | None = None  # of targets
     public_classes: bool = False  # whether a record keeps its class in all neighbours
+    given_target: bool = False  # whether outputs are to be alike given the target
+    bins: TableNoise | None = None  # of private targets, which then divide the groups
     last: LastNoise | None = None  # what sets the level of the outputs right
     group_aware: bool = False  # whether the network reads the group, after the features
 
@@ -433,8 +444,10 @@ class FairGradients(FairMechanism):
             compared = ClippedOutputs(compared.n_outputs, float(self.clip_output))
         alpha, clip = self.alpha if task.cells.strata else 0.0, float(self.clip_loss)
         loss = FairLoss(gradient=task.gradient, compared=compared, alpha=alpha, clip=clip)
-        threshold = self._threshold(context, task)
-        task = replace(task, last=threshold)
+        threshold, bins = self._threshold(context, task), None
+        if task.given_target and task.cells.strata:
+            bins = plan_target_bins(mu_share(context.target, _BINS_SHARE), task.cells)
+        task = replace(task, last=threshold, bins=bins)
         plan, make_steps, text = self._plan(context, task, loss, n_steps)
         if threshold is not None:
             text += ", and noisy histograms or moments for the level of predictions"
@@ -446,13 +459,17 @@ class FairGradients(FairMechanism):
         )
         found: dict[str, Any] = {"n_steps_": n_steps}
         if task.bounds is not None:
-            bounds = found["target_bounds_"] = task.bounds.settled(targets, streams)
-            targets = bounds.to_units(targets)
+            settled = found["target_bounds_"] = task.bounds.settled(targets, streams)
+            targets = settled.to_units(targets)
+        cells = task.cells
+        if task.bins is not None:
+            cells = release_target_bins(targets, cells, task.bins, streams.secret)
+            found["target_bins_"] = settled.from_units(cells.edges[:, None])[:, 0]
         records = Records.of(network, rows, targets, context.device)
         trained = deepcopy(network).to(records.rows.dtype) if _in_double(network) else network
         _, stopped = train_privately(
             trained,
-            make_steps(records, cells=task.cells, plan=plan, secret=streams.secret),
+            make_steps(records, cells=cells, plan=plan, secret=streams.secret),
             n_steps,
             learning_rate=noisy_learning_rate(self.learning_rate, network, n_steps, _LARGEST_RATE),
             # Masks of dropout depend on who else is in a Poisson batch: they must be secret.
@@ -493,7 +510,8 @@ class FairGradients(FairMechanism):
     def _training(
         self, context: FitContext, task: FairTask, tables: TableNoise | None = None, **terms: Any
     ) -> TrainingPlan:
-        others = [*(task.last.events if task.last else ()), *([tables.event] if tables else ())]
+        others = [*(task.last.events if task.last else ())]
+        others += [noise.event for noise in (task.bins, tables) if noise is not None]
         return plan_training(
             context.target,
             n_parameters=trained_numbers(task.network),
@@ -564,7 +582,8 @@ class SketchedOutputs(FairGradients):
             tables = plan_tables(mu, len(release_at), n_projections, fewest)
             # What is averaged over the blocks of directions has less noise.
             n_blocks = max(1.0, n_projections / loss.compared.n_outputs)
-            warn_of_small_cells(context.caller, cells, tables.sigma / math.sqrt(n_blocks))
+            compared = cells if task.bins is None else in_a_bin(cells)
+            warn_of_small_cells(context.caller, compared, tables.sigma / math.sqrt(n_blocks))
         n_samples = sum(cells.sizes)
         plan = self._training(
             context,
@@ -673,19 +692,3 @@ def _default_steps(alpha: float) -> int:
 def mu_share(target: PrivacyTarget, share: float) -> float:
     """Return the privacy parameter of a part of the fit; infinite without privacy."""
     return math.inf if math.isinf(target.epsilon) else target.mu_cap * math.sqrt(share)
-
-
-def warn_of_small_cells(caller: str, cells: Cells, sigma: float) -> None:
-    """Say which groups are so small that their distributions are mostly noise; all public."""
-    small = [
-        f"{name} ({size} records)"
-        for name, size in zip(cells.names, cells.sizes, strict=True)
-        if size < _FEWEST_RECORDS * sigma
-    ]
-    if small:
-        warn_of_fairness(
-            f"{caller}: these groups are too small for this epsilon: "
-            f"{', '.join(small[:3])}{', ...' if len(small) > 3 else ''}. The noise on their counts "
-            f"has a standard deviation of {sigma:.0f} records, which hides the distributions. "
-            "Merge small groups, leave them out, or take a larger epsilon."
-        )

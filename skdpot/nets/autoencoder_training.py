@@ -149,12 +149,13 @@ def prior_samples(
 
 @dataclass(frozen=True)
 class ParityDistance:
-    """Mean squared sliced Wasserstein distance between the codes of groups."""
+    """Mean squared sliced Wasserstein distance between the codes of groups, or within `strata`."""
 
     latent_dim: int
     batch_sizes: tuple[int, ...]
     radius: float
     n_projections: int
+    strata: tuple[tuple[int, ...], ...] = ()  # all cells, by default
 
     def directions(self, rng: np.random.Generator) -> np.ndarray:
         """Draw the directions of one step from a public stream."""
@@ -221,7 +222,8 @@ class ParityDistance:
 
     @property
     def _penalty(self) -> ParityPenalty:
-        return ParityPenalty((tuple(range(len(self.batch_sizes))),), self.batch_sizes)
+        strata = self.strata or (tuple(range(len(self.batch_sizes))),)
+        return ParityPenalty(strata, self.batch_sizes)
 
     @property
     def compared(self) -> ClippedOutputs:

@@ -25,7 +25,13 @@ from skdpot import (
     PrivateSWAutoencoder,
     SlicedSketch,
 )
-from skdpot.mechanisms import ImageNetwork, RankedOutputs, SketchedOutputs, TransportedRows
+from skdpot.mechanisms import (
+    CodeParity,
+    ImageNetwork,
+    RankedOutputs,
+    SketchedOutputs,
+    TransportedRows,
+)
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,
@@ -103,6 +109,7 @@ FAIR = {
     "n_projections": 2,
     "batch_fraction": 1.0,
 }
+CODES_GIVEN_CLASS = CodeParity(fairness="equalized_odds")
 CODES_TWICE = {"comparison": "sketch", "n_releases": 2, "n_steps": 4}
 MFLD = {"n_particles": 5, "schedule": [(0.01, None, 2), (0.005, 0.1, 1)], "n_clusters": 2}
 PATHS = SKETCH | {"n_particles": 5, "schedule": [(1.0, None, 2)]}
@@ -122,9 +129,9 @@ def generator(mechanism: str, y: Any = None, protects_y: bool = False, **options
     return case(sliced_generator(mechanism, **(defaults | options)), protects_y=protects_y, y=y)
 
 
-def autoencoder(groups: Any = None, **options: Any) -> Fit:
-    defaults = {"n_steps": 3, "latent_dim": 2} | ALL
-    return case(made(PrivateSWAutoencoder, **(defaults | options)), sensitive_features=groups)
+def autoencoder(groups: Any = None, y: Any = None, **options: Any) -> Fit:
+    estimator = made(PrivateSWAutoencoder, **({"n_steps": 3, "latent_dim": 2} | ALL | options))
+    return case(estimator, y=y, sensitive_features=groups)
 
 
 def fair(kind: type, y: Any, protects_y: bool = True, **options: Any) -> Fit:
@@ -186,6 +193,10 @@ ROWS = {
     "autoencoder, parity": autoencoder(GROUPS, penalty="parity"),
     "autoencoder, prior, sketch": autoencoder(penalty="prior", **CODES_TWICE),
     "autoencoder, parity, sketch": autoencoder(GROUPS, penalty="parity", **CODES_TWICE),
+    "autoencoder, odds": autoencoder(GROUPS, BINARY, penalty=CODES_GIVEN_CLASS),
+    "autoencoder, odds, sketch": autoencoder(
+        GROUPS, BINARY, penalty=CODES_GIVEN_CLASS, **CODES_TWICE
+    ),
     "autoencoder, batches": autoencoder(batch_size=20, sigma=3.0, normalize_codes=False, **BOX),
     "classifier": classifier(),
     "classifier, threshold": classifier(tune_threshold=True),
@@ -218,6 +229,7 @@ ROWS = {
     ),
     "regressor": regressor(),
     "regressor, bounds": regressor(target_bounds=(-2, 4)),
+    "regressor, odds": regressor(TARGETS[:, 0], fairness="equalized_odds"),
     "regressor, ranks": regressor(TARGETS[:, 0], mechanism="ranks"),
     "adapter": adapter(TransportedRows(4, batch_fraction=1.0, n_projections=3)),
     "adapter, batches": adapter(TransportedRows(3, batch_fraction=0.5, n_projections=6)),

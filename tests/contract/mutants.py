@@ -491,6 +491,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (all_of(given("round_to_lattice", "noisy_sum", x=np.zeros_like), returning("noisy_sum", plus_exact_values)), {"sums on no lattice": "privacy/test_noise.py::test_a_noisy_sum_lies_on_the_lattice"}),
     ],
     17: [
+        (rewritten("FairGradients._training", ("(task.bins, tables)", "(tables,)")), {"bins of the target": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[regressor, odds]"}),
         (rewritten("Barycenter._plan", ("[spread.event, ", "[")), {"the spread of targets": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[regressor, barycenter]"}),
         (rewritten("Barycenter._plan", ("transport.events if", "transport.events[1:] if")), {"predictions that are moved": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[regressor, barycenter]"}),
         (rewritten("plan_scores", ("(*events, steps)", "(steps,)")), {"moments of features": "mechanisms/test_scores.py::test_all_releases_together_cost_what_was_asked_for[0.5-linear]"}),
@@ -621,6 +622,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     25: [
         (rewritten("release_frontier", ("_radii(summed(_sizes, plan.sizes), plan.sizes.sigma, n)", "_radii(_sizes(*errors_and_moves(*scores, targets)).sum(0), 0.0, n)")), {"lengths of true errors": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
         (rewritten("release_rounds", ("within = tables.range_of_interest(limits)", "within = (outputs.mean(0), 2 * outputs.std(0))")), {"predictions measured where they are": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
+        (rewritten("release_target_bins", ("width = first", "inner = np.quantile(targets, [0.2, 0.4, 0.6, 0.8]) - tables.centres[0]; width = first")), {"bins of true targets": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, odds]"}),
         (rewritten("release_spread", ("error = noise", "mean = targets.mean(axis=0); error = noise")), {"the mean of true targets, before training": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
         (rewritten("release_recalibration", ("error = 2.0", "target = targets.mean(axis=0); error = 2.0")), {"the mean of true targets": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
         (rewritten("FairPrivatePostProcessor.fit", ("ScoreLists(shares, ", "ScoreLists(shares + (hidden is not None) * targets.mean(), ")), {"lists by true classes": "contract/test_replay.py::test_a_fit_follows_from_its_releases[post-processor, group by its estimator]"}),

@@ -25,6 +25,7 @@ from skdpot import (
     FairPrivateClassifier,
     FairPrivatePostProcessor,
     FairPrivateRegressor,
+    FairPrivateTransformer,
     PrivateSearchCV,
     PrivateSWAutoencoder,
     PrivateTrajectorySampler,
@@ -366,6 +367,11 @@ def described_adapter(fitted: DPDomainAdapter) -> Found:
     } | statement(fitted)
 
 
+def described_moves(fitted: FairPrivateTransformer) -> Found:
+    groups = np.resize(fitted.groups_, len(PUBLIC))
+    return {"moved": fitted.transform(PUBLIC, sensitive_features=groups)} | statement(fitted)
+
+
 DESCRIBED: dict[type, Callable[..., Found]] = {
     SlicedSketch: described_sketch,
     DPSlicedFlowSampler: described_rows,
@@ -375,6 +381,7 @@ DESCRIBED: dict[type, Callable[..., Found]] = {
     FairPrivateClassifier: described_classifier,
     FairPrivatePostProcessor: described_classifier,
     FairPrivateRegressor: described_regressor,
+    FairPrivateTransformer: described_moves,
     PrivateTrajectorySampler: described_paths,
     PrivateWassersteinDistance: described_distance,
     ClientContribution: described_contribution,

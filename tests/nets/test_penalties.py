@@ -1,6 +1,7 @@
 """Penalties of outputs and codes: their gradient, and how far one record moves it."""
 
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -50,6 +51,7 @@ CODES = {
     "codes of two groups of other sizes": parity((12, 5)),
     "codes of three groups": parity((4, 9, 6)),
     "codes of a group of one": parity((13, 1)),
+    "codes within two classes": replace(parity((6, 9, 5, 7)), strata=((0, 1), (2, 3))),
     "sphere": prior(),
     "normal": prior("normal"),
 }
@@ -75,7 +77,7 @@ def pots_distance(penalty, points, directions):
     cells = list((points @ torch.from_numpy(directions.T.copy())).split(penalty.batch_sizes))
     if isinstance(penalty, PriorDistance):
         cells.append(torch.from_numpy(penalty.quantiles)[:, None].expand(-1, len(directions)))
-    strata = getattr(penalty, "strata", (range(len(cells)),))
+    strata = getattr(penalty, "strata", ()) or (range(len(cells)),)
     pairs = [pair for stratum in strata for pair in combinations(stratum, 2)]
     distances = [ot.wasserstein_1d(cells[a], cells[b], p=2).mean() for a, b in pairs]
     k = len(strata[0])  # of the pairs of K cells 4 / K^2: the mean for two of them
