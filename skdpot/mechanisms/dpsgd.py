@@ -170,8 +170,9 @@ class CodeParity(CodePenalty):
     def distance(self, *, on_sphere: bool, cells: Cells, **sizes: Any) -> ParityDistance:
         """Return the mean distance between groups."""
         radius = 1.0 if on_sphere else self.clip_output
-        shape = {"n_projections": self.n_projections, "strata": cells.strata}
-        return ParityDistance(radius=radius, **shape, **sizes)
+        return ParityDistance(
+            radius=radius, n_projections=self.n_projections, strata=cells.strata, **sizes
+        )
 
 
 @dataclass(eq=False, repr=False)

@@ -68,7 +68,7 @@ def release_target_bins(
     return BinnedCells(
         cells.codes,
         tuple(found.astype(int).ravel().tolist()),
-        tuple(map(tuple, np.arange(found.size).reshape(found.shape).tolist())),
+        tuple(tuple(range(k, k + n_groups)) for k in range(0, found.size, n_groups)),
         edges=edges,
         n_groups=n_groups,
     )
