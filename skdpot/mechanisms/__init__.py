@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         ImageNetwork,
         LatentNetwork,
         image_projections,
+        with_edges,
     )
     from skdpot.mechanisms.barycenter import Barycenter
     from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
@@ -54,10 +55,17 @@ __all__ = [
     "Triangle",
     "chosen_mechanism",
     "image_projections",
+    "with_edges",
 ]
 
 _HOMES = {
-    "architecture": ("Architecture", "ImageNetwork", "LatentNetwork", "image_projections"),
+    "architecture": (
+        "Architecture",
+        "ImageNetwork",
+        "LatentNetwork",
+        "image_projections",
+        "with_edges",
+    ),
     "barycenter": ("Barycenter",),
     "bayes": ("BayesRule",),
     "base": ("FitContext", "Mechanism", "chosen_mechanism"),

@@ -5,7 +5,11 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from scipy.linalg import block_diag
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_array
 from torch import nn
 
 from skdpot._utils.validation import (
@@ -16,7 +20,7 @@ from skdpot._utils.validation import (
     torch_randomness,
 )
 from skdpot.mechanisms.base import COUNT
-from skdpot.nets.deformation import DeformedImages
+from skdpot.nets.deformation import DeformedImages, WithEdges
 from skdpot.nets.generator_training import OutputUnits
 from skdpot.nets.training import (
     build_networks,
@@ -31,6 +35,9 @@ from skdpot.release.per_sample import ToSphere
 
 _LARGEST_LATENT_DIM = 32
 _IMAGE_WIDTH = 160
+_EDGE_SHARE = 4  # one direction in so many is of edges
+_LEAST_WITH_EDGES = 5
+_ROWS_AT_ONCE = 1024
 
 
 class _Networks(BaseEstimator):
@@ -169,6 +176,8 @@ class ImageNetwork(_Networks):
         Cosine coefficients of the displacements along each side.
     pixels : (low, high), optional
         Range of the pixels, if it is not that of the bounds of the generator.
+    edges : bool, default=False
+        Whether rows are those of `with_edges`: images, each followed by its edges.
 
     See Also
     --------
@@ -199,6 +208,7 @@ class ImageNetwork(_Networks):
     n_frequencies: int = 14
     n_bends: int = 5
     pixels: tuple[float, float] | None = None
+    edges: bool = False
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "image_shape": [tuple, list, None],
@@ -206,6 +216,7 @@ class ImageNetwork(_Networks):
         "n_frequencies": [COUNT],
         "n_bends": [COUNT],
         "pixels": [tuple, list, None],
+        "edges": ["boolean"],
     }
     of_caller = True
 
@@ -225,18 +236,71 @@ class ImageNetwork(_Networks):
         self, n_features: int, n_classes: int, width: int, rng: np.random.Generator
     ) -> nn.Module:
         """Make the network with initial weights."""
-        image = image_dimensions(self.image_shape, n_features)
-        if image is None:
-            raise ValueError("ImageNetwork needs image_shape, such as (28, 28).")
+        image = _image(self.image_shape, _LEAST_WITH_EDGES if self.edges else 1)
+        seen = [WithEdges(image)] if self.edges else []
+        image_dimensions(self.image_shape, n_features - sum(view.n_edges for view in seen))
         if self.pixels is not None and (len(self.pixels) != 2 or not np.less(*self.pixels)):
             raise ValueError("pixels of ImageNetwork must be (low, high), such as (0, 1).")
         sizes = (_IMAGE_WIDTH, self.n_frequencies, self.n_bends)
         with torch_randomness(rng):
-            return DeformedImages(self.latent_dim + n_classes, image, *sizes)
+            images = DeformedImages(self.latent_dim + n_classes, image, *sizes)
+        return nn.Sequential(images, *seen)
+
+
+def _image(image_shape: Any, smallest: int = 1) -> tuple[int, int, int]:
+    """Return (channels, height, width) of images whose sides are not too small."""
+    image = image_dimensions(image_shape, math.prod(image_shape or ()))
+    if image is None or min(image[1:]) < smallest:
+        raise ValueError(f"image_shape must be like (28, 28), with sides of at least {smallest}.")
+    return image
+
+
+def with_edges(X: ArrayLike, image_shape: tuple[int, ...]) -> np.ndarray:
+    """Append the edges of images to their pixels: a public map of each row by itself.
+
+    The edges are the positive parts of the derivatives of each channel in eight directions,
+    averaged over places of 6 x 6 pixels, in [0, 1]. How they are distributed tells more of a class
+    than projections of pixels do.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Flat images, channels first, with pixels in [0, 1].
+    image_shape : tuple of int
+        (height, width) or (channels, height, width).
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_features + n_edges), float32
+        Rows for a generator with ``ImageNetwork(image_shape, pixels=(0, 1), edges=True)``. The
+        first columns of what it samples are images.
+
+    Raises
+    ------
+    ValueError
+        If the rows are not images of this shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.mechanisms import with_edges
+    >>> with_edges(np.zeros((3, 784)), (28, 28)).shape
+    (3, 912)
+    """
+    rows = check_array(X, dtype=np.float32)
+    image = image_dimensions(image_shape, rows.shape[1])
+    view = WithEdges(_image(image_shape if image else None, _LEAST_WITH_EDGES))
+    with torch.no_grad():
+        chunks = torch.from_numpy(2 * rows - 1).split(_ROWS_AT_ONCE)
+        return (np.concatenate([view(chunk).numpy() for chunk in chunks]) + 1) / 2
 
 
 def image_projections(
-    image_shape: tuple[int, ...], n_projections: int = 1024, *, random_state: Any = 0
+    image_shape: tuple[int, ...],
+    n_projections: int = 1024,
+    *,
+    edges: bool = False,
+    random_state: Any = 0,
 ) -> np.ndarray:
     """Draw directions for the sketch of images: slow waves and local patterns.
 
@@ -249,6 +313,9 @@ def image_projections(
         (height, width) or (channels, height, width) of flat images.
     n_projections : int, default=1024
         Number of directions.
+    edges : bool, default=False
+        Whether rows are those of `with_edges`; a quarter of the directions are then of edges: of
+        one each, and of sums and differences of two.
     random_state : int, RandomState or None, default=0
         Seed.
 
@@ -268,7 +335,14 @@ def image_projections(
     >>> image_projections((28, 28)).shape
     (1024, 784)
     """
-    image = image_dimensions(image_shape, math.prod(image_shape))
-    if image is None or min(image[1:]) < 2 or n_projections < 1:
-        raise ValueError("image_shape must be like (28, 28), and n_projections at least 1.")
-    return image_directions(image, n_projections, solver_generator(random_state))
+    image = _image(image_shape, _LEAST_WITH_EDGES if edges else 2)
+    rng = solver_generator(random_state)
+    if not edges:
+        return image_directions(image, n_projections, rng)
+    n_edges, n_seen = WithEdges(image).n_edges, n_projections // _EDGE_SHARE
+    of_edges = np.eye(n_edges)[:n_seen]
+    pairs = np.zeros((n_seen - len(of_edges), n_edges))
+    for row in pairs:
+        row[rng.choice(n_edges, 2, replace=False)] = 1, rng.choice([-1, 1])
+    pixels = image_directions(image, n_projections - n_seen, rng)
+    return block_diag(pixels, np.concatenate([of_edges, pairs / math.sqrt(2)]))

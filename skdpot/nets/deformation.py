@@ -12,6 +12,44 @@ _SLOPE = 3.0  # of logits per unit of a coefficient
 _DARK = -2.0  # logit of an image whose coefficients are zero
 _REACH = 0.25  # of a displacement, in half sides of the image
 _FIRST_WEIGHTS = 0.02  # a displacement is nearly none at first
+_N_EDGES, _EDGE_SIDE, _EDGE_WIDTH, _POOLED = 8, 5, 1.2, 3
+_EDGE_GAIN = 4.0
+
+
+class WithEdges(nn.Module):
+    """Flat images in (-1, 1), followed by how steep they are in eight directions, place by place.
+
+    The derivatives of a smoothed image in [0, 1], where positive, are averaged over squares of 6
+    pixels a side, multiplied by 4 and cut at 1; they are returned in (-1, 1) too.
+    """
+
+    def __init__(self, image: tuple[int, int, int]) -> None:
+        super().__init__()
+        self.shape = image
+        places = torch.arange(_EDGE_SIDE) - _EDGE_SIDE // 2
+        rows, columns = torch.meshgrid(places, places, indexing="ij")
+        angles = (torch.arange(_N_EDGES) * (2 * math.pi / _N_EDGES))[:, None, None]
+        slopes = columns * torch.cos(angles) + rows * torch.sin(angles)
+        slopes = slopes * torch.exp(-(rows**2 + columns**2) / (2 * _EDGE_WIDTH**2))
+        slopes = slopes / slopes.abs().sum(dim=(1, 2), keepdim=True)
+        self.register_buffer("slopes", slopes[:, None].repeat(image[0], 1, 1, 1))
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges of an image."""
+        with torch.no_grad():
+            both = self(torch.zeros(1, math.prod(self.shape)))
+        return both.shape[1] - math.prod(self.shape)
+
+    def forward(self, flat: torch.Tensor) -> torch.Tensor:
+        """Return images and edges, flat."""
+        drawn = (flat.unflatten(1, self.shape) + 1) / 2
+        steep = functional.conv2d(
+            drawn, self.slopes, stride=2, padding=_EDGE_SIDE // 2, groups=self.shape[0]
+        )
+        pooled = functional.avg_pool2d(functional.relu(steep), _POOLED)
+        edges = (_EDGE_GAIN * pooled).clamp(max=1.0).flatten(1)
+        return torch.cat([flat, 2 * edges - 1], dim=1)
 
 
 class DeformedImages(nn.Module):

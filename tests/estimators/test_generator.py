@@ -8,7 +8,7 @@ from torch import nn
 
 from skdpot import PrivacyBudget
 from skdpot.estimators import generator as of_generator
-from skdpot.mechanisms import ImageNetwork, LatentNetwork, Sketch, image_projections
+from skdpot.mechanisms import ImageNetwork, LatentNetwork, Sketch, image_projections, with_edges
 from skdpot.mechanisms import gradient as of_gradient
 from skdpot.nets import training
 from skdpot.ot.slices import orthogonal_directions
@@ -189,16 +189,19 @@ def bars(n, rng):
     return images.reshape(n, 80), labels
 
 
-@pytest.mark.parametrize("shape", [(8, 10), (2, 5, 8)])
-def test_images_are_drawn_in_their_range_and_by_their_class(shape):
+@pytest.mark.parametrize(
+    ("shape", "edges"), [((8, 10), False), ((2, 5, 8), False), ((8, 10), True)]
+)
+def test_images_are_drawn_in_their_range_and_by_their_class(shape, edges):
     """A nearest mean of real rows tells the classes of generated ones."""
     images, labels = bars(3000, np.random.default_rng(0))
-    sketch = Sketch(projections=image_projections(shape, 160), classes=[0, 1])
+    images = with_edges(images, shape) if edges else images
+    sketch = Sketch(projections=image_projections(shape, 160, edges=edges), classes=[0, 1])
     made = of_generator.DPSlicedGenerator(
         sketch,
-        module=ImageNetwork(shape, n_frequencies=8),
+        module=ImageNetwork(shape, n_frequencies=8, pixels=(0, 1), edges=edges),
         conditional=True,
-        bounds=(0, 1),
+        bounds=(-1, 1),
         n_steps=150,
         learning_rate=0.01,
         epsilon=5.0,
@@ -219,6 +222,7 @@ def test_images_are_drawn_in_their_range_and_by_their_class(shape):
         ({"norm_bound": 3.0}, "needs bounds"),
         ({"module": ImageNetwork((2, 3))}, "image_shape"),
         ({"module": ImageNetwork()}, "image_shape"),
+        ({"module": ImageNetwork((1, 2), pixels=(1, 0))}, "pixels"),
     ],
 )
 def test_images_that_cannot_be_made_are_refused_before_the_charge(changes, text):
@@ -235,6 +239,26 @@ def test_projections_of_images_are_unit_vectors_that_span_and_mostly_ignore_a_co
     assert np.linalg.matrix_rank(rows) == 189
     assert np.mean(np.abs(rows.sum(axis=1)) < 1e-9) > 0.85
     np.testing.assert_array_equal(rows, image_projections((3, 9, 7), 1000))
+    both = image_projections((3, 9, 7), 1000, edges=True)
+    np.testing.assert_allclose(np.linalg.norm(both, axis=1), 1.0)
+    assert np.linalg.matrix_rank(both) == both.shape[1] > 189
     for wrong in ((1, 5), (5,)):
         with pytest.raises(ValueError, match="image_shape"):
             image_projections(wrong)
+
+
+def test_edges_are_of_each_row_alone_and_turn_with_the_image():
+    rows = np.random.default_rng(1).random((5, 11, 11)).astype(np.float32)
+    flat = rows.reshape(5, 121)
+    found = with_edges(flat, (11, 11))
+    np.testing.assert_allclose(found[:, :121], flat, atol=1e-6)
+    np.testing.assert_array_equal(with_edges(flat[::-1], (11, 11)), found[::-1])
+    edges = found[:, 121:].reshape(5, 8, -1)
+    assert edges.min() >= 0.0
+    assert edges.max() <= 1.0
+    half = with_edges(np.rot90(rows, 2, (1, 2)).reshape(5, 121), (11, 11))[:, 121:].reshape(
+        5, 8, -1
+    )
+    np.testing.assert_allclose(half, np.roll(edges, 4, axis=1)[:, :, ::-1], atol=1e-5)
+    with pytest.raises(ValueError, match="image_shape"):
+        with_edges(flat, (11, 10))
