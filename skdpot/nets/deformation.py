@@ -23,6 +23,8 @@ class WithEdges(nn.Module):
     pixels a side, multiplied by 4 and cut at 1; they are returned in (-1, 1) too.
     """
 
+    slopes: torch.Tensor
+
     def __init__(self, image: tuple[int, int, int]) -> None:
         super().__init__()
         self.shape = image
