@@ -79,9 +79,9 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
         False, the best rule with one threshold in each place is taken.
     module : {"linear", "mlp"}, torch.nn.Module or callable, default="linear"
         Network from features to logits: one for two classes, one per class for more. "linear" is
-        logistic regression, "mlp" has one hidden layer of 64 units. A module is copied and starts
-        from its weights, which must be public; a function without arguments makes one. It must
-        treat every record by itself.
+        logistic regression, "mlp" has one hidden layer of 64 units and more noise; better where
+        classes are far from linear. A module is copied and starts from its weights, which must be
+        public; a function without arguments makes one. It must treat every record by itself.
     mechanism : {"bayes", "sketch", "ranks"} or a mechanism, default="bayes"
         How decisions are made alike: by the rule, or by a penalty of the training. A name stands
         for `skdpot.mechanisms.BayesRule`, `skdpot.mechanisms.SketchedOutputs` or
