@@ -11,7 +11,6 @@ from skdpot._utils import __version__ as __version__
 
 if TYPE_CHECKING:
     from skdpot.estimators.autoencoder import PrivateSWAutoencoder
-    from skdpot.estimators.client_contribution import ClientContribution
     from skdpot.estimators.domain_adapter import DPDomainAdapter
     from skdpot.estimators.fair_classifier import FairPrivateClassifier
     from skdpot.estimators.fair_post_processor import FairPrivatePostProcessor
@@ -24,7 +23,10 @@ if TYPE_CHECKING:
     from skdpot.estimators.table_encoder import TableEncoder
     from skdpot.estimators.table_synthesizer import DPTableSynthesizer
     from skdpot.estimators.trajectory_sampler import PrivateTrajectorySampler
-    from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
+    from skdpot.estimators.wasserstein_distance import (
+        ClientContribution,
+        PrivateWassersteinDistance,
+    )
     from skdpot.privacy.budget import PrivacyBudget
     from skdpot.privacy.pipelines import check_pipeline
     from skdpot.release.sketch import SlicedSketch
@@ -54,7 +56,7 @@ __all__ = [
 
 
 _HOMES = {
-    "ClientContribution": "skdpot.estimators.client_contribution",
+    "ClientContribution": "skdpot.estimators.wasserstein_distance",
     "DPDomainAdapter": "skdpot.estimators.domain_adapter",
     "DPSlicedFlowSampler": "skdpot.estimators.flow_sampler",
     "DPSlicedGenerator": "skdpot.estimators.generator",
