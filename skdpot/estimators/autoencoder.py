@@ -131,6 +131,9 @@ class PrivateSWAutoencoder(
         The architecture that was used.
     n_steps_ : int
         Number of finished training steps.
+    losses_ : DataFrame or None
+        Where nothing is protected (``epsilon=inf`` or ``private=False``): half the squared error in
+        mapped units and the penalty before each step, of at most 2,000 rows. None otherwise.
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
     n_features_in_ : int
@@ -148,7 +151,7 @@ class PrivateSWAutoencoder(
     (`skdpot.nets.autoencoder_training`). Rounding to the
     lattice of the noise adds at most 1/512 (`skdpot.privacy.noise.noise_for_sums`). Gradients are
     computed in single precision, of which the last bits can depend on the size of a Poisson batch;
-    the statement assumes that they do not. No loss is recorded or shown. Public: the number of rows
+    the statement assumes that they do not. No loss is recorded. Public: the number of rows
     and of features and their names, the dtype, the architecture and its first weights, and that all
     values are finite. With ``penalty="parity"`` the groups, their sizes and **who belongs to
     which** are public too: protected is what X says of a person, given the person's group. With

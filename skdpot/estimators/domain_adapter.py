@@ -105,6 +105,9 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
         Moves arrays of source rows to the target. Only with "transport"; None with one domain.
     n_steps_ : int
         Number of training steps.
+    losses_ : DataFrame or None
+        Of "sketch" and "ranks" at ``epsilon=inf``: loss and penalty before each step, of at most
+        2,000 records. None otherwise.
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
     n_features_in_ : int

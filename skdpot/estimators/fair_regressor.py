@@ -112,6 +112,9 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         Of "barycenter": the map of predictions to one distribution.
     n_steps_ : int
         Of the other mechanisms: number of training steps.
+    losses_ : DataFrame or None
+        Of the other mechanisms at ``epsilon=inf``: loss and penalty before each step, of at most
+        2,000 records. None otherwise.
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
     n_features_in_ : int

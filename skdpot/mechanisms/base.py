@@ -1,5 +1,6 @@
 """What all mechanisms share: own parameters, and the terms of a fit."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
@@ -70,6 +71,11 @@ class FitContext:
     def target(self) -> PrivacyTarget:
         """The limit for the cost of all events of the fit together."""
         return privacy_target(self.epsilon, self.delta, self.budget)
+
+    def mu_share(self, share: float) -> float:
+        """Return the privacy parameter of a part of the fit; infinite without privacy."""
+        target = self.target
+        return math.inf if math.isinf(target.epsilon) else target.mu_cap * math.sqrt(share)
 
     def charge(
         self,

@@ -18,10 +18,10 @@ from skdpot.mechanisms.base import COUNT, LENGTH, FitContext, Mechanism, Release
 from skdpot.mechanisms.fair import (
     TABLE_SHARE,
     LocalPenalty,
-    mu_share,
     network_outputs,
     warn_of_small_cells,
 )
+from skdpot.mechanisms.loss_curve import LossCurve, reconstruction_losses
 from skdpot.nets.autoencoder_training import (
     AutoencoderLoss,
     ParityDistance,
@@ -295,9 +295,11 @@ class DPSGD(Mechanism):
             step = private_steps(loss, tensor, plan, streams.secret, streams.public, cells)
         else:
             step = sketched_steps(loss, tensor, plan, tables, release_at, streams, cells)
+        losses = reconstruction_losses(loss, tensor, cells)
+        curve = LossCurve(losses if plan.noise is None else None)  # only then they may be told
         finished, stopped = train_privately(
             autoencoder,
-            step,
+            curve.told(step),
             plan.n_steps,
             learning_rate=noisy_learning_rate(
                 self.learning_rate, autoencoder, plan.n_steps, _LARGEST_RATE
@@ -309,7 +311,8 @@ class DPSGD(Mechanism):
         )
         if stopped is not None and (finished == 0 or isinstance(stopped, Exception)):
             raise stopped  # when it happened tells of the rows
-        return Released(None, bounds, spent, attributes={"n_steps_": finished}, stopped=stopped)
+        found = {"n_steps_": finished, "losses_": curve.table()}
+        return Released(None, bounds, spent, attributes=found, stopped=stopped)
 
     def train_public(
         self,
@@ -338,11 +341,11 @@ class DPSGD(Mechanism):
                 f"if the rows are public. {error}"
             ) from None
         n_steps = self._number_of_steps(len(rows), _FEWEST_PUBLIC_STEPS)
+        tensor = _tensor(context, bounds, rows)
+        curve = LossCurve(reconstruction_losses(loss, tensor, cells))
         train_network(
             autoencoder,
-            public_steps(
-                loss, _tensor(context, bounds, rows), self.batch_sizes(cells), rng, cells.members
-            ),
+            curve.told(public_steps(loss, tensor, self.batch_sizes(cells), rng, cells.members)),
             n_steps,
             learning_rate=_PUBLIC_RATE if self.learning_rate == "auto" else self.learning_rate,  # type: ignore[arg-type]
             rng=rng,
@@ -350,7 +353,8 @@ class DPSGD(Mechanism):
             callbacks=callbacks,
             progress=context.progress(context.caller),
         )
-        return Released(None, bounds, spent, attributes={"n_steps_": n_steps})
+        found = {"n_steps_": n_steps, "losses_": curve.table()}
+        return Released(None, bounds, spent, attributes=found)
 
     def _plan(
         self,
@@ -403,7 +407,7 @@ class DPSGD(Mechanism):
         wanted = min(loss.n_releases, n_steps)
         release_at = sorted({k * n_steps // wanted for k in range(wanted)})
         n_projections = len(loss.penalty.directions(np.random.default_rng(0)))
-        mu, label = mu_share(context.target, TABLE_SHARE), "Codes, compared while training"
+        mu, label = context.mu_share(TABLE_SHARE), "Codes, compared while training"
         noise = plan_tables(mu, len(release_at), n_projections, min(cells.sizes), label)
         return noise, release_at
 

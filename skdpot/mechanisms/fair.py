@@ -28,6 +28,7 @@ from torch import nn
 
 from skdpot._utils.validation import Interval, SecretStream, StrOptions, resolve_device
 from skdpot.mechanisms.base import COUNT, LENGTH, FitContext, Mechanism, Released
+from skdpot.mechanisms.loss_curve import LossCurve, prediction_losses
 from skdpot.mechanisms.recalibration import plan_recalibration, recalibrated
 from skdpot.nets.training import (
     GradientStep,
@@ -35,7 +36,6 @@ from skdpot.nets.training import (
     train_privately,
     with_trained_parameters,
 )
-from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.release import release as recording
 from skdpot.release.bounds import BoundsPlan, DataBounds
 from skdpot.release.gradients import (
@@ -442,14 +442,14 @@ class FairGradients(FairMechanism):
         n_steps = self.n_steps or _default_steps(self.alpha)
         if self.clip_output is not None:
             compared = ClippedOutputs(compared.n_outputs, float(self.clip_output))
-        alpha, clip = self.alpha if task.cells.strata else 0.0, float(self.clip_loss)
-        loss = FairLoss(gradient=task.gradient, compared=compared, alpha=alpha, clip=clip)
-        threshold, bins = self._threshold(context, task), None
+        terms = {"alpha": self.alpha if task.cells.strata else 0.0, "clip": float(self.clip_loss)}
+        loss = FairLoss(gradient=task.gradient, compared=compared, **terms)
+        task = replace(task, last=self._threshold(context, task))
         if task.given_target and task.cells.strata:
-            bins = plan_target_bins(mu_share(context.target, _BINS_SHARE), task.cells)
-        task = replace(task, last=threshold, bins=bins)
+            mu = context.mu_share(_BINS_SHARE)
+            task = replace(task, bins=plan_target_bins(mu, task.cells))
         plan, make_steps, text = self._plan(context, task, loss, n_steps)
-        if threshold is not None:
+        if task.last is not None:
             text += ", and noisy histograms or moments for the level of predictions"
         single = plan.sampling == "poisson" and not _in_double(network)
         spent = context.charge(
@@ -467,9 +467,11 @@ class FairGradients(FairMechanism):
             found["target_bins_"] = settled.from_units(cells.edges[:, None])[:, 0]
         records = Records.of(network, rows, targets, context.device)
         trained = deepcopy(network).to(records.rows.dtype) if _in_double(network) else network
+        losses = prediction_losses(compared, records.rows, records.targets, cells)
+        curve = LossCurve(losses if plan.noise is None else None)  # only then they may be told
         _, stopped = train_privately(
             trained,
-            make_steps(records, cells=cells, plan=plan, secret=streams.secret),
+            curve.told(make_steps(records, cells=cells, plan=plan, secret=streams.secret)),
             n_steps,
             learning_rate=noisy_learning_rate(self.learning_rate, network, n_steps, _LARGEST_RATE),
             # Masks of dropout depend on who else is in a Poisson batch: they must be secret.
@@ -479,17 +481,11 @@ class FairGradients(FairMechanism):
         )
         if stopped is not None:
             raise stopped
-        network = with_trained_parameters(network, trained)
-        if isinstance(task.compared, Probabilities):
-            found["threshold_"] = 0.5
-        if isinstance(threshold, SumNoise):
-            given = (rows, targets, task.cells.codes, threshold, streams.secret)
-            network = recalibrated(network, *given)
-        elif threshold is not None:
-            of = partial(_probabilities, network)
-            parts = (of(torch.from_numpy(rows)), targets, threshold, streams.secret, of)
-            found["threshold_"] = tuned_threshold(*parts)
-        return Released(network, None, spent, attributes=found)
+        trained = with_trained_parameters(network, trained)
+        network, level = _levelled(trained, task, rows, targets, streams.secret)
+        return Released(
+            network, None, spent, attributes={**found, **level, "losses_": curve.table()}
+        )
 
     def _plan(
         self, context: FitContext, task: FairTask, loss: FairLoss, n_steps: int
@@ -498,7 +494,7 @@ class FairGradients(FairMechanism):
 
     def _threshold(self, context: FitContext, task: FairTask) -> LastNoise | None:
         """Plan what sets the level right that a penalty moves: of two classes, or of targets."""
-        mu = mu_share(context.target, _TUNING_SHARE)
+        mu = context.mu_share(_TUNING_SHARE)
         if not (self.tune_threshold and self.alpha and task.cells.strata):
             return None
         if task.bounds is not None:
@@ -519,6 +515,19 @@ class FairGradients(FairMechanism):
             others=() if math.isinf(context.target.epsilon) else others,
             **terms,
         )
+
+
+def _levelled(
+    network: nn.Module, task: FairTask, rows: np.ndarray, targets: np.ndarray, secret: SecretStream
+) -> tuple[nn.Module, dict[str, Any]]:
+    """Set the level of predictions right; return the network, and a threshold of two classes."""
+    if isinstance(task.last, SumNoise):
+        return recalibrated(network, rows, targets, task.cells.codes, task.last, secret), {}
+    if task.last is not None:
+        of = partial(_probabilities, network)
+        given = (of(torch.from_numpy(rows)), targets, task.last, secret, of)
+        return network, {"threshold_": tuned_threshold(*given)}
+    return network, {"threshold_": 0.5} if isinstance(task.compared, Probabilities) else {}
 
 
 @dataclass(eq=False, repr=False)
@@ -578,7 +587,7 @@ class SketchedOutputs(FairGradients):
         if release_at:
             rng = np.random.default_rng(0)
             n_projections = len(loss.compared.directions(self.n_projections, rng))
-            mu, fewest = mu_share(context.target, TABLE_SHARE), max(1, min(cells.sizes))
+            mu, fewest = context.mu_share(TABLE_SHARE), max(1, min(cells.sizes))
             tables = plan_tables(mu, len(release_at), n_projections, fewest)
             # What is averaged over the blocks of directions has less noise.
             n_blocks = max(1.0, n_projections / loss.compared.n_outputs)
@@ -687,8 +696,3 @@ FAIR_MECHANISMS: dict[str, type[FairMechanism]] = {
 def _default_steps(alpha: float) -> int:
     """Return the number of steps: more where little of the loss is left in each."""
     return round(_DEFAULT_STEPS * math.sqrt(max(1.0, (1.0 - _USUAL_ALPHA) / (1.0 - alpha))))
-
-
-def mu_share(target: PrivacyTarget, share: float) -> float:
-    """Return the privacy parameter of a part of the fit; infinite without privacy."""
-    return math.inf if math.isinf(target.epsilon) else target.mu_cap * math.sqrt(share)

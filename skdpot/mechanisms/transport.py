@@ -20,7 +20,7 @@ from torch import nn
 
 from skdpot._utils.validation import Interval, SecretStream, StrOptions
 from skdpot.mechanisms.base import COUNT, LENGTH, FitContext, Mechanism, Released
-from skdpot.mechanisms.fair import FairLoss, FairTask, Records, mu_share
+from skdpot.mechanisms.fair import FairLoss, FairTask, Records
 from skdpot.nets.training import (
     GradientStep,
     noisy_learning_rate,
@@ -117,7 +117,7 @@ class TransportedRows(Mechanism):
         n_projections = d * max(1, round(self.n_projections / d))
         noise = None
         if cells.strata:
-            mu = mu_share(context.target, self.share)
+            mu = context.mu_share(self.share)
             label = "Rows of both domains along slices"
             noise = plan_tables(mu, 1, n_projections, min(cells.sizes), label)
         private = math.isfinite(context.target.epsilon)

@@ -622,6 +622,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     25: [
         (rewritten("release_frontier", ("_radii(summed(_sizes, plan.sizes), plan.sizes.sigma, n)", "_radii(_sizes(*errors_and_moves(*scores, targets)).sum(0), 0.0, n)")), {"lengths of true errors": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
         (rewritten("release_rounds", ("within = tables.range_of_interest(limits)", "within = (outputs.mean(0), 2 * outputs.std(0))")), {"predictions measured where they are": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
+        (rewritten("FairGradients.release", ("plan.noise is None", "True")), {"losses of a private fit": "mechanisms/test_loss_curve.py::test_losses_are_told_where_nothing_is_protected_alone[sketch]"}),
+        (rewritten("DPSGD.release", ("plan.noise is None", "True")), {"losses of a private autoencoder": "mechanisms/test_loss_curve.py::test_losses_are_told_where_nothing_is_protected_alone[codes]"}),
         (rewritten("release_target_bins", ("width = first", "inner = np.quantile(targets, [0.2, 0.4, 0.6, 0.8]) - tables.centres[0]; width = first")), {"bins of true targets": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, odds]"}),
         (rewritten("release_spread", ("error = noise", "mean = targets.mean(axis=0); error = noise")), {"the mean of true targets, before training": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
         (rewritten("release_recalibration", ("error = 2.0", "target = targets.mean(axis=0); error = 2.0")), {"the mean of true targets": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
