@@ -195,8 +195,8 @@ class FairPrivateTransformer(
             if hidden := unresolved_groups(plan.tables, cells):
                 warn_of_fairness(
                     f"{name}: the noise hides how rows of these groups are distributed: "
-                    f"{', '.join(hidden)}. They will hardly be moved. Use fewer features or "
-                    "rounds, merge small groups, or take a larger epsilon."
+                    f"{', '.join(hidden)}. Moved rows will still tell the groups apart. Use fewer "
+                    "features or rounds, merge small groups, or take a larger epsilon."
                 )
             private = np.isfinite(context.target.epsilon)
             declared = isinstance(bounds, DataBounds)

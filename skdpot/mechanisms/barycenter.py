@@ -80,6 +80,7 @@ _GRID = 257
 _LEVELS = (np.arange(256) + 0.5) / 256
 _RIDGE = 1e-3
 _UNRESOLVED = 0.1  # error of a distribution function at which half of a move is left out
+_TOLD_APART = 0.03  # error at which moved groups were still told apart
 _HIDDEN, _LARGEST_TAIL = 3.0, 0.2  # of a distribution: errors that hide its ends, and the most
 _MEASURED = np.array([0.0, 0.5, 1.0])  # shares whose predictions are measured at the end
 _SHOWN = np.linspace(0.0, 1.0, 21)
@@ -325,7 +326,7 @@ def _errors(noise: TableNoise, sizes: Sequence[int]) -> np.ndarray:
 
 def unresolved_groups(noise: TableNoise, cells: Cells) -> list[str]:
     """Return the groups of which the noise hides the distribution; all public."""
-    hidden = _errors(noise, cells.sizes) > _UNRESOLVED
+    hidden = _errors(noise, cells.sizes) > _TOLD_APART
     return [f"{name} ({cells.sizes[k]} records)" for k, name in enumerate(cells.names) if hidden[k]]
 
 
