@@ -7,7 +7,8 @@ judges them on the test rows: accuracy, log loss, expected calibration error (15
 probability of the more probable class) and seconds of the fit, means over splits. Beside them are
 logistic regression of scikit-learn without privacy, and DP-SGD as in the mechanism "sketch" of
 `FairPrivateClassifier` with nothing to compare. "joint" is one softmax over the cells (group,
-class), of which the probabilities of the class are sums. δ = 1e-5, replace-one.
+class), of which the probabilities of the class are sums. "ranking" scores are to be recalibrated
+afterwards. δ = 1e-5, replace-one.
 
 Run ``python bench_scores.py [--data adult] [--epsilons 0.3 1 3] [--splits 3]``; a minute on one
 core.
@@ -56,7 +57,13 @@ def by_dpsgd(task: FairTask, epsilon: float, seed: int) -> np.ndarray:
 
 
 def by_scores(
-    task: FairTask, epsilon: float, seed: int, *, joint: bool = False, module: str = "linear"
+    task: FairTask,
+    epsilon: float,
+    seed: int,
+    *,
+    joint: bool = False,
+    module: str = "linear",
+    recalibrated: bool = False,
 ) -> np.ndarray:
     """Return probabilities of class 1 by private scores, of the class or of the cells."""
     names, groups = np.unique(task.groups, return_inverse=True)
@@ -64,7 +71,8 @@ def by_scores(
     torch.manual_seed(seed)
     network = build_predictor(module, task.X.shape[1], n_outputs)
     loss, targets = ("softmax", 2 * groups + task.y) if joint else ("logistic", task.y)
-    plan = plan_scores(gdp_mu(epsilon, DELTA), network, len(task.y), loss)
+    mu, n = gdp_mu(epsilon, DELTA), len(task.y)
+    plan = plan_scores(mu, network, n, loss, recalibrated=recalibrated)
     streams = spawn_streams(seed, "bench")
     outputs = evaluate(
         plan.train(network, task.X, targets, streams, caller="bench"), task.X_test, None
@@ -76,6 +84,7 @@ METHODS = {
     "logistic regression": by_sklearn,
     "DP-SGD": by_dpsgd,
     "scores": by_scores,
+    "scores, ranking": lambda *cell: by_scores(*cell, recalibrated=True),
     "scores, joint": lambda *cell: by_scores(*cell, joint=True),
     "scores, mlp": lambda *cell: by_scores(*cell, module="mlp"),
 }

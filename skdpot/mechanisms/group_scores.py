@@ -107,7 +107,9 @@ def plan_group_scores(
         given = (mu * math.sqrt(posterior_share), start, n_samples, of_group)
         hidden = start, plan_scores(*given)
         mu *= math.sqrt(1.0 - posterior_share)
-    return GroupScorePlan(plan_scores(mu, task.network, n_samples, loss), hidden)
+    recalibrated = loss != "squared" and bool(task.cells.strata)  # by the release of scores
+    scores = plan_scores(mu, task.network, n_samples, loss, recalibrated=recalibrated)
+    return GroupScorePlan(scores, hidden)
 
 
 def _seen_groups(rows: np.ndarray, _: Any, codes: np.ndarray) -> tuple[np.ndarray, Any]:

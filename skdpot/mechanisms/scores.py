@@ -13,7 +13,7 @@ most rows is known without looking at them. The map is folded into the first lay
 Training is gradient descent with momentum, of which the mean of the parameters over the last 70 %
 of the steps is kept: the noise of the steps averages out. Let :math:`\sigma_1` be the standard
 deviation that the noise of all steps has in their mean. Directions of curvature below about
-:math:`4 \sigma_1` hold more noise than signal, and descent stops before it reaches them. Networks
+:math:`6 \sigma_1` hold more noise than signal, and descent stops before it reaches them. Networks
 that do not begin with a linear layer are trained by Adam, on features as they are.
 """
 
@@ -52,8 +52,10 @@ _NARROWEST = 0.01  # spread of a feature that is told from a constant
 _MOMENTUM, _MOMENTUM_WITHOUT_NOISE = 0.8, 0.97
 _TRANSIENT = 0.3  # of the steps, whose parameters are not in the mean
 _FEWEST_STEPS, _FEWEST_OF_HIDDEN, _MOST_STEPS = 60, 100, 300
+_CURVATURES, _CURVATURES_OF_RANKINGS = 6.0, 4.0  # in units of the noise: where descent stops
 _CLASSES, _HIDDEN = 3.0, 3.0
 _STABLE = 3.0  # step, over the inverse of the largest curvature; heavy balls leave at 3.6
+_ROWS_PER_NOISE, _ROWS_PER_NOISE_OF_RANKINGS = 20.0, 80.0
 _SHORTEST = 0.01
 _OTHER_SIZE = 4
 _LARGEST_RATE = 0.1
@@ -68,12 +70,10 @@ Look: TypeAlias = Callable[[Records, np.ndarray], tuple[np.ndarray, Any]]
 
 @dataclass(frozen=True)
 class ScoreLoss:
-    """A loss: its gradient at the outputs and its largest curvature; and how it is trained."""
+    """A loss: its gradient at the outputs, and its largest curvature."""
 
     gradient: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     curvature: float
-    rows_per_noise: float  # below this number more records are shortened
-    flattest: float  # curvature in units of the noise, where descent stops
 
 
 def _logistic(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -92,9 +92,9 @@ def _squared(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 LOSSES: dict[str, ScoreLoss] = {
-    "logistic": ScoreLoss(_logistic, 0.25, 80.0, 4.0),
-    "softmax": ScoreLoss(_softmax, 0.5, 80.0, 4.0),
-    "squared": ScoreLoss(_squared, 1.0, 20.0, 6.0),
+    "logistic": ScoreLoss(_logistic, 0.25),
+    "softmax": ScoreLoss(_softmax, 0.5),
+    "squared": ScoreLoss(_squared, 1.0),
 }
 
 
@@ -205,8 +205,12 @@ class ScorePlan:
         return mean, scale * length
 
 
-def plan_scores(mu: float, network: nn.Module, n_samples: int, loss: str) -> ScorePlan:
+def plan_scores(
+    mu: float, network: nn.Module, n_samples: int, loss: str, *, recalibrated: bool = False
+) -> ScorePlan:
     """Plan the training of a network that is mu-GDP under replace-one; infinite for no privacy.
+
+    Scores that are `recalibrated` afterwards need to rank records alone: more of these are clipped.
 
     `loss` is one of `LOSSES`. The network must treat records alone
     (`skdpot.nets.training.check_per_record`).
@@ -223,14 +227,16 @@ def plan_scores(mu: float, network: nn.Module, n_samples: int, loss: str) -> Sco
         events = [GaussianEvent(**vars(moments), label="Means and spreads")]
         mu *= math.sqrt(1.0 - _MOMENTS)
     # With few records for the noise it is better to shorten more of them.
-    share = min(max(1.0, math.sqrt(n_samples * mu / size / kind.rows_per_noise)), 2.0) / 2.0
+    per_noise = _ROWS_PER_NOISE_OF_RANKINGS if recalibrated else _ROWS_PER_NOISE
+    share = min(max(1.0, math.sqrt(n_samples * mu / size / per_noise)), 2.0) / 2.0
     clip = share * math.sqrt(size) if private else _NO_CLIP
     # The curvature of cross-entropy falls with the number of classes; that of networks is less.
     flat = 1.0 if linear else _HIDDEN
     if linear and first is not None and loss == "softmax":
         flat = max(1.0, first.out_features / _CLASSES)
     sigma = 2.0 * clip / (mu * n_samples)  # of the mean of all steps' mean gradients
-    length = flat / (kind.flattest * sigma) if private else math.inf
+    flattest = _CURVATURES_OF_RANKINGS if recalibrated else _CURVATURES
+    length = flat / (flattest * sigma) if private else math.inf
     momentum = _MOMENTUM if private or not linear else _MOMENTUM_WITHOUT_NOISE
     largest = _STABLE / (kind.curvature * size)
     fewest = _FEWEST_STEPS if linear else _FEWEST_OF_HIDDEN
