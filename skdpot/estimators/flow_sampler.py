@@ -26,21 +26,27 @@ from skdpot._utils.validation import (
     validate_rows,
 )
 from skdpot.mechanisms.base import FitContext, Mechanism, Released, chosen_mechanism
+from skdpot.mechanisms.moments import Moments
 from skdpot.mechanisms.rows import Presample, Resample
 from skdpot.mechanisms.sketch import Sketch
 from skdpot.metrics import sliced_wasserstein_distance
 from skdpot.ot.flow import FlowResult, FlowSchedule, SlicedFlowProblem, sliced_flow
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.release.moments import NoisyMoments
+from skdpot.release.release import Records, Release
 from skdpot.release.sketch import ROW_BOUNDS, SlicedSketch
 from skdpot.sources import Source, fit_rows, head_of, record_columns
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "sketch": Sketch,
+    "moments": Moments,
     "resample": Resample,
     "presample": Presample,
 }
 
+_KEPT_AS: dict[type, str] = {SlicedSketch: "sketch_", NoisyMoments: "moments_"}
+_RELEASED = (*_KEPT_AS.values(), "releases_")
 _MIN_PARTICLES, _MAX_PARTICLES = 1000, 10_000
 _FEWEST_PARTICLES = 256  # in a flow: a handful would sit at the quantiles of their ranks alone
 _STATES = 24  # of a trace, by default: enough for the curve of the distance
@@ -76,10 +82,12 @@ class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
         self.privacy_spent_, self._frame_out = release.privacy_spent, isinstance(X, pd.DataFrame)
 
     def _keep(self, value: Any) -> None:
-        if isinstance(value, SlicedSketch):
-            self.sketch_ = value
-        else:
-            self.releases_ = value
+        setattr(self, _KEPT_AS.get(type(value), "releases_"), value)
+
+    def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
+        """Return rows and labels as the mechanism of a release is given them, for audits."""
+        moments = getattr(self, "moments_", None)
+        return super()._seen_by(release, X, y) if moments is None else moments._seen_by(X, y)
 
     def _ready(self, random_state: Any) -> np.random.Generator:
         """Return a generator; complete a fit that was interrupted after its release."""
@@ -285,10 +293,11 @@ class DPSlicedFlowSampler(SyntheticRows):
 
     Parameters
     ----------
-    mechanism : {"sketch", "resample", "presample"} or Mechanism, default="sketch"
+    mechanism : {"sketch", "moments", "resample", "presample"} or Mechanism, default="sketch"
         How private data are read: an object such as ``Sketch(n_bins=32)``, or a name, which stands
         for the object with default parameters. `Sketch` releases noisy distribution functions of
-        the projections along L directions. `Resample` (Algorithm 1 of the paper, DPSWflow-r)
+        the projections along L directions, and `Moments` sizes, means and covariances of classes,
+        for many features. `Resample` (Algorithm 1 of the paper, DPSWflow-r)
         releases the noisy projections of a new batch of rows along new directions in each step;
         `Presample` (Algorithm 2, DPSWflow) those of all rows along L directions, once.
     epsilon : float, default=1.0
@@ -305,7 +314,7 @@ class DPSlicedFlowSampler(SyntheticRows):
         Public bound of the norm of every row, instead of `bounds`.
     conditional : bool, default=False
         Make one table and one flow per class of `y`, so that `sample_labeled` works. Otherwise `y`
-        is ignored. Needs a `Sketch`, which declares what is public about labels.
+        is ignored. Needs a `Sketch`, which declares what is public about labels, or `Moments`.
     n_particles : int, optional
         Number of particles kept after `fit`. By default the number of rows, at least 1000 and at
         most 10,000.
@@ -332,6 +341,8 @@ class DPSlicedFlowSampler(SyntheticRows):
         The mechanism of the fit, a copy.
     sketch_ : SlicedSketch
         The release; only with a `Sketch`.
+    moments_ : NoisyMoments
+        The release; only with `Moments`.
     releases_ : SmoothedProjections
         The release; only with `Resample` (one batch per step) or `Presample`.
     bounds_ : DataBounds
@@ -359,8 +370,8 @@ class DPSlicedFlowSampler(SyntheticRows):
 
     Privacy
     -------
-    Releases `sketch_` or `releases_` and nothing else: one event under replace-one for all steps
-    together, charged before noise is drawn. For sensitivity and public facts see `SlicedSketch`,
+    Releases `sketch_`, `moments_` or `releases_` and nothing else: one event under replace-one for
+    all steps together, charged before noise is drawn. For sensitivity and public facts see `SlicedSketch`,
     and for rows `skdpot.release.rows.projection_sensitivity`; neither diffusion nor the solver's
     own noise counts. Protected are each row of X and, with ``conditional=True``, its label unless
     labels are public. Rows given to `score` are treated as public; a score on private rows is not
@@ -506,7 +517,7 @@ class DPSlicedFlowSampler(SyntheticRows):
 
     @property
     def _released(self) -> Any:
-        return self.sketch_ if hasattr(self, "sketch_") else self.releases_
+        return next(vars(self)[name] for name in _RELEASED if hasattr(self, name))
 
     def _schedule(self) -> FlowSchedule:
         """Return the steps of the flow."""

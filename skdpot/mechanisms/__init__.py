@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from skdpot.mechanisms.fair import RankedOutputs, SketchedOutputs
     from skdpot.mechanisms.gradient import Gradient
     from skdpot.mechanisms.mean_field_langevin import MeanFieldLangevin
+    from skdpot.mechanisms.moments import Moments
     from skdpot.mechanisms.rows import Presample, Resample
     from skdpot.mechanisms.sketch import Sketch
     from skdpot.mechanisms.trajectory_sketch import TrajectorySketch
@@ -43,6 +44,7 @@ __all__ = [
     "LatentNetwork",
     "MeanFieldLangevin",
     "Mechanism",
+    "Moments",
     "Presample",
     "PriorPenalty",
     "RankedOutputs",
@@ -74,6 +76,7 @@ _HOMES = {
     "fair": ("RankedOutputs", "SketchedOutputs"),
     "gradient": ("Gradient",),
     "mean_field_langevin": ("MeanFieldLangevin",),
+    "moments": ("Moments",),
     "rows": ("Presample", "Resample"),
     "sketch": ("Sketch",),
     "trajectory_sketch": ("TrajectorySketch",),

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from scipy.special import ndtri
 from tqdm.auto import tqdm
 
 from skdpot._utils.validation import one_blas_thread
-from skdpot.ot.slices import CDFTable
+from skdpot.ot.slices import CDFTable, orthogonal_directions
 
 if TYPE_CHECKING:
     import torch
@@ -193,7 +194,41 @@ class SmoothedFlowProblem:
         return DirectionBatch(directions, values, self.sigma)
 
 
-FlowProblem: TypeAlias = SlicedFlowProblem | SmoothedFlowProblem
+@dataclass(frozen=True, eq=False)
+class GaussianFlowProblem:
+    """Minimise the sliced Wasserstein-2 distance of particles to a Gaussian, which they start as.
+
+    Only chance keeps draws from their law, and a step along a random basis reduces it.
+    """
+
+    location: np.ndarray
+    covariance: np.ndarray
+    n_turns: ClassVar[None] = None
+    is_partial: ClassVar[bool] = False
+
+    @property
+    def largest_batch(self) -> int:
+        """Number of directions of a batch: a basis."""
+        return len(self.location)
+
+    def start(self, n_particles: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw the Gaussian."""
+        values, vectors = np.linalg.eigh(self.covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        noise = rng.standard_normal((n_particles, len(values)))
+        return (self.location + noise @ root.T).astype(np.float32)
+
+    def turns(self, rng: np.random.Generator) -> Iterator[DirectionBatch]:
+        """Yield random bases for ever, with the quantiles of the Gaussian along them."""
+        d, normal = len(self.location), ndtri(_LEVELS)
+        while True:
+            directions = orthogonal_directions(d, d, rng)
+            spreads = np.sqrt(np.einsum("ij,jk,ik->i", directions, self.covariance, directions))
+            quantiles = (directions @ self.location)[:, None] + spreads[:, None] * normal
+            yield DirectionBatch(directions.astype(np.float32), quantiles.astype(np.float32))
+
+
+FlowProblem: TypeAlias = SlicedFlowProblem | SmoothedFlowProblem | GaussianFlowProblem
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,105 @@
+"""A mechanism for rows of many features: the mean and covariance of each class."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from skdpot._utils.validation import encode_labels
+from skdpot.mechanisms.base import FitContext, Mechanism, Released
+from skdpot.ot.flow import FlowSchedule, GaussianFlowProblem
+from skdpot.release.bounds import public_bounds
+from skdpot.release.moments import NoisyMoments, plan_moments, release_moments
+
+
+@dataclass(eq=False, repr=False)
+class Moments(Mechanism):
+    r"""Release the size, mean and covariance of each class, once.
+
+    Particles are draws of one Gaussian a class, so that the flow has nothing to do and takes one
+    step. For many features, such as `~skdpot.preprocessing.ImageCodes`, relations between pairs of
+    features distinguish classes, and covariances hold all of them. A `Sketch` sees shapes that are
+    not Gaussian, and has less noise for few features or rows.
+
+    Parameters
+    ----------
+    classes : array-like, optional
+        The public set of classes of an estimator with ``conditional=True``. By default the labels
+        found in `y`, which then count as public. The label of each row is private.
+
+    Privacy
+    -------
+    One Gaussian event under replace-one, after the events of private bounds. The sensitivity, of
+    all moments of all classes together, is proved in `skdpot.release.moments.release_moments`.
+
+    See Also
+    --------
+    Sketch : Distribution functions along many directions.
+
+    References
+    ----------
+    Dwork, Talwar, Thakurta and Zhang, "Analyze Gauss: optimal bounds for privacy-preserving
+    principal component analysis", STOC 2014: Gaussian noise on second moments. Here means and sizes
+    are part of the same matrix. James and Stein, "Estimation with quadratic loss", 1961.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from skdpot import DPSlicedFlowSampler
+    >>> from skdpot.mechanisms import Moments
+    >>> from skdpot.preprocessing import ImageCodes
+    >>> X, y = load_digits(return_X_y=True)
+    >>> images = ImageCodes((8, 8), size=5, pixel_range=(0, 16), background=5)
+    >>> sampler = DPSlicedFlowSampler(
+    ...     Moments(), epsilon=5.0, norm_bound=images.norm_bound, conditional=True
+    ... )
+    >>> codes, labels = sampler.fit(images.fit_transform(X), y).sample_labeled(100)
+    >>> images.inverse_transform(codes).shape
+    (100, 64)
+    >>> sampler.moments_.means.shape
+    (10, 25)
+    """
+
+    classes: ArrayLike | None = None
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"classes": ["array-like", None]}
+
+    def release(
+        self, context: FitContext, rows: np.ndarray, y: Any, *, conditional: bool, n_steps: Any
+    ) -> Released:
+        """Charge, then release `NoisyMoments`."""
+        n, d = rows.shape
+        codes, classes = np.zeros(n, dtype=int), None
+        if conditional:
+            codes, classes = encode_labels(y, n, self.classes)
+        declared = public_bounds(context.bounds, context.norm_bound, d)
+        plan = plan_moments(context.target, n, d, declared or n)
+        facts = context.assumptions(
+            classes=classes is not None, declared_bounds=declared is not None
+        )
+        of = "all rows" if classes is None else f"{len(classes)} classes"
+        spent = context.charge_event(
+            plan.event,
+            n,
+            facts,
+            f"noisy sizes, means and second moments of {of}, in shares of the radius",
+            scales=(plan.sigma, plan.sensitivity),
+        )
+        bounds = plan.bounds.settled(rows, context.streams)
+        n_classes = 1 if classes is None else len(classes)
+        given = (rows, codes, n_classes, plan, bounds, context.streams.secret)
+        moments = NoisyMoments(release_moments(*given), n, classes)
+        return Released(moments, bounds, spent, classes, moments.sizes / n)
+
+    def problem(self, moments: NoisyMoments, radius: float, label: Any) -> GaussianFlowProblem:
+        """Return the Gaussian of a class."""
+        k = 0 if moments.classes is None else int(np.flatnonzero(moments.classes == label)[0])
+        return GaussianFlowProblem(moments.means[k], moments.covariances[k])
+
+    def schedule(
+        self, moments: NoisyMoments, n_steps: int, step_size: float | str, diffusion: float
+    ) -> FlowSchedule:
+        """Return one step: particles start where they belong."""
+        share = 1.0 if isinstance(step_size, str) else step_size
+        return FlowSchedule(1, share, diffusion, momentum=0.0)
