@@ -105,7 +105,7 @@ def release_moments(
         table = lattice_noise(plan.sigma, table.shape, stream, **noise)
     factor = round(_LATTICE / plan.lattice)
     for start in range(0, len(rows), _BLOCK):
-        units, of = _units(rows[start : start + _BLOCK], bounds), codes[start : start + _BLOCK]
+        units, of = _cut_rows(rows[start : start + _BLOCK], bounds), codes[start : start + _BLOCK]
         for k in range(n_classes):
             some = units[of == k]
             table[k] += _triangle(some.T @ some).astype(np.int64) * factor
@@ -126,7 +126,7 @@ def _n_entries(n_features: int) -> int:
     return (n_features + 1) * (n_features + 2) // 2
 
 
-def _units(rows: np.ndarray, bounds: DataBounds) -> np.ndarray:
+def _cut_rows(rows: np.ndarray, bounds: DataBounds) -> np.ndarray:
     """Return rows in whole units, with one more entry; in double precision, which is exact."""
     ball = bounds.to_ball(rows).astype(np.float64)
     cut = np.trunc(ball * (_RADIUS * (1 - 1e-9) / bounds.radius))
@@ -142,7 +142,7 @@ def _triangle(matrices: np.ndarray) -> np.ndarray:
 def _products(release: Release, records: Records, shares: np.ndarray) -> Iterator[Part]:
     """Yield what rows add to the moments of their classes."""
     rows, codes = records
-    units = _units(rows, release.facts["bounds"])
+    units = _cut_rows(rows, release.facts["bounds"])
     own = _triangle(units[:, :, None] * units[:, None, :]) * _LATTICE
     placed = np.zeros((len(own), *release.value.shape))
     placed[np.arange(len(own)), 0 if codes is None else codes] = own

@@ -182,6 +182,8 @@ ROWS = {
     "flow, resample, batches": flow("resample", **SOME),
     "flow, resample, poisson": flow("resample", sampling="poisson", **SOME),
     "flow, presample": flow("presample"),
+    "flow, moments": flow("moments"),
+    "flow, moments, classes": flow("moments", **OF_CLASSES),
     "generator": generator("sketch", **BINS),
     "generator, classes": generator("sketch", **BINS, **OF_CLASSES),
     "generator, images": generator("sketch", module=ImageNetwork((1, D)), **BINS, **BOX),
@@ -343,7 +345,8 @@ FITS = ROWS | TABLES | SEARCHES
 
 # One of each estimator, and of each mechanism that charges in a way of its own.
 QUICK = {
-    "scaler", "sketch", "sketch, classes", "flow", "flow, resample", "generator, gradient",
+    "scaler", "sketch", "sketch, classes", "flow", "flow, resample", "flow, moments, classes",
+    "generator, gradient",
     "autoencoder", "autoencoder, parity, sketch", "classifier", "regressor, ranks", "adapter",
     "distance", "contribution", "paths", "paths, mfld, mean", "encoder",
     "synthesizer, target", "synthesizer, persons", "search",

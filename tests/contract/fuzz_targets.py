@@ -33,6 +33,7 @@ from skdpot.mechanisms import (
     FedWad,
     LatentNetwork,
     MeanFieldLangevin,
+    Moments,
     PriorPenalty,
     RankedOutputs,
     SketchedOutputs,
@@ -163,7 +164,7 @@ TARGETS = {
     f"{type(small).__name__} {name}".strip(): Target(small)
     for name, small in (
         *(
-            (name, kind(of(n_projections=3), **QUICK | more))
+            (name, kind(of() if of is Moments else of(n_projections=3), **QUICK | more))
             for kind, more in ((DPSlicedFlowSampler, {"n_particles": 20}), (DPSlicedGenerator, {}))
             for name, of in kind._mechanisms.items()
         ),

@@ -277,6 +277,7 @@ _ONE_STEP = all_of(
 # fmt: off
 _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     1: [
+        (half_noise("release_moments"), {"moments of classes": "release/test_moments.py::test_every_entry_has_the_noise_that_is_charged"}),
         (half_noise("ScorePlan._standardised"), {"means and spreads of features": "mechanisms/test_scores.py::test_every_number_has_the_noise_that_is_charged[logistic]"}),
         (half_noise("release_score_tables"), {"counts of scores": "mechanisms/test_bayes_rule.py::test_numbers_have_the_noise_that_is_charged"}),
         (half_noise("NoisyAccumulator.__init__"), {
@@ -328,6 +329,9 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("calibrate_lattice", "plan_tables", mu=twice), {"noise of one release for several": "release/test_plans.py::test_a_plan_costs_what_it_was_given[outputs]"}),
     ],
     2: [
+        (rewritten("_cut_rows", ("_RADIUS * (1 - 1e-09)", "1.5 * _RADIUS")), {"rows of moments": "release/test_moments.py::test_no_record_moves_the_moments_by_more_than_the_sensitivity[across the ball]"}),
+        (rewritten("_cut_rows", ("bounds.to_ball(rows)", "rows")), {"rows of moments at any length": "release/test_moments.py::test_no_record_moves_the_moments_by_more_than_the_sensitivity[far away]"}),
+        (given("GaussianEvent.__init__", "plan_moments", sensitivity=99.0), {"moments without the last entry": "release/test_moments.py::test_every_entry_has_the_noise_that_is_charged"}),
         (rewritten("_units", ("radius * (1.0 - 1e-09)", "1.5 * radius")), {"vectors of noisy sums": "mechanisms/test_barycenter.py::test_a_record_moves_noisy_sums_by_at_most_twice_the_radius[1-1.0]"}),
         (rewritten("_moments", ("np.clip(rows, -1.0, 1.0)", "rows")), {"moments of features": "mechanisms/test_scores.py::test_no_neighbour_moves_a_release_further_than_its_sensitivity[logistic]"}),
         (rewritten("_clipped", ("shares_of_vectors(own, gram, clip)[:, None]", "1.0")), {"gradients of scores": "mechanisms/test_scores.py::test_no_neighbour_moves_a_release_further_than_its_sensitivity[squared]"}),
@@ -371,6 +375,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (charged_late("SlicedSketch.partial_fit"), {"SlicedSketch.partial_fit": "estimators/test_charges.py::test_whoever_publishes_charges_first[stream]"}),
         (charged_late("DPSlicedFlowSampler.fit"), {
             "DPSlicedFlowSampler, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow]",
+            "DPSlicedFlowSampler, moments": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow, moments, classes]",
             "DPSlicedFlowSampler, resample": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow, resample]",
             "DPSlicedFlowSampler, presample": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow, presample]"}),
         (charged_late("DPSlicedGenerator.fit"), {
@@ -673,6 +678,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("TickColumn.to_unit", since_the_earliest), {"times by the earliest": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[polars-Datetime(us, None)]"}),
     ],
     28: [
+        (rewritten("release_moments", ("some.T @ some", "2 * (some.T @ some)")), {"products counted twice": "release/test_moments.py::test_no_record_moves_the_moments_by_more_than_the_sensitivity[across the ball]"}),
         (rewritten("plan_score_tables", ("calibrate_lattice(mu, moved,", "calibrate_lattice(mu, moved / math.sqrt(2.0),")), {"scores that leave a bin and enter another": "mechanisms/test_bayes_rule.py::test_a_replaced_record_moves_the_table_by_no_more_than_the_sensitivity[blind]"}),
         (rewritten("release_score_tables", ("codes=tables, n_classes=lists.n_tables)", "codes=tables, n_classes=lists.n_tables) * 2")), {"a table of scores counted twice": "mechanisms/test_bayes_rule.py::test_a_replaced_record_moves_the_table_by_no_more_than_the_sensitivity[aware]"}),
         (rewritten("plan_scores", ("2.0 * math.sqrt(d)", "math.sqrt(2.0 * d)")), {"moments of features": "mechanisms/test_scores.py::test_no_neighbour_moves_a_release_further_than_its_sensitivity[logistic]"}),

@@ -196,6 +196,9 @@ CASES = {
     "DPSlicedFlowSampler, presample": Case(
         partial(_flow, mechanism="presample", n_steps=2, n_projections=16), _NONE,
     ),
+    "DPSlicedFlowSampler, moments": Case(
+        partial(_flow, mechanism="moments", conditional=True), partial(uniform_rows, 20, 48, 4)
+    ),
     "DPSlicedGenerator, sketch": Case(partial(_generator, **_TABLES), _NONE),
     "DPSlicedGenerator, smoothing": Case(
         partial(_generator, mechanism="smoothing", n_projections=8), _NONE,

@@ -50,6 +50,7 @@ ESTIMATORS = [
     DPSlicedFlowSampler(),
     flow_sampler("resample", n_steps=10, n_particles=300),
     flow_sampler("presample", n_steps=50, n_particles=300),
+    flow_sampler("moments", n_particles=300),
     DPSlicedGenerator(n_steps=20),
     DPTableSynthesizer(),
     FairPrivateClassifier(),

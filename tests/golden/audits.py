@@ -147,6 +147,7 @@ AUDITS: dict[str, Callable[[], Found]] = {
     "flow, resample, batches": lambda: flow("resample", batch_size=20, n_steps=2),
     "flow, resample, poisson": lambda: flow("resample", sampling="poisson", n_steps=2),
     "flow, presample": lambda: flow("presample"),
+    "flow, moments": lambda: flow("moments"),
     "generator, sketch": lambda: generator("sketch", n_bins=8),
     "generator, smoothing": lambda: generator("smoothing"),
     "generator, gradient": lambda: generator("gradient", n_latents=16, batch_size=1000),

@@ -175,6 +175,8 @@ def described_rows(fitted: Any, tolerance: float = 2e-5) -> Found:
             "released rows": Single(values),
             "released sigma": fitted.releases_.sigma,
         }
+    if hasattr(fitted, "moments_"):
+        released |= {"released moments": Exact(fitted.moments_.release.value)}
     found = released | statement(fitted) | bounds_of(fitted.bounds_)
     if isinstance(fitted, DPSlicedGenerator):
         found |= {"parameters": parameters(fitted.module_), "n_steps": fitted.n_steps_}
@@ -526,6 +528,7 @@ MORE: dict[str, Callable[[], Found]] = {
     "sketch, no noise": partial(described, sketch(**BOX), epsilon=np.inf),
     "flow, epsilon 1": partial(described, flow("sketch", **BINS, **BOX), **NOISY),
     "flow, presample, epsilon 1": partial(described, flow("presample", **BOX), **NOISY),
+    "flow, moments, epsilon 1": partial(described, flow("moments", **BOX), **NOISY),
     "flow, automatic": partial(described, ROWS["flow, automatic"], 3e-3),
     "file, sketch": partial(described, ROWS["sketch"], saved=True),
     "file, sketch of classes": partial(
