@@ -371,8 +371,9 @@ class DPSlicedFlowSampler(SyntheticRows):
     Privacy
     -------
     Releases `sketch_`, `moments_` or `releases_` and nothing else: one event under replace-one for
-    all steps together, charged before noise is drawn. For sensitivity and public facts see `SlicedSketch`,
-    and for rows `skdpot.release.rows.projection_sensitivity`; neither diffusion nor the solver's
+    all steps together, charged before noise is drawn. For sensitivity and public facts see
+    `SlicedSketch` and `skdpot.mechanisms.Moments`, and for rows
+    `skdpot.release.rows.projection_sensitivity`; neither diffusion nor the solver's
     own noise counts. Protected are each row of X and, with ``conditional=True``, its label unless
     labels are public. Rows given to `score` are treated as public; a score on private rows is not
     private.

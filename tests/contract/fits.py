@@ -345,7 +345,7 @@ FITS = ROWS | TABLES | SEARCHES
 
 # One of each estimator, and of each mechanism that charges in a way of its own.
 QUICK = {
-    "scaler", "sketch", "sketch, classes", "flow", "flow, resample", "flow, moments, classes",
+    "scaler", "sketch", "sketch, classes", "flow", "flow, resample", "flow, moments",
     "generator, gradient",
     "autoencoder", "autoencoder, parity, sketch", "classifier", "regressor, ranks", "adapter",
     "distance", "contribution", "paths", "paths, mfld, mean", "encoder",

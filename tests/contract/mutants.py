@@ -375,7 +375,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (charged_late("SlicedSketch.partial_fit"), {"SlicedSketch.partial_fit": "estimators/test_charges.py::test_whoever_publishes_charges_first[stream]"}),
         (charged_late("DPSlicedFlowSampler.fit"), {
             "DPSlicedFlowSampler, sketch": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow]",
-            "DPSlicedFlowSampler, moments": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow, moments, classes]",
+            "DPSlicedFlowSampler, moments": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow, moments]",
             "DPSlicedFlowSampler, resample": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow, resample]",
             "DPSlicedFlowSampler, presample": "estimators/test_charges.py::test_the_charge_is_on_the_disk_before_noise_and_rows[flow, presample]"}),
         (charged_late("DPSlicedGenerator.fit"), {

@@ -39,16 +39,8 @@ NEIGHBOURS = {
     "from the centre": (np.zeros(4), 0, AXIS, 0),
     "far away": (30 * AXIS, 0, -30 * OTHER, 0),
 } | {
-    f"random {k}": (length * row, 1, length * new, label)
-    for k, (row, new, label, length) in enumerate(
-        zip(
-            on_sphere(8, 4),
-            on_sphere(8, 4),
-            [1, 1, 0, 2] * 2,
-            [1, 1, 1, 1, 3, 3, 0.5, 0.5],
-            strict=True,
-        )
-    )
+    f"random {k}": (length * on_sphere(1, 4)[0], 1, length * on_sphere(1, 4)[0], label)
+    for k, (label, length) in enumerate([(1, 1), (0, 1), (2, 1), (1, 3), (0, 3), (2, 0.5)])
 }
 
 
