@@ -350,9 +350,11 @@ class PairwiseResult:
 def common_scale(bounds: DataBounds, declared: bool) -> float | None:
     """Return the factor by which all features were scaled alike, or None.
 
-    None also for bounds that were found in the data: no unit depends on the noise of a release.
+    None also for scales that were found in the data, even if they came out equal; with too few rows
+    to look for scales, or too many features, private bounds leave features as they are.
     """
-    same = declared and np.all(bounds.scale == bounds.scale[0])
+    as_they_are = not bounds.center.any() and np.all(bounds.scale == 1.0)
+    same = as_they_are or (declared and np.all(bounds.scale == bounds.scale[0]))
     return float(bounds.scale[0]) if same else None
 
 

@@ -5,8 +5,9 @@ Private bounds are found in rounds of histograms, of which each is a sum over ro
 - *features*: the powers of two of the absolute values tell how large those of each feature are.
   Cells between these, equally wide, are divided again where all rows are in a few of them, or else
   counted again, which tells a centre and a spread.
-- *norms* about that centre, in units of the spread, give a radius. Of few rows, or many features,
-  norms about the origin are all that is counted, which needs far less of both.
+- *norms* about that centre, in units of the spread, give a radius, if there are enough rows. Of
+  fewer rows, norms about the origin are counted, after one round of absolute values that tells
+  which features are far smaller than others; of very few, or of many features, only norms.
 
 The cells of a round depend on the releases before it only (adaptive composition). For columns of a
 table, `release_ranges` reads two bounds that hold nearly all values from the same histograms.
@@ -17,7 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -309,8 +310,9 @@ _N_CELLS, _N_EXACT_CELLS = 64, 2**14
 class BoundsPlan:
     """The public part of a release of private bounds, fixed before any row is read.
 
-    `features` is the noise of the rounds that find the centre and spread of each feature, `norms`
-    that of a histogram of norms. None is no such release, or no noise if the plan has no event.
+    `features` is the noise of the rounds that find the centre and spread of each feature, or of
+    the one that finds its size, `norms` that of a histogram of norms. None is no such release, or
+    no noise if the plan has no event.
     """
 
     n_samples: int
@@ -345,11 +347,18 @@ class BoundsPlan:
     @property
     def clears_threshold(self) -> bool:
         """Whether features of ordinary shape are expected to stand out from the noise."""
-        if self.features is None:
-            return True
         cells = self.n_features * Magnitudes(n_features=1).shape[1]
+        return self.features is None or self._shows(self.features, cells, 2)
+
+    @property
+    def shows_norms(self) -> bool:
+        """Whether norms of ordinary rows are expected to stand out from the noise."""
+        cells = Magnitudes(n_features=1, parts=_NORM_PARTS).shape[1]
+        return self.norms is None or self._shows(self.norms, cells, 2 * _NORM_PARTS)
+
+    def _shows(self, noise: GaussianEvent, cells: int, window: int) -> bool:
         # Half of the rows in two octaves.
-        return 0.5 * self.n_samples >= threshold(cells) * math.sqrt(2) * self.features.sigma
+        return 0.5 * self.n_samples >= threshold(cells) * math.sqrt(window) * noise.sigma
 
 
 def bounds_share(n_samples: int, n_features: int, mu: float, group_size: int = 1) -> float:
@@ -391,12 +400,17 @@ def plan_private_bounds(
     if mode != "norm":
         left = 1.0 if mode == "features" else 1 - _NORM_SHARE
         sensitivity = group_size * math.sqrt(2 * n_features)
-        each = _of_counts(sensitivity, "values", mu * math.sqrt(left / N_ROUNDS))
-        plan = made(by_features=True, features=replace(each, n_steps=N_ROUNDS))
+        each = partial(_of_counts, sensitivity, "values")
+        steps = each(mu * math.sqrt(left / N_ROUNDS))
+        plan = made(by_features=True, features=replace(steps, n_steps=N_ROUNDS))
         if mode == "features":
             return plan
         if n_features <= MAX_AUTO_FEATURES and plan.clears_threshold:
             return replace(plan, norms=norms(mu * math.sqrt(_NORM_SHARE)))
+        half = mu * math.sqrt(0.5)
+        plan = made(by_features=False, features=each(half), norms=norms(half))
+        if 1 < n_features <= MAX_AUTO_FEATURES and plan.clears_threshold and plan.shows_norms:
+            return plan
     return made(by_features=False, norms=norms(mu))
 
 
@@ -409,6 +423,9 @@ def _of_counts(sensitivity: float, counted: str, mu: float) -> GaussianEvent:
 _LARGEST_RADIUS = 2.0**64
 _FEWEST = (1.0, 2.0)  # cells in a spread, or else they are divided
 _REACH, _LARGEST_WIDENING = 3.0, 4.0
+_FAR_SMALLER, _SHOWN, _LARGE = 4.0, 0.5, 0.75  # times, and of the rows
+_OCTAVES = 4  # that hold most values, and above these,
+_FEW = 0.25  # of the rows
 
 AnyRows: TypeAlias = npt.NDArray[Any] | Rows
 
@@ -442,13 +459,22 @@ def release_private_bounds(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
         center = found.center
         # Heavy tails and clusters get a wider unit, within limits.
         unit = np.clip(found.reach / _REACH, found.spread, _LARGEST_WIDENING * found.spread)
+    elif plan.features is not None:
+        unit = _release_units(rows, plan, streams)
+    elif 1 < plan.n_features <= MAX_AUTO_FEATURES:
+        warn_of_privacy(
+            "Private bounds: there are too few rows, for this privacy, to find a scale for each "
+            "feature. All rows are in one ball about the origin, and features that are small "
+            "beside others will be lost. Use more rows or a larger epsilon, or declare public "
+            "limits where the estimator takes them."
+        )
     shape: dict[str, Any] = {"n_features": plan.n_features, "parts": _NORM_PARTS}
     norms = Norms(center=center, scale=unit, **shape)
     table = release_histograms(norms, rows, plan.norms, streams.secret, plan.event)[0]
     sigma = plan.norms.sigma if plan.norms else 0.0
     seen = cells_seen(table, sigma, threshold(table.size))
     if not seen.size:
-        _warn_fallback("the row norms")
+        _warn_fallback("the row norms", f"radius {ball_radius(plan.n_features):.3g}")
         return DataBounds(center, unit, ball_radius(plan.n_features))
     if sigma:
         seen = seen[seen.size // 2] + np.arange(-_N_CELLS // 2, _N_CELLS // 2)
@@ -461,6 +487,27 @@ def release_private_bounds(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     return DataBounds(center, unit, float(np.clip(radius, 1 / _LARGEST_RADIUS, largest)))
 
 
+def _release_units(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> FloatArray:
+    """Release a unit of each feature, 1 unless its values are far smaller than the largest."""
+    noise = cast(GaussianEvent, plan.features)
+    sizes = Magnitudes(n_features=plan.n_features)
+    tables = release_histograms(sizes, rows, noise, streams.secret, plan.event)[:, 1:]
+    totals = np.array([np.convolve(table, np.ones(_OCTAVES), "valid") for table in tables])
+    cells = totals.argmax(axis=1)[:, None] + np.arange(_OCTAVES)
+    counts = np.maximum(np.take_along_axis(tables, cells, axis=1), 0.0)
+    # The octave of a quantile of what is in the octaves that hold most.
+    below = np.cumsum(counts, axis=1) < _LARGE * counts.sum(axis=1, keepdims=True)
+    found = [sizes.end(int(cell)) for cell in cells[:, 0] + below.sum(axis=1) + 1]
+    shown = totals.max(axis=1) > _SHOWN * plan.n_samples
+    usual = np.where(shown, found, 0.0)
+    largest = max(float(usual.max()), 2.0**-1000)
+    ends = np.array([sizes.end(cell + 1) for cell in range(tables.shape[1])])
+    above = ends > usual[:, None]
+    beyond = np.where(above & (ends <= 2.0**_OCTAVES * usual[:, None]), tables, 0.0).sum(axis=1)
+    smaller = shown & (_FAR_SMALLER * usual < largest) & (beyond < _FEW * plan.n_samples)
+    return np.where(smaller, usual / largest, 1.0)
+
+
 def release_feature_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> FeatureScales:
     """Release centre and spread of each feature. Charge ``plan.event`` first.
 
@@ -470,7 +517,7 @@ def release_feature_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     """
     found = _release_features(rows, plan, streams)
     if hidden := sum(one is None for one in found):
-        _warn_fallback(f"{hidden} of {len(found)} features")
+        _warn_fallback(f"{hidden} of {len(found)} features", "centre 0, scale 1")
     return FeatureScales(*np.array([one.scales if one else (0.0, 1.0, 0.0) for one in found]).T)
 
 
@@ -508,10 +555,10 @@ def _release_features(
     return found
 
 
-def _warn_fallback(what: str) -> None:
+def _warn_fallback(what: str, public: str) -> None:
     warn_of_privacy(
         f"Private bounds: {what} did not stand out from the privacy noise and got the public "
-        "fallback (centre 0, scale 1). Use more rows or a larger epsilon, or declare public limits "
+        f"fallback ({public}). Use more rows or a larger epsilon, or declare public limits "
         "where the estimator takes them."
     )
 

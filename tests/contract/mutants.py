@@ -511,7 +511,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "training": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[autoencoder]"}),
         (rewritten("plan_langevin", ("isinstance(one, BoundsPlan | WarmStartPlan)", "isinstance(one, WarmStartPlan)")), {"mean-field Langevin": "estimators/test_trajectory_privacy.py::test_epsilon_of_mfld_is_that_of_its_noise[options2-1-warm2]"}),
         (rewritten("plan_tables", ("(first.event,)", "()")), {"schema of a synthesizer": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer, nothing known]"}),
-        (returning("BoundsPlan.event", the_first_phase), {"norms after features": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[flow]"}),
+        (returning("BoundsPlan.event", the_first_phase), {"norms after features": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[flow]", "norms after sizes": "release/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of few rows]"}),
         (rewritten("plan_private_bounds", ("n_steps=N_ROUNDS", "n_steps=1")), {"rounds of histograms after the first": "release/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of features]"}),
     ],
     18: [

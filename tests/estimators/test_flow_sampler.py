@@ -189,6 +189,7 @@ def test_noise_that_hides_the_data_and_bounds_that_do_not_fit_are_told(rows, opt
         warnings.simplefilter("always")
         fitted = flow_sampler(n_particles=300, n_steps=50, **options).fit(rows, DIGIT[: len(rows)])
     texts = [str(warning.message) for warning in caught]
+    texts = [text for text in texts if "to find a scale for each feature" not in text]
     assert len(texts) == (told is not None)
     assert all(re.search(told.replace("(0, 1)", r"\(0, 1\)"), text) for text in texts)
     made = fitted.sample(300)

@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot.exceptions import PrivacyWarning
+from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import NonPrivateEvent, gdp_mu
 from skdpot.release.bounds import (
     DataBounds,
     ball_radius,
     bounds_share,
     plan_private_bounds,
+    planned_bounds,
     release_feature_scales,
     release_private_bounds,
 )
@@ -167,9 +169,30 @@ def test_fallback_without_enough_rows():
     with pytest.warns(PrivacyWarning, match="3 of 3 features did not stand out"):
         found = release_feature_scales(X, plan, streams())
     assert [*found.center, *found.spread] == [0.0] * 3 + [1.0] * 3
-    with pytest.warns(PrivacyWarning, match="the row norms did not stand out"):
+    hidden, few = r"the row norms did .* fallback \(radius 4.23\)", "too few rows.* one ball"
+    with pytest.warns(PrivacyWarning, match=hidden), pytest.warns(PrivacyWarning, match=few):
         bounds = release_private_bounds(X, plan_private_bounds(5, 3, MU), streams())
     assert bounds == DataBounds.from_norm(ball_radius(3), 3)
+
+
+@pytest.mark.filterwarnings("ignore:.*row norms did:skdpot.exceptions.PrivacyWarning")
+def test_with_few_rows_small_features_get_a_unit_of_their_own():
+    """What nearly all fits of so many rows find; without it noise covers the first feature."""
+    rng, mu = np.random.default_rng(0), gdp_mu(1.0, 1e-5)
+    plan = planned_bounds(900, 2, mu)
+    assert not plan.by_features
+    assert compose(plan.event).mu_without_sampling == pytest.approx(mu * math.sqrt(0.1))
+    units = [
+        release_private_bounds(rng.normal(size=(900, 2)) * [0.01, 1.0], plan, streams(s)).scale
+        for s in range(20)
+    ]
+    assert sum(1e-3 < unit[0] < 0.05 and unit[1] == 1.0 for unit in units) >= 18
+    alike = [
+        release_private_bounds(rng.normal(size=(900, 2)), plan, streams(s)).scale for s in range(20)
+    ]
+    assert sum((unit == 1.0).all() for unit in alike) >= 18
+    with pytest.warns(PrivacyWarning, match="too few rows"):
+        planned_bounds(100, 2, mu).settled(rng.normal(size=(100, 2)), streams())
 
 
 def test_noise_alone_is_rarely_taken_for_data():
@@ -253,6 +276,7 @@ class Batches(Source):
         return ExactCounts.total(count(pickle.loads(pickle.dumps(part))) for part in self.parts)
 
 
+@pytest.mark.filterwarnings("ignore:.*too few rows:skdpot.exceptions.PrivacyWarning")
 @pytest.mark.parametrize("n_rows", [100, 5000])
 def test_private_bounds_do_not_depend_on_batches_or_order(n_rows):
     X = np.random.default_rng(0).normal(50, 10, size=(n_rows, 3))
