@@ -6,8 +6,8 @@ Private bounds are found in rounds of histograms, of which each is a sum over ro
   Cells between these, equally wide, are divided again where all rows are in a few of them, or else
   counted again, which tells a centre and a spread.
 - *norms* about that centre, in units of the spread, give a radius, if there are enough rows. Of
-  fewer rows, norms about the origin are counted, after one round of absolute values that tells
-  which features are far smaller than others; of very few, or of many features, only norms.
+  fewer rows, norms about the origin are counted, of few features after one round of absolute
+  values that tells which are far smaller than others; else only norms.
 
 The cells of a round depend on the releases before it only (adaptive composition). For columns of a
 table, `release_ranges` reads two bounds that hold nearly all values from the same histograms.
@@ -297,6 +297,7 @@ def _check_resolved(name: str, radius: float) -> None:
 
 
 MAX_AUTO_FEATURES = 32
+_MAX_UNITS = 5  # features; of more, noise hides which are smaller
 N_ROUNDS = 5  # of histograms of features
 _LARGEST_SHARE, _SMALLEST_SHARE = 0.1, 0.002  # of the squared mu of a whole fit
 _ROWS_OVER_NOISE = 27.0
@@ -409,7 +410,7 @@ def plan_private_bounds(
             return replace(plan, norms=norms(mu * math.sqrt(_NORM_SHARE)))
         half = mu * math.sqrt(0.5)
         plan = made(by_features=False, features=each(half), norms=norms(half))
-        if 1 < n_features <= MAX_AUTO_FEATURES and plan.clears_threshold and plan.shows_norms:
+        if 1 < n_features <= _MAX_UNITS and plan.clears_threshold and plan.shows_norms:
             return plan
     return made(by_features=False, norms=norms(mu))
 
@@ -425,7 +426,7 @@ _FEWEST = (1.0, 2.0)  # cells in a spread, or else they are divided
 _REACH, _LARGEST_WIDENING = 3.0, 4.0
 _FAR_SMALLER, _SHOWN, _LARGE = 4.0, 0.5, 0.75  # times, and of the rows
 _OCTAVES = 4  # that hold most values, and above these,
-_FEW = 0.25  # of the rows
+_FEW = 0.2  # of the rows
 
 AnyRows: TypeAlias = npt.NDArray[Any] | Rows
 
