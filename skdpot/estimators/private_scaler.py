@@ -76,7 +76,9 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
     A fit releases five noisy histograms per feature: of absolute values on a public grid of powers
     of two, and of values in cells that follow from the histograms before. Under replace-one each
     round has L2 sensitivity ``sqrt(2 * n_features)``; the noise is discrete Gaussian. The fit is
-    one event, charged before the data are touched. The number of rows and the number, names and
+    one event, charged before the data are touched. ``with_centering=False`` costs no less: a scale
+    is found in cells that have to be where the values are, and the rounds that find these tell
+    centres at the same time. The number of rows and the number, names and
     types of the features are treated as public. `transform` and `inverse_transform` treat their
     input as public, and neither clip nor add noise: transformed private rows are still private.
 
