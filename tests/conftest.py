@@ -15,10 +15,12 @@ pytest.register_assert_rewrite("tests.contract")
 
 def pytest_collection_modifyitems(items):
     """Let tests fit few rows, so that they are quick; doctests and examples have enough."""
-    hidden = pytest.mark.filterwarnings("ignore:.*the noise hides the data")
+    texts = (".*the noise hides the data", "Private bounds: there are too few rows")
+    hidden = [pytest.mark.filterwarnings(f"ignore:{text}") for text in texts]
     for item in items:
         if item.path.is_relative_to(item.config.rootpath / "tests"):
-            item.add_marker(hidden, append=False)
+            for mark in hidden:
+                item.add_marker(mark, append=False)
 
 
 @pytest.fixture

@@ -202,6 +202,15 @@ class NoisyMoments:
             found.append((vectors * np.maximum(values, floor)) @ vectors.T)
         return np.stack(found) * radius**2
 
+    @property
+    def relative_noise(self) -> float:
+        """Error of the means, as a share of the spread of the rows about them."""
+        noise = float(np.max(self.release.sigma)) / _OFF_DIAGONAL * (_RADIUS / _LAST) / self.sizes
+        error = noise * self.release.facts["bounds"].radius
+        shares = self.sizes / self.n_samples
+        spread = shares @ np.trace(self.covariances, axis1=1, axis2=2)
+        return float(np.sqrt(shares @ error**2 * self.means.shape[1] / spread))
+
     @cached_property
     def _matrices(self) -> np.ndarray:
         """Noisy sums, symmetric, of (1, x) instead of (c, x), as shares of the radius."""

@@ -1,9 +1,12 @@
 """Moments of classes: how far one record moves them, their noise, and what is read from them."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 from skdpot import DPSlicedFlowSampler
+from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import Moments
 from skdpot.release import moments
 
@@ -72,7 +75,7 @@ def test_a_changed_class_attains_the_sensitivity():
     assert np.linalg.norm(changed) == pytest.approx(np.sqrt(2 * exact), rel=2e-3)
 
 
-@pytest.mark.filterwarnings("ignore:.*random_state:skdpot.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
 @pytest.mark.filterwarnings("ignore::skdpot.exceptions.NotPrivateWarning")
 def test_every_entry_has_the_noise_that_is_charged():
     X, y = on_sphere(60, 12), RNG.integers(0, 3, 60)
@@ -97,7 +100,7 @@ def test_without_noise_sizes_means_and_covariances_are_those_of_the_rows():
         np.testing.assert_allclose(found.covariances[k], np.cov(own.T, bias=True), atol=3e-4)
 
 
-@pytest.mark.filterwarnings("ignore:.*random_state:skdpot.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
 def test_covariances_of_noise_alone_are_positive_and_shrink_to_the_common_one():
     X, y = 0.3 * on_sphere(90, 10), RNG.integers(0, 3, 90)
     found = fitted(X, y, epsilon=0.5, random_state=0).moments_
@@ -120,6 +123,21 @@ def test_synthetic_rows_have_the_relations_of_the_rows():
         error = np.linalg.norm(np.cov(made[labels == k].T) - true) / np.linalg.norm(true)
         assert error < 0.1
     assert sampler.displacements_.shape == (3, 1)
+
+
+@pytest.mark.filterwarnings("ignore:.*random_state:skdpot.exceptions.PrivacyWarning")
+def test_means_that_are_noise_are_told():
+    X, y = 0.3 * on_sphere(900, 10), RNG.integers(0, 3, 900)
+    with pytest.warns(PrivacyWarning, match="the noise hides the data"):
+        few = fitted(X, y, epsilon=0.5, random_state=0).moments_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", ".*random_state")
+        many = fitted(np.tile(X, (30, 1)), np.tile(y, 30), epsilon=4.0, random_state=0).moments_
+    true = np.stack([X[y == k].mean(axis=0) for k in CLASSES])
+    error = np.sqrt(np.mean(np.sum((many.means - true) ** 2, axis=1)))
+    assert many.relative_noise * 0.3 == pytest.approx(error, rel=0.5)
+    assert few.relative_noise > 10 * many.relative_noise
 
 
 def test_refuses_more_rows_than_whole_numbers_can_add(monkeypatch):
