@@ -15,7 +15,7 @@ pytest.register_assert_rewrite("tests.contract")
 
 def pytest_collection_modifyitems(items):
     """Let tests fit few rows, so that they are quick; doctests and examples have enough."""
-    texts = (".*the noise hides the data", "Private bounds: there are too few rows")
+    texts = (".*the noise hides the data", "Private bounds. there are too few rows")
     hidden = [pytest.mark.filterwarnings(f"ignore:{text}") for text in texts]
     for item in items:
         if item.path.is_relative_to(item.config.rootpath / "tests"):
