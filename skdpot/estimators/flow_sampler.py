@@ -46,7 +46,6 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 }
 
 _KEPT_AS: dict[type, str] = {SlicedSketch: "sketch_", NoisyMoments: "moments_"}
-_RELEASED = (*_KEPT_AS.values(), "releases_")
 _MIN_PARTICLES, _MAX_PARTICLES = 1000, 10_000
 _FEWEST_PARTICLES = 256  # in a flow: a handful would sit at the quantiles of their ranks alone
 _STATES = 24  # of a trace, by default: enough for the curve of the distance
@@ -518,7 +517,8 @@ class DPSlicedFlowSampler(SyntheticRows):
 
     @property
     def _released(self) -> Any:
-        return next(vars(self)[name] for name in _RELEASED if hasattr(self, name))
+        kept = next((name for name in _KEPT_AS.values() if hasattr(self, name)), "releases_")
+        return getattr(self, kept)
 
     def _schedule(self) -> FlowSchedule:
         """Return the steps of the flow."""
