@@ -111,7 +111,7 @@ class ImageCodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *image_shape)
+        X : array-like of shape (n_samples, n_features) or (n_samples, height, width, ...)
             Images.
         y : object, optional
             Ignored.
@@ -135,7 +135,7 @@ class ImageCodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *image_shape)
+        X : array-like of shape (n_samples, n_features) or (n_samples, height, width, ...)
             Images.
 
         Returns
