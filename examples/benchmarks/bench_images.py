@@ -6,7 +6,9 @@ Images from private images alone: no public image, no trained encoder.
 - *gaussians*: `DPSlicedFlowSampler` with `Moments` on the cosine codes of `ImageCodes`: one
   Gaussian a class. `SIZES` says how many codes an ε pays for. The ground is taken to be black.
 
-Both are judged by ``image_task.py``: classifiers trained on the copy and tested on real test
+- *both*: half of the images of each, and half of the squared mu.
+
+They are judged by ``image_task.py``: classifiers trained on the copy and tested on real test
 images, and a Fréchet distance. δ is 1e-5. Baselines and published figures are in
 ``image_baselines.py``.
 
@@ -25,12 +27,14 @@ from pathlib import Path
 import numpy as np
 from image_task import evaluate, load
 from mnist_halves import DEFAULT_DATA
+from scipy.optimize import brentq
 
 from skdpot import DPSlicedFlowSampler, DPSlicedGenerator
 from skdpot.mechanisms import ImageNetwork, Moments, Sketch, image_projections, with_edges
 from skdpot.preprocessing import ImageCodes
+from skdpot.privacy.accounting import privacy_target
 
-N_BINS = 64
+N_BINS, DELTA = 64, 1e-5
 SIZES = ((0.5, 7), (3.0, 8), (math.inf, 12))  # up to an ε: coefficients along a side
 
 
@@ -72,7 +76,22 @@ def gaussians(
     return coder.inverse_transform(codes).astype(np.float32).reshape(-1, *images.shape[1:]), made
 
 
-METHODS = {"generator": copy, "gaussians": gaussians}
+def both(
+    images: np.ndarray, labels: np.ndarray, epsilon: float, n_samples: int, n_steps: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return images of the generator and of Gaussians, which share the privacy equally."""
+
+    def excess(part: float) -> float:
+        parts = [privacy_target(each, DELTA, None).mu_cap for each in (part, epsilon)]
+        return parts[0] - parts[1] / math.sqrt(2)
+
+    part = brentq(excess, epsilon / 4, epsilon)
+    halves = [method(images, labels, part, n_samples // 2, n_steps) for method in (copy, gaussians)]
+    made = [np.concatenate(pair) for pair in zip(*halves, strict=True)]
+    return made[0], made[1]
+
+
+METHODS = {"generator": copy, "gaussians": gaussians, "both": both}
 
 
 def main() -> None:
