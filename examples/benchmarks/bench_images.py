@@ -38,12 +38,23 @@ N_BINS, DELTA = 64, 1e-5
 SIZES = ((0.5, 7), (3.0, 8), (math.inf, 12))  # up to an ε: coefficients along a side
 
 
+def flat(images: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Return images (n, h, w[, c]) as rows, channels first, and the shape of one."""
+    first = np.moveaxis(images[..., None] if images.ndim == 3 else images, 3, 1)
+    return first.reshape(len(first), -1), first.shape[1:]
+
+
+def unflat(rows: np.ndarray, shape: tuple[int, ...], n_axes: int) -> np.ndarray:
+    """Return rows as images again."""
+    last = np.moveaxis(rows.astype(np.float32).reshape(-1, *shape), 1, 3)
+    return last[..., 0] if n_axes == 3 else last
+
+
 def copy(
     images: np.ndarray, labels: np.ndarray, epsilon: float, n_samples: int, n_steps: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return images and labels of a generator fitted to private images of (n, h, w[, c])."""
-    last = np.moveaxis(images[..., None] if images.ndim == 3 else images, 3, 1)
-    shape = last.shape[1:]
+    rows, shape = flat(images)
     directions = image_projections(shape, edges=True)
     generator = DPSlicedGenerator(
         Sketch(n_bins=N_BINS, projections=directions, classes=np.unique(labels)),
@@ -53,10 +64,9 @@ def copy(
         bounds=(-1, 1),
         n_steps=n_steps,
     )
-    generator.fit(with_edges(last.reshape(len(last), -1), shape), labels)
+    generator.fit(with_edges(rows, shape), labels)
     rows, made = generator.sample_labeled(n_samples)
-    flat = rows[:, : math.prod(shape)].astype(np.float32).reshape(-1, *shape)
-    return np.moveaxis(flat, 1, 3).reshape(len(flat), *images.shape[1:]), made
+    return unflat(rows[:, : math.prod(shape)], shape, images.ndim), made
 
 
 def gaussians(
@@ -64,16 +74,17 @@ def gaussians(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return images and labels of Gaussians of codes of private images; `n_steps` is not used."""
     size = next(size for most, size in SIZES if epsilon <= most)
-    coder = ImageCodes(images.shape[1:], size=size, background=0.0)
+    rows, shape = flat(images)
+    coder = ImageCodes(shape, size=size, background=0.0)
     sampler = DPSlicedFlowSampler(
         Moments(np.unique(labels)),
         epsilon=epsilon,
         conditional=True,
         norm_bound=coder.norm_bound,
     )
-    sampler.fit(coder.fit_transform(images), labels)
+    sampler.fit(coder.fit_transform(rows), labels)
     codes, made = sampler.sample_labeled(n_samples)
-    return coder.inverse_transform(codes).astype(np.float32).reshape(-1, *images.shape[1:]), made
+    return unflat(coder.inverse_transform(codes), shape, images.ndim), made
 
 
 def both(

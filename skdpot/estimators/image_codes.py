@@ -26,9 +26,9 @@ class ImageCodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     Parameters
     ----------
     image_shape : tuple of int, optional
-        ``(height, width)`` or ``(height, width, channels)`` of the images, which are rows of X in
-        this order. By default a square, or a single line of pixels if the number of features is
-        not a square.
+        ``(height, width)`` or ``(channels, height, width)`` of the images, which are rows of X in
+        this order, as for `skdpot.mechanisms.ImageNetwork`. By default a square, or a single line
+        of pixels if the number of features is not a square.
     basis : {"cosine", "haar"}, default="cosine"
         Cosines of the type-II transform, or Haar wavelets; both are orthonormal. Three channels
         are mapped to their mean and two differences.
@@ -111,7 +111,7 @@ class ImageCodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, height, width, ...)
+        X : array-like of shape (n_samples, n_features) or (n_samples, ..., height, width)
             Images.
         y : object, optional
             Ignored.
@@ -135,7 +135,7 @@ class ImageCodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, height, width, ...)
+        X : array-like of shape (n_samples, n_features) or (n_samples, ..., height, width)
             Images.
 
         Returns
@@ -211,8 +211,8 @@ class ImageCodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         whole = [isinstance(side, Integral) and not isinstance(side, bool) for side in shape]
         if len(shape) not in (1, 2, 3) or not all(whole) or min(shape) < 1:
             raise ValueError(
-                f"image_shape={self.image_shape!r} must be (height, width) or (height, width, "
-                "channels)."
+                f"image_shape={self.image_shape!r} must be (height, width) or (channels, "
+                "height, width)."
             )
         if n_features not in (None, math.prod(shape)):
             raise ValueError(
@@ -231,17 +231,17 @@ class ImageCodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _bases(self, shape: tuple[int, ...]) -> list[np.ndarray]:
         """Return orthonormal rows along each axis, (n_kept, side); all of the channels."""
         make = _cosines if self.basis == "cosine" else _haar
-        bases = [make(side)[: self.size] for side in shape[:2]]
-        return bases + [_cosines(channels) for channels in shape[2:]]
+        channels = [_cosines(number) for number in shape[:-2]]
+        return channels + [make(side)[: self.size] for side in shape[-2:]]
 
     def _weights(self, shape: tuple[int, ...]) -> np.ndarray:
         """Return the factor of each code, with mean square 1 where amplitudes are 1 / f."""
-        along = [np.minimum(self.size, side) for side in shape[:2]]
+        along = [np.minimum(self.size, side) for side in shape[-2:]]
         frequencies = reduce(np.add.outer, [np.arange(float(kept)) for kept in along])
         weights = (1 + frequencies) ** self.decay
         powers = (1 + frequencies) ** -2.0
         weights = weights / np.sqrt(np.sum(powers * weights**2) / np.sum(powers))
-        return np.repeat(weights.ravel(), math.prod(shape[2:]))
+        return np.tile(weights.ravel(), math.prod(shape[:-2]))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -55,6 +55,7 @@ from tests.flat_options import (
 D, N = 3, 300  # so many that bounds of each feature are found
 RNG = np.random.default_rng(71)
 X = RNG.normal(size=(N, D)).round(6)
+FEW = np.random.default_rng(1).normal(size=(64, 3)).round(6) * [1.0, 1.0, 0.01]
 WIDE = RNG.normal(size=(N, 40)).round(6)
 PUBLIC = RNG.normal(size=(20, D)).round(6)
 OTHERS = RNG.normal(0.5, 1.2, size=(80, D)).round(6)
@@ -169,6 +170,7 @@ ROWS = {
     "scaler, scales": case(PrivateScaler(with_centering=False)),
     "sketch": sketch(),
     "sketch, norms of many features": sketch(rows=WIDE, n_projections=40),
+    "sketch, few rows, units": sketch(rows=FEW),
     "sketch, box": sketch(**BOX),
     "sketch, automatic": sketch(n_projections="auto", n_bins="auto"),
     "sketch, classes": sketch(**OF_CLASSES),

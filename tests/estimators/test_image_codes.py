@@ -26,7 +26,7 @@ def test_codes_are_the_low_frequencies_of_the_cosine_transform():
 
 
 @pytest.mark.parametrize("basis", ["cosine", "haar"])
-@pytest.mark.parametrize("shape", [(8, 8), (28, 28), (12, 10, 3), (7,)])
+@pytest.mark.parametrize("shape", [(8, 8), (28, 28), (3, 12, 10), (7,)])
 def test_all_codes_give_the_image_back_and_keep_its_norm(basis, shape):
     images = RNG.uniform(size=(4, *shape))
     codes = ImageCodes(shape, basis=basis, size=28, decay=0, background=0.0).fit(images)
@@ -42,7 +42,7 @@ def test_all_codes_give_the_image_back_and_keep_its_norm(basis, shape):
 @pytest.mark.parametrize("decay", [0, 1.5])
 def test_images_of_codes_are_the_nearest_that_the_codes_can_describe(basis, decay):
     smooth = ImageCodes(
-        (8, 12, 3), basis=basis, size=4, decay=decay, pixel_range=(-9, 9), background=0
+        (3, 8, 12), basis=basis, size=4, decay=decay, pixel_range=(-9, 9), background=0
     ).fit(np.zeros((1, 288)))
     images = RNG.uniform(-1, 1, size=(6, 288))
     seen = smooth.inverse_transform(smooth.transform(images))
@@ -54,6 +54,14 @@ def test_the_coarsest_code_of_a_flat_image_is_its_grey():
     for basis in ("cosine", "haar"):
         flat = ImageCodes((8, 8), basis=basis, size=1, decay=0, background=0.0)
         np.testing.assert_allclose(flat.fit_transform(np.full((1, 64), 0.5)), [[4.0]])
+
+
+def test_channels_come_first_and_their_mean_is_the_first_code():
+    image = np.zeros((1, 3, 4, 4))
+    image[:, 0] = 1.0
+    codes = ImageCodes((3, 4, 4), size=1, decay=0, background=0.0).fit_transform(image)
+    np.testing.assert_allclose(codes[0, 0], 4 / np.sqrt(3))
+    np.testing.assert_allclose(np.sum(codes**2), 16)
 
 
 def test_weights_keep_the_mean_square_of_images_whose_amplitudes_fall_like_one_over_f():
