@@ -28,12 +28,8 @@ import numpy as np
 import pandas as pd
 
 from skdpot import PrivateTrajectorySampler
-from skdpot.datasets import (
-    branch_of,
-    branching_paths,
-    make_branching_trajectories,
-    one_point_per_person,
-)
+from skdpot.datasets import make_branching_trajectories, one_point_per_person
+from skdpot.datasets.trajectories import branch_of, branching_paths
 from skdpot.metrics import (
     TrajectoryDisplay,
     marginal_wasserstein_distances,

@@ -31,7 +31,7 @@ def test_the_reference_lists_every_public_name(module):
 
 
 def test_the_reference_is_short():
-    assert sum(map(len, PUBLIC.values())) <= 112
+    assert sum(map(len, PUBLIC.values())) <= 114  # with the generators of paths of known law
 
 
 def test_every_page_is_found_from_the_first_one():

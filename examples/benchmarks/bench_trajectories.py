@@ -37,7 +37,8 @@ from trajectory_rates import rates
 from trajectory_report import write_report
 from trajectory_tasks import StrokeTask, stroke_tasks
 
-from skdpot.datasets import branch_of, make_branching_trajectories
+from skdpot.datasets import make_branching_trajectories
+from skdpot.datasets.trajectories import branch_of
 from skdpot.metrics import path_sliced_wasserstein_distance, wasserstein_distance
 
 BUDGETS = ((2.0, 1e-3), (1.0, 1e-4))

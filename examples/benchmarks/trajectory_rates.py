@@ -20,7 +20,8 @@ from scipy import stats
 from trajectory_methods import UNCOUPLED, fitted
 
 from skdpot import PrivateTrajectorySampler
-from skdpot.datasets import OrnsteinUhlenbeck, make_ornstein_uhlenbeck_trajectories
+from skdpot.datasets import make_ornstein_uhlenbeck_trajectories
+from skdpot.datasets.trajectories import OrnsteinUhlenbeck
 
 __all__ = ["rates"]
 

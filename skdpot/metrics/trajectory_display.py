@@ -69,7 +69,7 @@ class TrajectoryDisplay(PanelDisplay):
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.datasets import branching_paths
+    >>> from skdpot.datasets.trajectories import branching_paths
     >>> from skdpot.datasets import one_point_per_person
     >>> from skdpot.metrics import TrajectoryDisplay
     >>> times = np.linspace(0, 1, 20)

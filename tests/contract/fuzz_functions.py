@@ -10,7 +10,7 @@ import pandas as pd
 from hypothesis import strategies as st
 
 from skdpot import PrivacyBudget, datasets
-from skdpot.datasets import OrnsteinUhlenbeck
+from skdpot.datasets.trajectories import OrnsteinUhlenbeck
 from skdpot.metrics import distances, fairness
 from skdpot.ot import transport
 from skdpot.privacy import (
@@ -75,12 +75,14 @@ ARGUMENTS = {
     **dict.fromkeys(("core_variance", "spurious_variance", "noise_variance"), VARIANCE),
     "n_per_time": usually(3, [1, 2, 3]),
     "n_times": usually(3),
-    "n_features": usually(1, 2),
+    "n_features": usually(1, 2, 3),
+    "turns": usually(0.0, 1.0),
     "duration": usually(1.0, 1e-9),
     "law": st.fixed_dictionaries(
         {},
         optional={
             "mean_reversion": usually(0.0, 2.0, [1.0, 2.0]),
+            "rotation": usually(0.0, 3.0, [1.0]),
             "mean": MEAN,
             "diffusivity": VARIANCE,
             "initial_mean": usually(1.0),

@@ -8,15 +8,15 @@ import pytest
 from scipy import integrate, stats
 
 from skdpot.datasets import (
-    OrnsteinUhlenbeck,
-    branch_of,
-    branching_paths,
     make_biased_classification,
     make_biased_regression,
     make_branching_trajectories,
+    make_forking_trajectories,
     make_ornstein_uhlenbeck_trajectories,
+    make_spiral_trajectories,
     one_point_per_person,
 )
+from skdpot.datasets.trajectories import OrnsteinUhlenbeck, branch_of, branching_paths
 from skdpot.metrics import disparate_impact
 
 N = 30_000
@@ -100,30 +100,44 @@ LAW = OrnsteinUhlenbeck.of(
 )
 
 
-def test_moments_solve_their_differential_equations():
-    """m' = −θ(m − c) and S' = −θS − Sθ + τI, by a Runge-Kutta solver."""
-    theta, level = np.diag(LAW.mean_reversion), LAW.mean_level
+TURNING = OrnsteinUhlenbeck.of(
+    mean_reversion=[0.7, 0.7, 2.0],
+    rotation=4.0,
+    mean=[0.0, 5.0, -1.0],
+    diffusivity=0.3,
+    initial_mean=[1.0, 0.0, 2.0],
+    initial_covariance=LAW.initial_covariance,
+)
+LAWS = pytest.mark.parametrize("law", [LAW, TURNING], ids=["resting", "turning"])
+
+
+@LAWS
+def test_moments_solve_their_differential_equations(law):
+    """m' = (Ω − θ)(m − c) and S' = (Ω − θ)S + S(Ω − θ)ᵀ + τI, by a Runge-Kutta solver."""
+    drift, level = -np.diag(law.mean_reversion), law.mean_level
+    drift[0, 1], drift[1, 0] = -law.rotation[0], law.rotation[0]
 
     def change(_, state):
         mean, covariance = state[:3], state[3:].reshape(3, 3)
-        growth = -theta @ covariance - covariance @ theta + 0.3 * np.eye(3)
-        return np.concatenate([-theta @ (mean - level), growth.ravel()])
+        growth = drift @ covariance + covariance @ drift.T + 0.3 * np.eye(3)
+        return np.concatenate([drift @ (mean - level), growth.ravel()])
 
-    start = np.concatenate([LAW.initial_mean, LAW.initial_covariance.ravel()])
+    start = np.concatenate([law.initial_mean, law.initial_covariance.ravel()])
     times = [0.0, 0.3, 1.0, 2.5]
     solution = integrate.solve_ivp(change, (0, 3), start, t_eval=times, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(LAW.mean(times), solution.y[:3].T, atol=1e-8)
-    np.testing.assert_allclose(LAW.covariance(times), solution.y[3:].T.reshape(4, 3, 3), atol=1e-8)
+    np.testing.assert_allclose(law.mean(times), solution.y[:3].T, atol=1e-8)
+    np.testing.assert_allclose(law.covariance(times), solution.y[3:].T.reshape(4, 3, 3), atol=1e-8)
 
 
-def test_whole_paths_have_the_law():
+@LAWS
+def test_whole_paths_have_the_law(law):
     times = np.array([1.5, 0.0, 0.4, 0.4])
-    paths = LAW.sample_paths(N, times, np.random.default_rng(0))
+    paths = law.sample_paths(N, times, np.random.default_rng(0))
     assert paths.shape == (N, 4, 3)
     np.testing.assert_array_equal(paths[:, 2], paths[:, 3])
-    blocks = LAW.cross_covariance(times[:3, np.newaxis], times[:3])
+    blocks = law.cross_covariance(times[:3, np.newaxis], times[:3])
     covariance = blocks.transpose(0, 2, 1, 3).reshape(9, 9)
-    assert_moments(paths[:, :3].reshape(N, 9), LAW.mean(times[:3]).ravel(), covariance)
+    assert_moments(paths[:, :3].reshape(N, 9), law.mean(times[:3]).ravel(), covariance)
 
 
 def test_density_is_that_of_the_marginal():
@@ -201,6 +215,40 @@ def test_branch_of_finds_the_branch_again():
     assert branch_of([0.0, -1.0], 0.5) == 2
 
 
+MOVING = {
+    "spiral": (make_spiral_trajectories, {"turns": 0.5}, [0.35, 0.0], [-1.0, 0.0]),
+    "fork": (make_forking_trajectories, {"n_features": 4}, [-0.8, 0.0, 0, 0], [0.8, 0.7, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("case", MOVING)
+def test_clusters_move_as_their_law_says(case):
+    """Rows and whole paths have one law, whose clusters start and end at known places."""
+    make, options, start, end = MOVING[case]
+    X, t, cluster, law = make(N // 3, 3, noise_variance=0.02, **options, random_state=0)
+    np.testing.assert_allclose(law.centers(np.array([0.0, 1.0]))[:, 0], [start, end], atol=1e-12)
+    centers = law.centers(t)[np.arange(N), cluster]
+    assert_normal(X - centers, 0.02)
+    assert [np.bincount(cluster[t == time]).tolist() for time in np.unique(t)] == 3 * [[N // 6] * 2]
+    paths, cluster = law.sample_paths(N, [0.2, 1.0], np.random.default_rng(0))
+    displaced = paths - np.moveaxis(law.centers(np.array([0.2, 1.0])), 1, 0)[cluster]
+    np.testing.assert_allclose(displaced[:, 0], displaced[:, 1], atol=1e-12)
+    assert_normal(displaced[:, 0], 0.02)
+    np.testing.assert_array_equal(law.cluster_of(paths, [0.2, 1.0])[:, 1], cluster)
+
+
+def test_the_arms_of_the_spiral_are_opposite_and_the_branches_of_the_fork_part_late():
+    times = np.linspace(0, 1, 7)
+    arms = make_spiral_trajectories(2, 2)[3].centers(times)
+    np.testing.assert_allclose(arms[:, 0], -arms[:, 1])
+    np.testing.assert_allclose(np.linalg.norm(arms[:, 0], axis=1), 0.35 + 0.65 * times)
+    turned = np.unwrap(np.arctan2(arms[:, 0, 1], arms[:, 0, 0]))
+    np.testing.assert_allclose(turned, 2 * np.pi * times, atol=1e-12)
+    gap = np.ptp(make_forking_trajectories(2, 2)[3].centers(times), axis=1)
+    np.testing.assert_allclose(gap[:, 1], 2 * np.maximum(times - 0.3, 0), atol=1e-12)
+    assert not np.delete(gap, 1, axis=1).any()
+
+
 def test_one_point_per_person():
     paths = np.arange(4000 * 3, dtype=float).reshape(4000, 3, 1).repeat(2, axis=2)
     stamps = np.array([2.0, 5.0, 7.0])
@@ -226,6 +274,8 @@ STACK = np.arange(240.0).reshape(60, 4, 1)
         lambda seed: make_branching_trajectories(20, 3, random_state=seed),
         lambda seed: branching_paths(20, [0.2, 0.5], random_state=seed),
         lambda seed: make_ornstein_uhlenbeck_trajectories(20, 3, random_state=seed)[:2],
+        lambda seed: make_spiral_trajectories(20, 3, random_state=seed)[:3],
+        lambda seed: make_forking_trajectories(20, 3, random_state=seed)[:3],
         lambda seed: one_point_per_person(STACK, np.arange(4), random_state=seed),
     ],
 )
@@ -262,6 +312,8 @@ REFUSED = [
             ({COVARIANCE: np.eye(3)}, f"{COVARIANCE} must be a number"),
             ({"duration": 0.0}, "duration=0.0 must be finite, above 0"),
             ({"n_features": 0}, "n_features == 0, must be >= 1"),
+            ({"rotation": [1.0, 2.0]}, "rotation must be a number or have shape"),
+            ({"rotation": 1.0, "mean_reversion": [1.0, 2.0]}, "in each plane that rotates"),
         )
     ),
     *(
@@ -280,6 +332,8 @@ REFUSED = [
         )
     ),
     (partial(make_branching_trajectories, noise_variance=-1), "noise_variance=-1 must be finite"),
+    (lambda: make_spiral_trajectories(turns=math.inf), "turns=inf must be finite"),
+    (lambda: make_forking_trajectories(n_features=2), "n_features == 2, must be >= 3"),
     (lambda: branching_paths(0, [0.5]), "n_paths == 0, must be >= 1"),
     (lambda: branching_paths(2, [0.5, 1.5]), r"times must lie in \[0, 1\]"),
     (lambda: branch_of([[0.0, 0.0]], 2.0), r"times must lie in \[0, 1\]"),

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
-from skdpot.datasets import branching_paths, one_point_per_person
+from skdpot.datasets import one_point_per_person
+from skdpot.datasets.trajectories import branching_paths
 from skdpot.metrics import TrajectoryDisplay
 
 TIMES = np.linspace(2.0, 4.0, 11)
