@@ -6,6 +6,7 @@ used only in this file.
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -72,6 +73,31 @@ class Interval(_Interval):
             return bool(super().is_satisfied_by(val))
         except TypeError:  # fractions are numbers to Python, not to numpy
             return False
+
+
+class Described(StrOptions):
+    """What a function accepts, in words that an error shows."""
+
+    def __init__(self, text: str, accepts: Callable[[Any], bool]) -> None:
+        super().__init__({text})
+        self._text, self._accepts = text, accepts
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        """Return whether `val` is allowed."""
+        return self._accepts(val)
+
+    def __str__(self) -> str:
+        return self._text
+
+
+def _is_device(value: Any) -> bool:
+    named = isinstance(value, str) or type(value).__module__ == "torch"
+    return named and re.fullmatch(r"auto|cpu|cuda(:\d+)?", str(value)) is not None
+
+
+DEVICE = Described(
+    '"auto", "cpu", "cuda", "cuda:0" (or another index), or such a torch.device', _is_device
+)
 
 
 def fit_context(
@@ -211,7 +237,8 @@ _PUBLIC_TEXTS: dict[str, str | None] = {
     "private.",
     "Input X contains": None,
     "Expected a 2-dimensional container": None,
-    "but dense data is required": None,
+    "but dense data is required": "Sparse data was passed for X, but dense data is required. Use "
+    "OneHotEncoder(sparse_output=False), or X.toarray() if it fits into memory.",
     "features as input": None,
     "feature names": None,
     "Feature names": None,
@@ -259,6 +286,19 @@ def record_features(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> 
 
         like = pd.DataFrame(columns=X.columns, index=[0])
     _quiet(lambda: validate_data(estimator, like, reset=reset, skip_check_array=True))
+
+
+def image_rows(X: Any, image_shape: Sequence[int] | None = None) -> Any:
+    """Return an array of images as flat rows; what has two axes is returned as it is."""
+    if getattr(X, "ndim", 2) <= 2:
+        return X
+    given = tuple(X.shape[1:])
+    if image_shape is not None and given not in (tuple(image_shape), (1, *image_shape)):
+        raise ValueError(
+            f"X has images of shape {given}, but image_shape={tuple(image_shape)}. Channels come "
+            "first, as in torch."
+        )
+    return X.reshape(len(X), -1)
 
 
 def read_rows(X: Any, *, dtype: tuple[type, ...] = (np.float64, np.float32)) -> np.ndarray:
@@ -548,19 +588,23 @@ def torch_randomness(rng: np.random.Generator) -> Iterator[None]:
 _DRIVERS = ("nvidia*", "nvmap", "nvgpu*", "nvhost*", "kfd", "dxg")
 
 
-def resolve_device(device: str) -> "torch.device | None":
+def resolve_device(device: Any) -> "torch.device | None":
     """Map a ``device=`` parameter to a torch device, or to None for numpy on the CPU."""
-    if device == "cpu" or (device == "auto" and not _may_have_gpu()):
+    name = str(device)
+    if name.startswith("cpu") or (name == "auto" and not _may_have_gpu()):
         return None
     import torch
 
-    available = torch.cuda.is_available()
-    if device == "cuda" and not available:
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if name == "auto":
+        return torch.device("cuda") if count else None
+    chosen = torch.device(name)
+    if (chosen.index or 0) >= count:
         raise ValueError(
-            'device="cuda" needs a GPU that torch can use, and torch.cuda.is_available() is '
-            'False here. Use device="auto" to fall back to the CPU.'
+            f'device="{name}" needs a GPU that torch can use, and torch finds {count} here. Use '
+            'device="auto" to fall back to the CPU.'
         )
-    return torch.device("cuda") if available else None
+    return chosen
 
 
 def _may_have_gpu() -> bool:

@@ -19,6 +19,7 @@ from skdpot._utils.validation import (
     check_is_fitted,
     encode_labels,
     fit_context,
+    image_rows,
     read_rows,
     resolve_device,
     solver_generator,
@@ -26,7 +27,7 @@ from skdpot._utils.validation import (
     validate_rows,
 )
 from skdpot.estimators.flow_sampler import like_input
-from skdpot.mechanisms.architecture import Architecture
+from skdpot.mechanisms.architecture import NETWORKS, Architecture
 from skdpot.mechanisms.base import FitContext, Released, chosen_mechanism
 from skdpot.mechanisms.dpsgd import DPSGD, CodeParity, CodePenalty, PriorPenalty
 from skdpot.nets.autoencoder_training import Prior, prior_samples
@@ -107,7 +108,7 @@ class PrivateSWAutoencoder(
     budget : PrivacyBudget, optional
         Shared budget that every fit is charged to. A finite budget refuses ``private=False``,
         which has no noise: give none when the rows are public.
-    device : {"auto", "cpu", "cuda"}, default="auto"
+    device : {"auto", "cpu", "cuda", "cuda:0", ...} or torch.device, default="auto"
         Where networks run; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
         Seed of everything, the noise included. With ``private=True`` for tests only: it lets anyone
@@ -207,7 +208,7 @@ class PrivateSWAutoencoder(
         "latent_dim": [Interval(Integral, 1, None, closed="left")],
         "private": ["boolean"],
         "penalty": [StrOptions(set(_PENALTIES)), *_PENALTIES.values(), None],
-        "architecture": [StrOptions({"mlp", "conv", "dcgan"}), tuple, list, Architecture],
+        "architecture": [*NETWORKS, Architecture],
         "mechanism": [StrOptions(set(_MECHANISMS)), *_MECHANISMS.values()],
         "bounds": [StrOptions({"private"}), tuple, list],
         "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
@@ -223,7 +224,9 @@ class PrivateSWAutoencoder(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Private rows with ``private=True``, public ones otherwise; at least two.
+            Private rows with ``private=True``, public ones otherwise; at least two. Where the
+            architecture has an `image_shape`, also images of shape (n_samples, channels, height,
+            width).
         y : array-like of shape (n_samples,), optional
             **Public** class of each row, for a penalty of equalised odds; ignored otherwise.
         sensitive_features : array-like of shape (n_samples,), optional
@@ -252,10 +255,10 @@ class PrivateSWAutoencoder(
         check_callbacks(self.callbacks)
         with all_or_nothing(self):
             resolve_device(self.device)  # refused before any charge
-            rows = validate_rows(self, X, reset=True, min_samples=2)
+            self.architecture_ = Architecture.of(self.architecture)
+            rows = self._rows(X, reset=True, min_samples=2)
             self._frame_out, self._latent_dim = isinstance(X, pd.DataFrame), self.latent_dim
             self.mechanism_ = chosen_mechanism(self.mechanism, _MECHANISMS)
-            self.architecture_ = Architecture.of(self.architecture)
             given = self.penalty
             self.penalty_ = None if given is None else chosen_mechanism(given, _PENALTIES)
             trained = self._fit(X, rows, y, sensitive_features)
@@ -264,6 +267,11 @@ class PrivateSWAutoencoder(
         if trained.stopped is not None:
             raise trained.stopped
         return self
+
+    def _rows(self, X: Any, *, reset: bool = False, min_samples: int = 1) -> np.ndarray:
+        shape = self.architecture_.image_shape
+        given = X if shape is None else image_rows(X, shape)
+        return validate_rows(self, given, reset=reset, min_samples=min_samples)
 
     def _fit(self, X: Any, rows: np.ndarray, y: Any, sensitive_features: Any) -> Released:
         """Build the networks, which may be refused, and train them as the mechanism does."""
@@ -352,7 +360,7 @@ class PrivateSWAutoencoder(
             Codes, of norm 1 where they are normalised.
         """
         check_is_fitted(self)
-        rows = validate_rows(self, X, reset=False)
+        rows = self._rows(X)
         codes = evaluate(self.encoder_, self.bounds_.to_units(rows), resolve_device(self.device))
         return codes.astype(rows.dtype, copy=False)
 
@@ -430,7 +438,7 @@ class PrivateSWAutoencoder(
             Mean over rows and features, in squared units of the data; higher is better.
         """
         check_is_fitted(self)
-        rows = validate_rows(self, X, reset=False)
+        rows = self._rows(X)
         with np.errstate(over="ignore"):
             errors = ((self._decode(self.transform(X)) - rows) ** 2).mean(axis=1)
         if not np.isfinite(errors).all():

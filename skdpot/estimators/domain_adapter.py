@@ -86,7 +86,7 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
         gradients; callbacks that need rows, losses or batch sizes are refused.
     budget : PrivacyBudget, optional
         Shared budget that every fit is charged to.
-    device : {"auto", "cpu", "cuda"}, default="auto"
+    device : {"auto", "cpu", "cuda", "cuda:0", ...} or torch.device, default="auto"
         Where networks run; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
         Seed of everything, the noise included. For tests only: it lets anyone remove the noise.

@@ -93,7 +93,7 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
         The public set of classes. By default the classes in y, which are then taken as public.
     budget : PrivacyBudget, optional
         Shared budget that every fit is charged to.
-    device : {"auto", "cpu", "cuda"}, default="auto"
+    device : {"auto", "cpu", "cuda", "cuda:0", ...} or torch.device, default="auto"
         Where networks run; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
         Seed of everything, the noise included. For tests only: it lets anyone remove the noise.

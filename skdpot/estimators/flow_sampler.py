@@ -148,6 +148,7 @@ class SyntheticRows(PrivateSampler):
         resolve_device(self.device)  # refused before any charge
         with all_or_nothing(self, forget=True):
             needs = "" if isinstance(mechanism, Sketch) else 'mechanism="sketch"'
+            X = self._flat(X)
             rows = fit_rows(self, X, groups, needs, y)
             release = mechanism.release(
                 FitContext.of(self, X, streams, groups),
@@ -168,6 +169,10 @@ class SyntheticRows(PrivateSampler):
         if not hasattr(self, self._made_last):  # training may be the release
             self._make(streams.solver)
         return self
+
+    def _flat(self, X: Any) -> Any:
+        """Return X with images as rows, where an estimator knows their shape."""
+        return X
 
     def _options(
         self, mechanism: Any, rows: np.ndarray, y: Any, rng: np.random.Generator
@@ -327,7 +332,7 @@ class DPSlicedFlowSampler(SyntheticRows):
         Entropic regularisation λ in the units of the mapped features, squared, at most 1e30. It
         smooths the sample and adds no privacy. Above 0 the flow takes Euler-Maruyama steps; at 0
         the steps towards a sketch have momentum, and end inside the bounds.
-    device : {"auto", "cpu", "cuda"}, default="auto"
+    device : {"auto", "cpu", "cuda", "cuda:0", ...} or torch.device, default="auto"
         Where the flow runs; "auto" uses a GPU if there is one.
     random_state : int, RandomState or None, default=None
         Seed of everything, the noise included. For tests only: it lets anyone remove the noise.

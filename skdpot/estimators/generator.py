@@ -16,6 +16,7 @@ from skdpot._utils.validation import (
     check_is_fitted,
     encode_labels,
     fit_context,
+    image_rows,
     resolve_device,
     solver_generator,
 )
@@ -104,7 +105,7 @@ class DPSlicedGenerator(SyntheticRows):
         Public bound of the norm of every row, in place of `bounds`.
     budget : PrivacyBudget, optional
         Shared budget that every fit is charged to.
-    device : {"auto", "cpu", "cuda"}, default="auto"
+    device : {"auto", "cpu", "cuda", "cuda:0", ...} or torch.device, default="auto"
         Where the network runs; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
         Seed of everything, the noise included. For tests only: it lets anyone remove the noise.
@@ -186,6 +187,10 @@ class DPSlicedGenerator(SyntheticRows):
         "n_steps": [Interval(Integral, 1, None, closed="left"), None],
         "learning_rate": [Interval(Real, 0, 10, closed="right")],
     }
+
+    def _flat(self, X: Any) -> Any:
+        shape = getattr(self.module, "image_shape", None)
+        return X if shape is None else image_rows(X, shape)
 
     def _options(
         self, mechanism: Any, rows: np.ndarray, y: Any, rng: np.random.Generator

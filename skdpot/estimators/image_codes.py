@@ -12,7 +12,7 @@ from scipy.fft import dct
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 
-from skdpot._utils.validation import Interval, StrOptions, fit_context, validate_rows
+from skdpot._utils.validation import Interval, StrOptions, fit_context, image_rows, validate_rows
 
 
 @dataclass(eq=False, repr=False)
@@ -126,7 +126,7 @@ class ImageCodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         ValueError
             If the images do not have the given shape, or the range of the pixels is empty.
         """
-        self._shape(validate_rows(self, _flat(X), reset=True).shape[1])
+        self._shape(validate_rows(self, image_rows(X), reset=True).shape[1])
         self._limits()
         return self
 
@@ -148,7 +148,7 @@ class ImageCodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         ValueError
             If the images do not have the shape of the fit.
         """
-        rows = validate_rows(self, _flat(X), reset=False)
+        rows = validate_rows(self, image_rows(X), reset=False)
         shape, (low, high, background) = self._shape(rows.shape[1]), self._limits()
         pixels = np.clip(rows, low, high) - rows.dtype.type(background)
         codes = pixels.reshape(-1, *shape)
@@ -248,12 +248,6 @@ class ImageCodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         tags.requires_fit = False
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _flat(X: Any) -> Any:
-    """Return images of several axes as rows."""
-    several = getattr(X, "ndim", 2) > 2
-    return np.reshape(X, (len(X), -1)) if several else X
 
 
 def _along(matrix: np.ndarray, values: np.ndarray, axis: int) -> np.ndarray:

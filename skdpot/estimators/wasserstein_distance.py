@@ -74,7 +74,7 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
         features.
     norm_bound : float, optional
         Public bound on the norm of every row, in place of `bounds`.
-    device : {"auto", "cpu", "cuda"}, default="auto"
+    device : {"auto", "cpu", "cuda", "cuda:0", ...} or torch.device, default="auto"
         Device on which projections are counted.
     random_state : int, RandomState or None, default=None
         Seed of everything, the noise included. For tests only: it lets anyone remove the noise.
@@ -339,9 +339,10 @@ Party, or a published message
 
         Parameters
         ----------
-        parties : sequence of Party, or mapping of name to rows
-            At least two. A `Party` has privacy parameters of its own and must allow the protocol.
-            Rows are private and are published with the parameters of this estimator.
+        parties : list of Party, list of rows, or mapping of name to rows
+            At least two; rows in a list are named "0", "1" and so on. A `Party` has privacy
+            parameters of its own and must allow the protocol. Rows are private and are published
+            with the parameters of this estimator.
         return_std : bool, default=False
             Whether to also return standard errors; zero for the protocols without noise.
 

@@ -222,14 +222,18 @@ def as_parties(
     parties: Any, protocol: str, new_budget: Callable[[], PrivacyBudget | None], **terms: Any
 ) -> list[Party]:
     """Return the parties of a matrix; rows get a party of their own, with a budget."""
-    named = isinstance(parties, Mapping)
-    listed = isinstance(parties, Sequence) and all(isinstance(party, Party) for party in parties)
-    if not (named or listed):
-        raise TypeError("parties must be a sequence of Party, or a mapping of names to rows.")
+    listed = isinstance(parties, list | tuple)
+    mixed = listed and len({isinstance(party, Party) for party in parties}) > 1
+    if mixed or not (listed or isinstance(parties, Mapping)):
+        raise TypeError(
+            "parties must be a list of Party, a list of rows, or a mapping of names to rows."
+        )
     if len(parties) < 2:
         raise ValueError(f"parties must hold two parties or more, got {len(parties)}.")
-    if not named:
+    if listed and isinstance(parties[0], Party):
         return list(parties)
+    if listed:
+        parties = {str(position): rows for position, rows in enumerate(parties)}
     return [
         Party(name, rows, allows=(protocol,), budget=new_budget(), **terms)
         for name, rows in parties.items()

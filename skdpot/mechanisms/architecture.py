@@ -13,6 +13,7 @@ from sklearn.utils import check_array
 from torch import nn
 
 from skdpot._utils.validation import (
+    Described,
     HasMethods,
     StrOptions,
     check_parameters,
@@ -38,6 +39,12 @@ _IMAGE_WIDTH = 160
 _EDGE_SHARE = 4  # one direction in so many is of edges
 _LEAST_WITH_EDGES = 5
 _ROWS_AT_ONCE = 1024
+
+
+NETWORKS: list[Any] = [
+    StrOptions({"mlp", "conv", "dcgan"}),
+    Described("a pair (encoder, decoder)", lambda value: isinstance(value, tuple | list)),
+]
 
 
 class _Networks(BaseEstimator):
@@ -79,7 +86,7 @@ class Architecture(_Networks):
     normalize_codes: bool = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "networks": [StrOptions({"mlp", "conv", "dcgan"}), tuple, list],
+        "networks": NETWORKS,
         "image_shape": [tuple, list, None],
         "normalize_codes": ["boolean"],
     }

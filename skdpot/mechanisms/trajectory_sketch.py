@@ -292,7 +292,7 @@ n_features), default="axes+orthogonal"
     schedule : list of (step, tau, n_iter), optional
         Phases of the particle flow: step size as a share of the longest stable step, diffusivity
         of the reference process (None: that of the sampler), and number of iterations.
-    device : {"auto", "cpu", "cuda"}, default="auto"
+    device : {"auto", "cpu", "cuda", "cuda:0", ...} or torch.device, default="auto"
         Where projections are counted.
 
     Privacy

@@ -14,7 +14,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from sklearn.utils import get_tags
 
-from skdpot._utils.validation import Interval, StrOptions
+from skdpot._utils.validation import DEVICE, Interval
 from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.budget import PrivacyBudget
 
@@ -44,7 +44,7 @@ class PrivateEstimatorMixin:
         "random_state": ["random_state"],
         # Where an estimator has them:
         "callbacks": [list, tuple, None],
-        "device": [StrOptions({"auto", "cpu", "cuda"})],
+        "device": [DEVICE],
         "verbose": ["verbose"],
     }
 

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
 from skdpot._utils.validation import (
+    DEVICE,
     Interval,
     Streams,
     StrOptions,
@@ -125,7 +126,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
     group_size : int, default=1
         Largest number of rows per person, all with different labels. The guarantee covers all of
         them together. More than 1 needs ``public_labels=True``.
-    device : {"auto", "cpu", "cuda"}, default="auto"
+    device : {"auto", "cpu", "cuda", "cuda:0", ...} or torch.device, default="auto"
         Where projections are counted.
     random_state : int, RandomState or None, default=None
         Makes directions and noise reproducible. For tests only: anyone who knows it can remove the
@@ -215,7 +216,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         "classes": ["array-like", None],
         "public_labels": ["boolean"],
         "group_size": [Interval(Integral, 1, None, closed="left")],
-        "device": [StrOptions({"auto", "cpu", "cuda"})],
+        "device": [DEVICE],
     }
 
     @fit_context(prefer_skip_nested_validation=True)

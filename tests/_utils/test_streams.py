@@ -9,7 +9,13 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from skdpot import PrivateScaler, SlicedSketch
-from skdpot._utils.validation import SecretStream, resolve_device, solver_generator, spawn_streams
+from skdpot._utils.validation import (
+    InvalidParameterError,
+    SecretStream,
+    resolve_device,
+    solver_generator,
+    spawn_streams,
+)
 from skdpot.exceptions import PrivacyWarning
 
 
@@ -57,14 +63,26 @@ def test_a_random_state_moves_on():
     assert solver_generator(None).random() != solver_generator(None).random()
 
 
-@pytest.mark.parametrize("available", [False, True])
-def test_devices(available, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
-    assert resolve_device("cpu") is None
-    assert resolve_device("auto") == (torch.device("cuda") if available else None)
-    if not available:
-        with pytest.raises(ValueError, match='device="cuda" needs a GPU'):
-            resolve_device("cuda")
+@pytest.mark.parametrize("count", [0, 2])
+def test_devices(count, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    assert resolve_device("cpu") is resolve_device(torch.device("cpu")) is None
+    assert resolve_device("auto") == (torch.device("cuda") if count else None)
+    for device in ("cuda", "cuda:1", torch.device("cuda", 1)):
+        if count:
+            assert resolve_device(device) == torch.device(device)
+        else:
+            with pytest.raises(ValueError, match=f'device="{device}" needs a GPU'):
+                resolve_device(device)
+    with pytest.raises(ValueError, match="torch finds"):
+        resolve_device("cuda:2")
+
+
+@pytest.mark.parametrize("device", ["mps", "cuda:x", "cuda:-1", 0, torch.device("mps")])
+def test_other_devices_are_refused(device):
+    with pytest.raises(InvalidParameterError, match='"cuda:0"'):
+        SlicedSketch(bounds=(0, 1), device=device).fit(np.zeros((9, 1)))
 
 
 def test_warnings_point_at_the_line_that_called_the_library():

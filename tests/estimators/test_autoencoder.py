@@ -79,6 +79,18 @@ def test_images(architecture, shape):
     assert fitted.inverse_transform(fitted.transform(images)).shape == (60, 64)
 
 
+def test_images_are_rows_of_their_shape():
+    images, shape = DIGITS[:60].reshape(60, 1, 8, 8), (8, 8)
+    fitted = autoencoder(image_shape=shape, bounds=(0, 16), n_steps=2).fit(images)
+    codes = fitted.transform(images[:, 0])
+    np.testing.assert_array_equal(codes, fitted.transform(images.reshape(60, 64)))
+    assert fitted.score(images) == fitted.score(images.reshape(60, 64))
+    with pytest.raises(ValueError, match="Channels come first"):
+        fitted.transform(images.reshape(60, 8, 8, 1))
+    with pytest.raises(ValueError, match="dim 4"):
+        autoencoder().fit(images)
+
+
 def test_own_modules():
     """Any network on public rows; modules are copied."""
     encoder = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.base import clone
 from torch import nn
 
 from skdpot import PrivacyBudget
@@ -206,6 +207,9 @@ def test_images_are_drawn_in_their_range_and_by_their_class(shape, edges):
         learning_rate=0.01,
         epsilon=5.0,
     ).fit(images, labels)
+    if not edges:
+        again = clone(made).set_params(n_steps=1).fit(images.reshape(-1, *shape), labels)
+        assert again.n_features_in_ == made.n_features_in_
     rows, classes = made.sample_labeled(400)
     assert rows.min() >= 0.0
     assert rows.max() <= 1.0

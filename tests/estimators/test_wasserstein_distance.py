@@ -170,6 +170,8 @@ def test_pairwise_distances_of_rows_and_of_parties(exact):
     assert frame.loc["here", "there"] == pytest.approx(0.25, abs=0.03)
     assert frame.loc["here", "again"] < 0.1
     assert (errors.to_numpy()[np.triu_indices(3, 1)] > 0).all()
+    unnamed = plain("fedwad").pairwise_distances([FEW, FEW[:20]])
+    assert unnamed.index.tolist() == unnamed.columns.tolist() == ["0", "1"]
     parties = [Party(name, x[:300], epsilon=20.0) for name, x in rows.items()]
     assert isinstance(exact.pairwise_distances(parties), pd.DataFrame)
     assert all(party.privacy_spent[0].epsilon == 20.0 for party in parties)
@@ -301,7 +303,7 @@ def test_what_cannot_be_compared_is_named(exact):
         (ValueError, "counts every row once", lambda: sliced().fit(FEW, masses=np.ones(60))),
         (ValueError, "counts every row", lambda: exact.compare(FEW, masses=np.ones(60))),
         (ValueError, "two parties or more", exact.pairwise_distances, parties[:1]),
-        (TypeError, "sequence of Party", exact.pairwise_distances, [HERE, THERE]),
+        (TypeError, "list of Party", exact.pairwise_distances, [HERE, parties[0]]),
         (ValueError, "requires public bounds", private_distance().pairwise_distances, rows),
         (ValueError, "disclose_t=True", secret.pairwise_distances, rows),
         (ValueError, "requires y", labeled.fit, FEW),
