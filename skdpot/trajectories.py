@@ -17,8 +17,10 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 from scipy.spatial.distance import cdist
+from scipy.stats import t as student_t
 from sklearn.utils.validation import column_or_1d
 
+from skdpot._utils.validation import check_confidence
 from skdpot.ot.sinkhorn import schrodinger_potentials
 from skdpot.ot.transport import exact_plan
 from skdpot.release.contributions import read_persons
@@ -461,3 +463,30 @@ def _evenly_drawn(n: int, m: int, rng: np.random.Generator) -> np.ndarray:
     """Draw n of m particles, each n // m times or once more, in random order."""
     every = np.repeat(np.arange(m), n // m)
     return rng.permutation(np.concatenate([every, rng.permutation(m)[: n % m]]))
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedEstimate:
+    """A statistic of the population, with its error in simulated fits."""
+
+    value: np.ndarray  # of the fit
+    bias: np.ndarray  # mean of the simulated fits, less that of what they were drawn from
+    standard_error: np.ndarray
+    n_simulations: int
+
+    @classmethod
+    def of(cls, value: np.ndarray, simulated: np.ndarray) -> Self:
+        """Make an estimate from the statistics of simulated fits, shape (n_simulations, ...)."""
+        bias, error = simulated.mean(axis=0) - value, simulated.std(axis=0, ddof=1)
+        return cls(value, bias, error, len(simulated))
+
+    def interval(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ends of confidence intervals, one for each number.
+
+        Centred at the value less its bias. The width is a quantile of Student's distribution, as
+        standard errors come from finitely many simulations.
+        """
+        check_confidence(confidence)
+        quantile = student_t.ppf(0.5 + confidence / 2, self.n_simulations - 1)
+        centre, reach = self.value - self.bias, quantile * self.standard_error
+        return centre - reach, centre + reach

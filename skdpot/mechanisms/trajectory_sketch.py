@@ -29,6 +29,7 @@ from skdpot.mechanisms.base import FitContext, Mechanism, Released
 from skdpot.ot.flow import direction_blocks, longest_step, rounds
 from skdpot.ot.sinkhorn import WarmCoupling
 from skdpot.ot.slices import CDFTable
+from skdpot.release.histogram import count_projections
 from skdpot.release.langevin import (
     LangevinPhase,
     MovedParticles,
@@ -371,6 +372,27 @@ n_features), default="axes+orthogonal"
         )
         label = "flow of all times" if progress else None
         return coupled_flow(problem, self._steps(diffusivity), rng, WarmCoupling(), progress=label)
+
+    def simulate(
+        self, sketch: SlicedSketch, particles: np.ndarray, rng: np.random.Generator
+    ) -> SlicedSketch:
+        """Sketch as many people, drawn from the particles of each time, with noise of the same law.
+
+        Particles have shape (T, m, d) and the units of the data. This is post-processing: the
+        people are synthetic.
+        """
+        codes = np.repeat(np.arange(len(particles)), sketch.class_counts_.astype(np.intp))
+        counts = count_projections(
+            particles[codes, rng.integers(particles.shape[1], size=len(codes))],
+            sketch.directions_,
+            sketch.half_widths_,
+            sketch.strategy_.n_bins,
+            codes=codes,
+            n_classes=len(particles),
+            bounds=sketch.bounds_,
+        )
+        exact = counts.reshape(sketch.statistic_.shape) @ sketch.strategy_.matrix.T
+        return sketch.with_statistic(exact + sketch.noise_scale_ * rng.standard_normal(exact.shape))
 
     def _steps(self, diffusivity: float) -> tuple[LangevinPhase, ...]:
         """Read the schedule; a flow takes no steps that are longer than stable ones."""

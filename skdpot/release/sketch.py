@@ -1,7 +1,7 @@
 """The private sketch: noisy distribution functions along L directions, released once."""
 
 from copy import copy, deepcopy
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
@@ -649,6 +649,16 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
             If the file is not a sketch of a known version.
         """
         return cls._restored(*deepcopy(SketchRecord.load(path).restore()))
+
+    def with_statistic(self, statistic: np.ndarray, kept: Any = slice(None)) -> Self:
+        """Return a copy with another table, of some of the classes: post-processing."""
+        other = copy(self)
+        other.release_ = replace(self.release_, value=statistic)
+        if self._label_counts is not None:
+            other._label_counts, other.classes_ = self._label_counts[kept], self.classes_[kept]
+            other.n_samples_ = int(other._label_counts.sum())
+        other._decode()
+        return other
 
     @classmethod
     def _restored(cls, parameters: dict[str, Any], fitted: dict[str, Any]) -> Self:
