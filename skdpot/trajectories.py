@@ -467,26 +467,31 @@ def _evenly_drawn(n: int, m: int, rng: np.random.Generator) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class SimulatedEstimate:
-    """A statistic of the population, with its error in simulated fits."""
+    """A statistic of the population, and its error in simulated fits.
 
-    value: np.ndarray  # of the fit
-    bias: np.ndarray  # mean of the simulated fits, less that of what they were drawn from
+    A fit that smooths is biased, and simulations around what it has smoothed show a part of that.
+    Therefore the bias that they show is subtracted, and counts as an error too.
+    """
+
+    value: np.ndarray  # without the bias
     standard_error: np.ndarray
+    bias: np.ndarray  # of the simulated fits, on average
     n_simulations: int
 
     @classmethod
-    def of(cls, value: np.ndarray, simulated: np.ndarray) -> Self:
-        """Make an estimate from the statistics of simulated fits, shape (n_simulations, ...)."""
-        bias, error = simulated.mean(axis=0) - value, simulated.std(axis=0, ddof=1)
-        return cls(value, bias, error, len(simulated))
+    def of(cls, found: np.ndarray, simulated: np.ndarray) -> Self:
+        """Make an estimate of what was found and of simulations (n_simulations, ...) of it."""
+        bias = simulated.mean(axis=0) - found
+        error = np.hypot(simulated.std(axis=0, ddof=1), bias)
+        return cls(found - bias, error, bias, len(simulated))
 
     def interval(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ends of confidence intervals, one for each number.
+        """Return the ends of a confidence interval for each number.
 
-        Centred at the value less its bias. The width is a quantile of Student's distribution, as
-        standard errors come from finitely many simulations.
+        The width is a quantile of Student's distribution, as standard errors come from finitely
+        many simulations.
         """
         check_confidence(confidence)
         quantile = student_t.ppf(0.5 + confidence / 2, self.n_simulations - 1)
-        centre, reach = self.value - self.bias, quantile * self.standard_error
-        return centre - reach, centre + reach
+        reach = quantile * self.standard_error
+        return self.value - reach, self.value + reach

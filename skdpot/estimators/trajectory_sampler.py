@@ -402,8 +402,9 @@ class PrivateTrajectorySampler(PrivateSampler):
         Returns
         -------
         SimulatedEstimate
-            The ``value`` of the statistic, its ``bias`` and ``standard_error``, of the same shape,
-            and ``interval(confidence)``.
+            The ``value`` of the statistic, less the mean ``bias`` of the simulated fits; its
+            ``standard_error``, which is that of the simulations and the bias together; all of the
+            shape of the statistic. ``interval(confidence)`` returns the two ends of intervals.
 
         Raises
         ------
@@ -459,11 +460,7 @@ class PrivateTrajectorySampler(PrivateSampler):
             If a parameter affects the release or its value is not allowed.
         """
         rng = self._ready(random_state)
-        free = (
-            _FREE
-            if hasattr(self, "_moved") and self._moved is not None
-            else _FREE + _FREE_OF_SKETCH
-        )
+        free = _FREE + (_FREE_OF_SKETCH if hasattr(self, "sketch_") else ())
         paid = sorted(set(params) - set(free))
         if paid:
             raise ValueError(
@@ -548,7 +545,7 @@ class PrivateTrajectorySampler(PrivateSampler):
         """Return the mean squared distance of predictions to the tables of times left out."""
         sketch, squared = self.sketch_, []
         inner = np.arange(1, len(self.times_) - 1)
-        for left_out in (inner[::2], inner[1::2]):
+        for left_out in filter(len, (inner[::2], inner[1::2])):
             kept = np.setdiff1d(np.arange(len(self.times_)), left_out)
             part = copy(self)
             part.sketch_ = sketch.with_statistic(sketch.statistic_[kept], kept)
@@ -612,7 +609,7 @@ class PrivateTrajectorySampler(PrivateSampler):
         return tags
 
 
-def _means(fitted: PrivateTrajectorySampler) -> np.ndarray:
+def _means(fitted: Any) -> np.ndarray:
     """Return the mean of each feature at each time."""
     means: np.ndarray = fitted.particles_.mean(axis=1)
     return means

@@ -651,12 +651,12 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         return cls._restored(*deepcopy(SketchRecord.load(path).restore()))
 
     def with_statistic(self, statistic: np.ndarray, kept: Any = slice(None)) -> Self:
-        """Return a copy with another table, of some of the classes: post-processing."""
+        """Return a copy with another table, of some of the classes of public sizes."""
         other = copy(self)
         other.release_ = replace(self.release_, value=statistic)
-        if self._label_counts is not None:
-            other._label_counts, other.classes_ = self._label_counts[kept], self.classes_[kept]
-            other.n_samples_ = int(other._label_counts.sum())
+        counts = cast(np.ndarray, self._label_counts)[kept]
+        other.classes_, other._label_counts = self.classes_[kept], counts
+        other.n_samples_ = int(counts.sum())
         other._decode()
         return other
 

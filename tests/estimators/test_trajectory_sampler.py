@@ -225,3 +225,107 @@ def test_mfld_moves_from_the_center_towards_the_rows():
     means = quiet_fit(trajectory_sampler("mfld", **options), rows, T).particles_.mean(axis=1)
     assert means[-1, 0] - means[0, 0] > 0.15
     assert means[:, 1].mean() > 0.05
+
+
+# Errors, and other paths from the same release ----------------------------------------------
+
+
+def test_standard_errors_are_those_of_noise_and_sampling():
+    """Without smoothing and ties the error of a mean has a closed form, for noise and rows."""
+    rows, t = RNG.normal(0, 0.25, (1200, 2)), np.repeat([0.0, 1.0], 600)
+    apart = {"smooth": False, "regularization": 0, "schedule": [(1.0, None, 40)]}
+    fitted = sampler(epsilon=3.0, **apart).fit(rows, t)
+    found = fitted.estimate(n_simulations=24)
+    assert found.value.shape == found.standard_error.shape == (2, 2)
+    np.testing.assert_allclose(found.value + found.bias, fitted.particles_.mean(axis=1))
+    sketch = fitted.sketch_
+    noise = 1 / 16**2 * sketch.strategy_.known_total_covariance.sum() * sketch.noise_scale_**2
+    by_direction = noise * sketch.half_widths_**2 / 600**2
+    inverse = np.linalg.pinv(sketch.directions_)
+    variance = inverse**2 @ by_direction + 0.25**2 / 600
+    assert 0.7 < np.sqrt(np.mean(found.standard_error**2 / variance)) < 1.5
+    narrow, wide = (np.ptp(found.interval(confidence), axis=0) for confidence in (0.9, 0.99))
+    assert (narrow < wide).all()
+
+
+def test_intervals_cover_the_truth():
+    """Means of a known law, by 3 independent releases: 30 numbers of which 95 % should be in."""
+    inside = []
+    for seed in range(3):
+        rows, t, law = make_ornstein_uhlenbeck_trajectories(200, 5, random_state=seed)
+        fitted = quiet_fit(sampler(epsilon=1.0, bounds=(-2, 2), random_state=seed), rows, t)
+        low, high = fitted.estimate(n_simulations=8).interval(0.95)
+        truth = law.mean(fitted.times_)
+        inside.append((low < truth) & (truth < high))
+    assert np.mean(inside) > 0.85
+
+
+def test_any_statistic_has_an_error(fitted):
+    share = fitted.estimate(lambda one: (one.particles_[..., 0] > 0).mean(axis=1), n_simulations=8)
+    assert share.value.shape == (5,)
+    score = fitted.estimate(lambda one: one.score(X, T), n_simulations=8)
+    assert score.bias < 0 < score.standard_error
+    assert score.value + score.bias == pytest.approx(fitted.score(X, T))
+    between = fitted.estimate(
+        lambda one: one.sample(50, [11.0], random_state=0).mean(axis=0), n_simulations=8
+    )
+    assert between.standard_error.shape == (1, 2)
+    again = fitted.estimate(lambda one: one.score(X, T), n_simulations=8)
+    assert again.standard_error == score.standard_error
+    with pytest.raises(ValueError, match="The statistic must return finite numbers"):
+        fitted.estimate(lambda one: np.nan, n_simulations=8)
+    with pytest.raises(ValueError, match="n_simulations == 7, must be >= 8"):
+        fitted.estimate(n_simulations=7)
+    with pytest.raises(ValueError, match=r"confidence=1.0 must be in \(0, 1\)"):
+        score.interval(1.0)
+
+
+def test_a_new_fit_forgets_the_simulations():
+    one = sampler(epsilon=np.inf).fit(X, T)
+    first = one.estimate(n_simulations=8).value
+    assert not np.array_equal(one.fit(X + 0.1, T).estimate(n_simulations=8).value, first)
+
+
+def test_other_paths_cost_nothing(fitted):
+    other = fitted.with_params(
+        diffusivity=0.5, coupling="exact", n_particles=30, mechanism__smooth=False
+    )
+    assert other.path_.particles.shape == (5, 30, 2)
+    assert other.path_.diffusivity == 0.5
+    assert not other.mechanism_.smooth
+    assert fitted.mechanism_.smooth
+    assert fitted.particles_.shape == (5, 60, 2)
+    assert other.sketch_ is fitted.sketch_
+    assert other.privacy_spent_ is fitted.privacy_spent_
+    with pytest.raises(ValueError, match="epsilon, mechanism__n_bins cannot change after fit"):
+        fitted.with_params(epsilon=2.0, mechanism__n_bins=64)
+    with pytest.raises(ValueError, match="'diffusivity' parameter"):
+        fitted.with_params(diffusivity=-1.0)
+
+
+def test_left_out_times_tell_how_much_paths_wander():
+    """Brownian motion of known diffusivity: too little and too much predict times worse."""
+    brownian = {"mean_reversion": 0.0, "initial_mean": 0.0, "initial_covariance": 0.01}
+    rows, t, _ = make_ornstein_uhlenbeck_trajectories(
+        1500, 5, diffusivity=0.4, **brownian, random_state=0
+    )
+    fitted = sampler(epsilon=np.inf, bounds=(-2, 2)).fit(rows, t)
+    right = 0.4 / 2**2
+    best = fitted.select({"diffusivity": [right / 100, right, 30 * right]})
+    assert best.diffusivity == right
+    assert list(best.search_results_["rank"])[1] == 1
+    assert best.privacy_spent_ is fitted.privacy_spent_
+    with pytest.raises(ValueError, match="needs at least three times"):
+        sampler(epsilon=np.inf).fit(X[T < 15], T[T < 15]).select({"coupling": ["exact"]})
+
+
+def test_gradients_have_no_known_error():
+    langevin = sampler("mfld").fit(X, T)
+    for method in (langevin.estimate, lambda: langevin.select({"diffusivity": [0.1]})):
+        with pytest.raises(ValueError, match='needs mechanism="sketch"'):
+            method()
+    other = langevin.with_params(diffusivity=0.5)
+    np.testing.assert_array_equal(other.particles_, langevin.particles_)
+    assert other.path_.diffusivity == 0.5
+    with pytest.raises(ValueError, match="n_particles cannot change after fit"):
+        langevin.with_params(n_particles=5)
