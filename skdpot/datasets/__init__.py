@@ -1,6 +1,7 @@
 """Synthetic data sets with known bias, and trajectories with one point per person."""
 
 from skdpot.datasets.biased import make_biased_classification, make_biased_regression
+from skdpot.datasets.populations import make_commuting_trajectories, make_lineage_trajectories
 from skdpot.datasets.trajectories import (
     make_branching_trajectories,
     make_forking_trajectories,
@@ -13,7 +14,9 @@ __all__ = [
     "make_biased_classification",
     "make_biased_regression",
     "make_branching_trajectories",
+    "make_commuting_trajectories",
     "make_forking_trajectories",
+    "make_lineage_trajectories",
     "make_ornstein_uhlenbeck_trajectories",
     "make_spiral_trajectories",
     "one_point_per_person",

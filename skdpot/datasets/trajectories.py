@@ -36,7 +36,7 @@ class MovingClusters:
         self, n_per_time: int | ArrayLike, n_times: int, random_state: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Draw people who are observed once: points, times and clusters."""
-        counts = _rows_per_time(n_per_time, n_times)
+        counts = rows_per_time(n_per_time, n_times)
         deviation = np.sqrt(check_real(self.noise_variance, "noise_variance"))
         rng = solver_generator(random_state)
         t = np.repeat(np.linspace(0.0, 1.0, len(counts)), counts)
@@ -51,7 +51,7 @@ class MovingClusters:
         """Draw whole paths, shape (n_paths, n_times, d), and their clusters."""
         n_paths = check_count(n_paths, "n_paths")
         deviation = np.sqrt(check_real(self.noise_variance, "noise_variance"))
-        stamps = np.atleast_1d(_times(times, 1.0))
+        stamps = np.atleast_1d(process_times(times, 1.0))
         if stamps.ndim != 1 or not len(stamps):
             raise ValueError(f"times must have shape (n_times,), at least one; got {stamps.shape}.")
         cluster = self._even_clusters(n_paths, rng)
@@ -61,7 +61,7 @@ class MovingClusters:
 
     def cluster_of(self, points: ArrayLike, times: ArrayLike) -> np.ndarray:
         """Return the cluster whose centre is nearest at the time of each point."""
-        rows, centers = as_finite(points, "points"), self.centers(_times(times, 1.0))
+        rows, centers = as_finite(points, "points"), self.centers(process_times(times, 1.0))
         if rows.ndim == 0 or rows.shape[-1] != centers.shape[-1]:
             raise ValueError(
                 f"points must have shape (..., {centers.shape[-1]}); got {rows.shape}."
@@ -358,7 +358,8 @@ def one_point_per_person(
     return whole[np.arange(len(whole)), chosen], stamps[chosen]
 
 
-def _rows_per_time(n_per_time: int | ArrayLike, n_times: int) -> np.ndarray:
+def rows_per_time(n_per_time: int | ArrayLike, n_times: int) -> np.ndarray:
+    """Return the number of rows at each time."""
     n_times = check_count(n_times, "n_times")
     counts = np.asarray(n_per_time)
     if counts.dtype.kind not in "iu":
@@ -370,7 +371,7 @@ def _rows_per_time(n_per_time: int | ArrayLike, n_times: int) -> np.ndarray:
     return rows
 
 
-def _times(times: ArrayLike, last: float = np.inf) -> np.ndarray:
+def process_times(times: ArrayLike, last: float = np.inf) -> np.ndarray:
     """Return float64 times from 0, where a process starts, to `last`."""
     must = "must be finite and at least 0, where the process starts."
     if last == 1.0:
@@ -446,7 +447,7 @@ class OrnsteinUhlenbeck:
 
     def mean(self, times: ArrayLike) -> np.ndarray:
         """Mean at each time."""
-        stamps = _times(times)
+        stamps = process_times(times)
         gap = self.initial_mean - self.mean_level
         return self.mean_level + self._decay(stamps) @ gap
 
@@ -456,7 +457,7 @@ class OrnsteinUhlenbeck:
 
     def cross_covariance(self, first: ArrayLike, second: ArrayLike) -> np.ndarray:
         """Covariance between the points of one path at two times."""
-        s, t = np.broadcast_arrays(_times(first), _times(second))
+        s, t = np.broadcast_arrays(process_times(first), process_times(second))
         inherited = self._decay(s) @ self.initial_covariance @ _transposed(self._decay(t))
         shared = self._added_variance(np.minimum(s, t))[..., np.newaxis]
         # One of the two is later, and the decay of no time is one.
@@ -478,7 +479,7 @@ class OrnsteinUhlenbeck:
     def sample_paths(self, n_paths: int, times: ArrayLike, rng: np.random.Generator) -> np.ndarray:
         """Draw paths, with the exact transition from one time to the next."""
         n_paths = check_count(n_paths, "n_paths")
-        stamps, order = np.unique(np.atleast_1d(_times(times)), return_inverse=True)
+        stamps, order = np.unique(np.atleast_1d(process_times(times)), return_inverse=True)
         values, vectors = np.linalg.eigh(self.initial_covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         noise = rng.standard_normal((n_paths, len(stamps) + 1, self.n_features))
@@ -573,7 +574,7 @@ def make_ornstein_uhlenbeck_trajectories(
     >>> bool(abs(X[t == 1.0].mean(axis=0) - law.mean(1.0)).max() < 0.1)
     True
     """
-    counts = _rows_per_time(n_per_time, n_times)
+    counts = rows_per_time(n_per_time, n_times)
     duration = check_real(duration, "duration", positive=True)
     process = OrnsteinUhlenbeck.of(n_features=n_features, **law)
     rng = solver_generator(random_state)

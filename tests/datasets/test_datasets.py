@@ -11,7 +11,9 @@ from skdpot.datasets import (
     make_biased_classification,
     make_biased_regression,
     make_branching_trajectories,
+    make_commuting_trajectories,
     make_forking_trajectories,
+    make_lineage_trajectories,
     make_ornstein_uhlenbeck_trajectories,
     make_spiral_trajectories,
     one_point_per_person,
@@ -249,6 +251,74 @@ def test_the_arms_of_the_spiral_are_opposite_and_the_branches_of_the_fork_part_l
     assert not np.delete(gap, 1, axis=1).any()
 
 
+def test_cells_of_a_lineage_have_two_fates_which_show_after_the_fork():
+    X, t, fate, law = make_lineage_trajectories(1500, 6, random_state=0)
+    assert abs(np.mean(fate == 0) - 0.6) < 4 * np.sqrt(0.24 / len(fate))
+    ends, spread = law.projection, []
+    centers = (np.log1p(law.means * 1200) - ends[0]) @ ends[1]
+    for time in np.unique(t):
+        here = t == time
+        nearest = np.argmin(np.linalg.norm(X[here, None] - centers[None, 2:], axis=2), axis=1)
+        spread.append(np.mean(nearest == fate[here]))
+    assert spread[0] < 0.65
+    assert spread[-1] > 0.97
+    np.testing.assert_allclose(law.means.sum(axis=1), 1.0)
+    # Another draw has other cells of the same genes, and directions are orthogonal.
+    again = make_lineage_trajectories(2, 2, random_state=1)[3]
+    np.testing.assert_array_equal(again.means, law.means)
+    gram = ends[1].T @ ends[1]
+    np.testing.assert_allclose(gram, gram[0, 0] * np.eye(5), atol=1e-12)
+    assert np.mean(np.abs(X) > 1) < 1e-3
+
+
+def test_paths_of_cells_have_the_marginals_of_cells_seen_once():
+    """Counts by quantiles along paths, and drawn directly for one time, have one law."""
+    X, t, _, law = make_lineage_trajectories(1500, 3, n_genes=40, random_state=0)
+    paths, _ = law.sample_paths(1500, [0.0, 0.5, 1.0], np.random.default_rng(1))
+    for k, time in enumerate(np.unique(t)):
+        for j in range(5):
+            assert stats.ks_2samp(X[t == time, j], paths[:, k, j]).pvalue > FALSE_ALARM
+    steps = law.sample_paths(30, [0.5, 0.5], np.random.default_rng(1))[0]
+    np.testing.assert_array_equal(steps[:, 0], steps[:, 1])
+
+
+def test_dropout_loses_counts_of_rare_genes():
+    law = make_lineage_trajectories(2, 2)[3]
+    full, lossy = (type(law)(dropout=dropout) for dropout in (0.0, 5.0))
+    origin, directions = law.projection
+    one, other = (
+        each.sample_paths(300, [0.0], np.random.default_rng(0))[0].mean(axis=0)
+        for each in (full, lossy)
+    )
+    assert np.linalg.norm(one - other) > 0.05
+    # Without dropout the mean is near the mean profile at the start.
+    start = (np.log1p(law.means[0] * 1200) - origin) @ directions
+    assert np.linalg.norm(one - start) < np.linalg.norm(other - start)
+
+
+def test_commuters_keep_to_roads_and_return_home():
+    X, t, group, law = make_commuting_trajectories(800, 17, noise_variance=0.0, random_state=0)
+    np.testing.assert_array_equal(np.unique(t), np.arange(5.0, 22.0))
+    blocks = (X + 1) * 4
+    whole = np.abs(blocks - np.rint(blocks)) < 1e-9
+    assert whole.any(axis=1).all()  # on a street or on an avenue
+    assert not law.in_river(X).any()
+    assert law.in_river([[0.0, 0.0], [0.0, 0.5], [-0.9, 0.0]]).tolist() == [True, False, False]
+    assert abs(np.mean(group == 0) - 0.2) < 4 * np.sqrt(0.16 / len(group))
+    paths, group = law.sample_paths(500, np.linspace(0, 24, 2401), np.random.default_rng(0))
+    np.testing.assert_allclose(paths[:, 0], paths[:, -1], atol=1e-9)
+    np.testing.assert_array_equal(paths[group == 0], paths[group == 0][:, :1].repeat(2401, axis=1))
+    noon = paths[:, 1200]
+    assert (noon[group > 0, 0] > 0.2).all()
+    assert (noon[group == 0, 0] < -0.25).all()
+    crossing = (np.abs(paths[:, :, 0]) < 0.2) * np.sign(paths[:, :, 1])
+    south, north = crossing.min(axis=1), crossing.max(axis=1)
+    np.testing.assert_array_equal(south == -1, group == 1)
+    np.testing.assert_array_equal(north == 1, group == 2)
+    speed = np.abs(np.diff(paths, axis=1)).sum(axis=2).max() * 4 / 0.01
+    assert speed == pytest.approx(12.0)
+
+
 def test_one_point_per_person():
     paths = np.arange(4000 * 3, dtype=float).reshape(4000, 3, 1).repeat(2, axis=2)
     stamps = np.array([2.0, 5.0, 7.0])
@@ -276,6 +346,8 @@ STACK = np.arange(240.0).reshape(60, 4, 1)
         lambda seed: make_ornstein_uhlenbeck_trajectories(20, 3, random_state=seed)[:2],
         lambda seed: make_spiral_trajectories(20, 3, random_state=seed)[:3],
         lambda seed: make_forking_trajectories(20, 3, random_state=seed)[:3],
+        lambda seed: make_lineage_trajectories(20, 3, random_state=seed)[:2],
+        lambda seed: make_commuting_trajectories(20, 3, random_state=seed)[:2],
         lambda seed: one_point_per_person(STACK, np.arange(4), random_state=seed),
     ],
 )
