@@ -14,14 +14,16 @@ from skdpot._utils.pages import html_card
 from skdpot.exceptions import BudgetExceededError, MessageError
 from skdpot.federated.messages import Message, SketchMessage, SketchRequest, check_type
 from skdpot.federated.party import Introduction, Party, data_of, rehearsed
-from skdpot.metrics.debiased_distance import DebiasedDistance, debiased_squared_distance
+from skdpot.metrics.debiased_distance import DebiasedDistance, debiased_pair, table_of
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.release.bounds import DataBounds
+from skdpot.release.sketch_record import check_comparable
 
 SERVER = "server"
 M = TypeVar("M", bound=Message)
 _ONE_SIGMA = 0.6826894921370859
+_PAIRS_IN_DETAIL, _SIMULATIONS_OF_MANY = 100, 32
 
 
 @dataclass(frozen=True)
@@ -374,7 +376,6 @@ def pairwise_sliced(
     *,
     target: str = "population",
     n_simulations: int | None = None,
-    random_state: int | np.random.RandomState | None = None,
     budget: PrivacyBudget | None = None,
 ) -> PairwiseResult:
     """Estimate SW₂ between all parties from one private sketch of each.
@@ -401,15 +402,16 @@ def pairwise_sliced(
     sent = exchange.send(0, SERVER, request, SketchRequest, to=names)
     due = {"publish_sketch": SketchMessage}
     (sketches,) = exchange.ask(1, parties, sent, due, read=sent.read)
-    estimates = {}
-    for one, other in combinations(names, 2):
+    # The errors of a table are simulated once, for all its pairs.
+    tables = {name: table_of(sketch) for name, sketch in sketches.items()}
+    pairs, estimates = list(combinations(names, 2)), {}
+    if n_simulations is None and len(pairs) > _PAIRS_IN_DETAIL:
+        n_simulations = _SIMULATIONS_OF_MANY
+    for one, other in pairs:
         try:
-            found = debiased_squared_distance(
-                sketches[one],
-                sketches[other],
-                target=target,
-                n_simulations=n_simulations,
-                random_state=random_state,
+            check_comparable((sketches[one], sketches[other]))
+            found = debiased_pair(
+                tables[one], tables[other], target=target, n_simulations=n_simulations
             )
         except ValueError as error:
             raise MessageError(

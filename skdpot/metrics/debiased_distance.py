@@ -14,8 +14,8 @@ along a direction, so is part of the noise beside it.
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,19 @@ from skdpot.release.histogram import count_projections
 from skdpot.release.sketch import SlicedSketch
 from skdpot.release.sketch_record import check_comparable
 from skdpot.release.strategy import Strategy, increasing
+
+
+class Redraws(NamedTuple):
+    """Simulated errors of one table, drawn once and shared by all its comparisons.
+
+    Of sampling there are two independent sets, for the first and for the second side of a
+    comparison: (2, n_simulations, n_projections, n_bins - 1) around the table's own functions, or,
+    where rows are as extreme in every direction as in one, (2, n_simulations, n_levels).
+    """
+
+    noise: np.ndarray  # (n_projections, n_simulations, n_bins); none for public rows
+    sampling: np.ndarray
+    between: np.ndarray  # (2, n_simulations): how many rows come from one part of a mixture
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,31 +65,54 @@ class ComparedTable:
         """Typical standard deviation of the noise of a distribution function."""
         return self.noise * self.strategy.typical_deviation
 
+    @cached_property
+    def reach(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Low, middle and high quantiles along each direction, in bins."""
+        edges, widths = self.smooth.edges[:, :1], self.smooth.half_widths[:, None]
+        quantiles = self.smooth.quantiles(np.array([_TAIL, 0.5, 1 - _TAIL]))
+        low, middle, high = ((quantiles - edges) / (2 * widths / self.strategy.n_bins)).T
+        return low, middle, high
+
+    @cached_property
+    def _redraws(self) -> dict[tuple[int, bool, int | None], Redraws]:
+        return {}
+
+    def redraws(self, n_simulations: int, sampled: bool, seed: int | None) -> Redraws:
+        """Return errors like those of this table; without a seed they follow from the release."""
+        key = (n_simulations, sampled, seed)
+        if key not in self._redraws:
+            words = np.frombuffer(self.digest, dtype=np.uint32).tolist()
+            rng = np.random.default_rng(words if seed is None else [*words, seed])
+            n_projections, n_bins = self.statistic.shape
+            noise = np.empty((n_projections, 0, n_bins), dtype=np.float32)
+            if self.noise > 0:
+                shape = (n_projections, n_simulations, n_bins)
+                noise = self.noise * rng.standard_normal(shape, dtype=np.float32)
+            between = rng.standard_normal((2, n_simulations))
+            sampling: np.ndarray = np.empty(0)
+            if sampled:
+                errors = sampling_errors(self.smooth, self.n_samples, 2 * n_simulations, rng)
+                sampling = errors.reshape(2, n_simulations, *errors.shape[1:])
+            self._redraws[key] = Redraws(noise, sampling, between)
+        return self._redraws[key]
+
 
 def compared_tables(first: Any, second: Any) -> list[ComparedTable]:
-    """Read the two sides of a comparison, in an order that does not depend on the arguments'."""
+    """Read the two sides of a comparison."""
     if not isinstance(first, SlicedSketch):
         raise ValueError(
             f"first must be a SlicedSketch, got {type(first).__name__}; pass public rows as second."
         )
-    first._check_readable()
-    if isinstance(second, SlicedSketch):
-        second._check_readable()
-        check_comparable((first, second))
-        tables = [_of_sketch(first), _of_sketch(second)]
-        same = np.array_equal(tables[0].statistic, tables[1].statistic)
-        if same and all(table.noise > 0 for table in tables):
-            raise ValueError(
-                "Both sketches are the same release: the same noise on both sides tells nothing "
-                "about a distance. Compare sketches of different people's rows."
-            )
-    else:
-        tables = [_of_sketch(first), _counted(first, second)]
-    return sorted(tables, key=lambda table: table.digest)
+    if not isinstance(second, SlicedSketch):
+        return [table_of(first), _counted(first, second)]
+    tables = [table_of(first), table_of(second)]
+    check_comparable((first, second))
+    return tables
 
 
-def _of_sketch(sketch: SlicedSketch) -> ComparedTable:
+def table_of(sketch: SlicedSketch) -> ComparedTable:
     """Read a sketch; the tables of its classes add up to that of all rows, and so does noise."""
+    sketch._check_readable()
     noise = sketch.noise_scale_ * math.sqrt(len(sketch.statistic_)) / sketch.n_samples_
     statistic = sketch.statistic_.sum(axis=0)
     return ComparedTable(statistic, sketch.strategy_, sketch.n_samples_, noise, sketch.table())
@@ -101,78 +137,148 @@ class SimulatedDistances(NamedTuple):
     variance: float = 0.0  # between measurements
 
 
-def simulate_distances(
-    tables: Sequence[ComparedTable],
-    guesses: Sequence[np.ndarray],
-    decoder: "SupportedDecoder",
-    weights: np.ndarray,
-    sampled: bool,
-    n_simulations: int,
-    rng: np.random.Generator,
-) -> SimulatedDistances:
-    """Measure two known tables again and again, like the released ones were."""
-    exact = float(weights @ squared_distances(*guesses))
-    # By how much the mean of the second is larger, along each direction.
-    areas = [table.smooth.half_widths * table.smooth.cdf.sum(axis=1) for table in tables]
-    deviations = []
-    for table, guess in zip(tables, guesses, strict=True) if sampled else ():
-        bins = copula_rows(replace(table.smooth, cdf=guess), areas[0] - areas[1], rng)
-        n_bins = table.strategy.n_bins
-        shares = sampling_deviations(bins, table.n_samples, n_bins, n_simulations, rng)
-        deviations.append(np.cumsum(shares, axis=2)[:, :, :-1])
-    drawn = np.empty(n_simulations)
-    with one_blas_thread():
-        for k in range(n_simulations):
-            measured = []
-            for place, (table, guess) in enumerate(zip(tables, guesses, strict=True)):
-                inner = guess[:, 1:-1] + (deviations[place][k] if sampled else 0.0)
-                if table.noise > 0:
-                    noise = table.noise * rng.standard_normal(table.statistic.shape)
-                    measured.append(decoder.decode(noise, inner))
-                else:
-                    measured.append(increasing(inner))
-            drawn[k] = weights @ squared_distances(*measured)
-    return SimulatedDistances(exact, float(drawn.mean()) - exact, float(drawn.var(ddof=1)))
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two tables of one comparison, ordered by what was released, and what decodes them."""
+
+    tables: Sequence[ComparedTable]
+    decoder: "SupportedDecoder"
+    guesses: Sequence[np.ndarray]  # of the distribution functions
+    weights: np.ndarray  # of squared distances in bins
+
+    @property
+    def share(self) -> float:
+        """Weight of the second table in the best guess of what both measure if they are equal.
+
+        About by the variances of the distribution functions: of noise, and of sampling.
+        """
+        one, other = (table.cdf_noise**2 + 0.25 / table.n_samples for table in self.tables)
+        return one / (one + other)
+
+    def simulated(
+        self, n_simulations: int, sampled: bool, seed: int | None
+    ) -> tuple[SimulatedDistances, SimulatedDistances]:
+        """Measure known tables again and again, like the released ones were.
+
+        First twice the mixture of both guesses, whose distance is zero, then the guesses.
+        """
+        (low, high), support = self.decoder.span, self.decoder.support
+        one, other = (guess[:, low : high + 1] for guess in self.guesses)
+        middle = (1 - self.share) * one + self.share * other
+        pairs = ([middle, middle], [one, other])
+        edges = np.arange(low + 1, high)
+        inside = (edges > support[:, :1]) & (edges < support[:, 1:])
+        draws = [table.redraws(n_simulations, sampled, seed) for table in self.tables]
+        exact = [float(self.weights @ squared_distances(*pair)) for pair in pairs]
+        drawn = np.empty((2, n_simulations))
+        size = max(1, _ROWS_AT_ONCE // len(one))
+        with one_blas_thread():
+            for start in range(0, n_simulations, size):
+                chunk = slice(start, start + size)
+                noises = [
+                    self.decoder.errors(each.noise[:, chunk]) if table.noise > 0 else None
+                    for table, each in zip(self.tables, draws, strict=True)
+                ]
+                for number, pair in enumerate(pairs):
+                    measured = []
+                    for side, (guess, noise) in enumerate(zip(pair, noises, strict=True)):
+                        inner = np.repeat(guess[None, :, 1:-1], drawn[0, chunk].size, axis=0)
+                        if sampled:
+                            errors = self._sampling(draws, side, chunk, guess, number == 0)
+                            inner += np.where(inside, errors, 0.0)
+                        if noise is not None:
+                            inner += noise
+                        measured.append(increasing(inner).reshape(-1, guess.shape[1]))
+                    squares = squared_distances(*measured).reshape(-1, len(one))
+                    drawn[number, chunk] = squares @ self.weights
+        return tuple(  # type: ignore[return-value]
+            SimulatedDistances(true, float(each.mean()) - true, float(each.var(ddof=1)))
+            for true, each in zip(exact, drawn, strict=True)
+        )
+
+    def _sampling(
+        self, draws: Sequence[Redraws], side: int, chunk: slice, guess: np.ndarray, mixed: bool
+    ) -> np.ndarray:
+        """Return errors of sampling around a guess, or around the mixture of the two.
+
+        A sample of a mixture is one of each part, of sizes that are random themselves: its
+        covariance is the mixture of those of the parts and that of the sizes.
+        """
+        (low, high), n_samples = self.decoder.span, [table.n_samples for table in self.tables]
+        own = draws[side].sampling[side, chunk]
+        if own.ndim == 2:  # levels: by how much the mean of the second is larger, and less so
+            areas = [t.smooth.half_widths * t.smooth.cdf.sum(axis=1) for t in self.tables]
+            towards = (areas[0] >= areas[1])[:, None]
+            inner, last = guess[:, 1:-1], own.shape[1] - 1
+            places = np.rint(np.where(towards, inner, 1 - inner) * last).astype(np.intp)
+            return np.where(towards, 1.0, -1.0) * own[:, places]
+        if not mixed:
+            return own[:, :, low : high - 1]
+        shares = [1 - self.share, self.share]
+        parts = [
+            math.sqrt(share * n / n_samples[side]) * each.sampling[side, chunk, :, low : high - 1]
+            for share, n, each in zip(shares, n_samples, draws, strict=True)
+        ]
+        apart = (self.guesses[1] - self.guesses[0])[:, low + 1 : high]
+        sizes = math.sqrt(shares[0] * shares[1] / n_samples[side]) * draws[side].between[side]
+        total: np.ndarray = parts[0] + parts[1] + sizes[chunk, None, None] * apart
+        return total
 
 
 _PSEUDO_ROWS = 2048
+_MANY_COPIES = 25  # of a row, from which on their number is as good as normal
 _CELLS_AT_ONCE = 2**22
+_ROWS_AT_ONCE = 512  # of tables that are simulated, so that arrays stay in the cache
 
 
-def copula_rows(table: CDFTable, towards: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw rows whose places along each direction follow a table."""
+def sampling_errors(
+    table: CDFTable, n_samples: int, n_draws: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw how far distribution functions of samples are from a table, at its inner edges.
+
+    Where the table does not tell how directions go together, one function of the level stands
+    for all, of shape (n_draws, n_levels).
+    """
+    weights = _resampling_weights(n_samples, n_draws, rng)
     covariance = _fitted_covariance(table)
     if covariance is None:
-        level = rng.random((_PSEUDO_ROWS, 1))
-        levels = np.where(towards >= 0, level, 1 - level)
-    else:
-        values, vectors = np.linalg.eigh(covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        loads = table.directions @ root
-        deviations = np.linalg.norm(loads, axis=1)
-        loads /= np.where(deviations > 0, deviations, 1.0)[:, None]
-        levels = ndtr(rng.standard_normal((_PSEUDO_ROWS, len(covariance))) @ loads.T)
+        return np.pad(np.cumsum(weights, axis=1), ((0, 0), (1, 0)))
+    bins = _copula_rows(table, covariance, rng)
+    n_projections, n_bins = len(table.cdf), table.cdf.shape[1] - 1
+    errors = np.empty((n_draws, n_projections, n_bins - 1), dtype=np.float32)
+    block = max(1, _CELLS_AT_ONCE // (_PSEUDO_ROWS * n_bins))
+    with one_blas_thread():
+        for first in range(0, n_projections, block):
+            some = bins[:, first : first + block, None] <= np.arange(n_bins - 1)
+            cells = some.reshape(_PSEUDO_ROWS, -1).astype(np.float32)
+            errors[:, first : first + block] = (weights @ cells).reshape(n_draws, -1, n_bins - 1)
+    return errors
+
+
+def _resampling_weights(n_samples: int, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw by how much the shares of equally likely rows in a sample differ from their mean."""
+    if n_samples < _MANY_COPIES * _PSEUDO_ROWS:
+        drawn = (rng.integers(0, _PSEUDO_ROWS, n_samples) for _ in range(n_draws))
+        copies = np.stack([np.bincount(rows, minlength=_PSEUDO_ROWS) for rows in drawn])
+        return (copies / n_samples - 1 / _PSEUDO_ROWS).astype(np.float32)
+    normal = rng.standard_normal((n_draws, _PSEUDO_ROWS), dtype=np.float32)
+    normal -= normal.mean(axis=1, keepdims=True)
+    return normal / np.float32(math.sqrt(n_samples * _PSEUDO_ROWS))
+
+
+def _copula_rows(table: CDFTable, covariance: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw rows, as bins, whose places along each direction follow a table."""
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    loads = table.directions @ root
+    deviations = np.linalg.norm(loads, axis=1)
+    loads /= np.where(deviations > 0, deviations, 1.0)[:, None]
+    levels = ndtr(rng.standard_normal((_PSEUDO_ROWS, len(covariance))) @ loads.T)
     bins = [
         np.searchsorted(inner[1:-1], column, side="right")
         for inner, column in zip(table.cdf, levels.T, strict=True)
     ]
     return np.stack(bins, axis=1)
-
-
-def sampling_deviations(
-    bins: np.ndarray, n_samples: int, n_bins: int, n_draws: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Draw how far the shares in each bin are from their mean in samples of given rows."""
-    n_rows, n_projections = bins.shape
-    copies = rng.multinomial(n_samples, np.full(n_rows, 1 / n_rows), size=n_draws)
-    weights = (copies / n_samples - 1 / n_rows).astype(np.float32)
-    deviations = np.empty((n_draws, n_projections, n_bins))
-    block = max(1, _CELLS_AT_ONCE // (n_rows * n_bins))
-    for first in range(0, n_projections, block):
-        some = bins[:, first : first + block, None] == np.arange(n_bins)
-        cells = some.reshape(n_rows, -1).astype(np.float32)
-        deviations[:, first : first + block] = (weights @ cells).reshape(n_draws, -1, n_bins)
-    return deviations
 
 
 def _fitted_covariance(table: CDFTable) -> np.ndarray | None:
@@ -362,6 +468,28 @@ def debiased_squared_distance(
     if n_simulations is not None and n_simulations < 8:
         raise ValueError(f"n_simulations={n_simulations!r} must be at least 8.")
     tables = compared_tables(first, second)
+    seed = None
+    if random_state is not None:
+        seed = int(solver_generator(random_state).integers(2**63))
+    return debiased_pair(*tables, target=target, n_simulations=n_simulations, seed=seed)
+
+
+def debiased_pair(
+    first: ComparedTable,
+    second: ComparedTable,
+    *,
+    target: str = "population",
+    n_simulations: int | None = None,
+    seed: int | None = None,
+) -> DebiasedDistance:
+    """Compare two tables, which keep what was simulated for other comparisons."""
+    tables = sorted((first, second), key=lambda table: table.digest)
+    same = np.array_equal(tables[0].statistic, tables[1].statistic)
+    if same and all(table.noise > 0 for table in tables):
+        raise ValueError(
+            "Both sketches are the same release: the same noise on both sides tells nothing "
+            "about a distance. Compare sketches of different people's rows."
+        )
     n_projections, n_bins = tables[0].statistic.shape
     noise = max(table.cdf_noise for table in tables)
     support = common_support(tables) if noise > 0 else np.full((n_projections, 2), (0, n_bins))
@@ -375,27 +503,13 @@ def debiased_squared_distance(
     raw = float(weights @ squared_distances(*decoded))
     finer = [refined(guess, _FINER) for guess in guesses]
     binning = weights @ (squared_distances(*guesses) - squared_distances(*finer) / _FINER**2)
-    # Takes about a second; more slices need fewer simulations.
+    # More slices need fewer simulations.
     wanted = min(max(_ROWS_SIMULATED // n_projections, _FEWEST_SIMULATIONS), _MOST_SIMULATIONS)
     n_simulations = n_simulations or wanted
+    null = apart = SimulatedDistances()
     if noise > 0 or target == "population":
-        if random_state is None:  # follows from the tables
-            words = np.frombuffer(b"".join(table.digest for table in tables), dtype=np.uint32)
-            rng = np.random.default_rng(words.tolist())
-        else:
-            rng = solver_generator(random_state)
-        # About the variances of the distribution functions: of noise, and of sampling.
-        one, other = (table.cdf_noise**2 + 0.25 / table.n_samples for table in tables)
-        share = one / (one + other)
-        middle = (1 - share) * guesses[0] + share * guesses[1]
-        null, apart = (
-            simulate_distances(
-                tables, pair, decoder, weights, target == "population", n_simulations, rng
-            )
-            for pair in ([middle, middle], guesses)
-        )
-    else:
-        null = apart = SimulatedDistances()
+        compared = Comparison(tables, decoder, guesses, weights)
+        null, apart = compared.simulated(n_simulations, target == "population", seed)
     found = _debiased(raw, float(binning), noise, null, apart)
     return DebiasedDistance(raw_squared=raw, target=target, n_simulations=n_simulations, **found)
 
@@ -429,15 +543,17 @@ def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return W₂² between the rows of two tables of distribution functions, in squared bins."""
     first, second = _without_dust(first), _without_dust(second)
     levels = np.concatenate([first, second], axis=1)
-    order = np.argsort(levels, axis=1)
+    order = np.argsort(levels, axis=1, kind="stable")
     levels = np.take_along_axis(levels, order, axis=1)
     passed = np.cumsum(order < first.shape[1], axis=1)[:, :-1]
-    both = np.arange(1, levels.shape[1])
     ends = levels[:, :-1], levels[:, 1:]
-    one = _positions(first, passed - 1, *ends)
-    other = _positions(second, both - passed - 1, *ends)
-    left, right = one[0] - other[0], one[1] - other[1]
-    squares = left**2 + left * right + right**2
+    left, right = _positions(first, passed - 1, *ends)
+    one, other = _positions(second, np.arange(levels.shape[1] - 1) - passed, *ends)
+    left -= one
+    right -= other
+    squares = left * left
+    squares += left * right
+    squares += right * right
     return np.einsum("ij,ij->i", ends[1] - ends[0], squares) / 3
 
 
@@ -464,11 +580,13 @@ def _positions(
     cdf: np.ndarray, bins: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the quantiles at both ends of pieces that lie within the given bins."""
-    at = np.clip(bins, 0, cdf.shape[1] - 2)
-    low = np.take_along_axis(cdf, at, axis=1)
-    rise = np.take_along_axis(cdf, at + 1, axis=1) - low
-    scale = np.divide(1.0, rise, out=np.zeros_like(rise), where=rise > 0)
-    first, last = (np.clip((levels - low) * scale, 0.0, 1.0) for levels in (start, end))
+    n_bins = cdf.shape[1] - 1
+    at = np.clip(bins, 0, n_bins - 1)
+    flat = at + n_bins * np.arange(len(cdf))[:, None]
+    rise = np.diff(cdf, axis=1)
+    slopes = np.divide(1.0, rise, out=np.zeros_like(rise), where=rise > 0)
+    low, slope = cdf[:, :-1].ravel()[flat], slopes.ravel()[flat]
+    first, last = (np.clip((levels - low) * slope, 0.0, 1.0) for levels in (start, end))
     return at + first, at + last
 
 
@@ -496,10 +614,8 @@ def common_support(tables: Sequence[ComparedTable]) -> np.ndarray:
     wider = _WIDER + _WIDER_A_DECADE * np.log10(_COMMON_NOISE / max(typical, 1e-12))
     stretch = 1 + np.clip(wider, _LEAST_WIDER, _MOST_WIDER)
     lows, highs = [], []
-    for table in (one.smooth for one in tables):
-        quantiles = table.quantiles(np.array([_TAIL, 0.5, 1 - _TAIL]))
-        quantiles = (quantiles - table.edges[:, :1]) / (2 * table.half_widths[:, None] / n_bins)
-        low, middle, high = quantiles.T
+    for table in tables:
+        low, middle, high = table.reach
         lows.append(middle - stretch * (middle - low))
         highs.append(middle + stretch * (high - middle))
     first = np.clip(np.floor(np.min(lows, axis=0)), 0, n_bins - 2).astype(np.intp)
@@ -550,17 +666,24 @@ class SupportedDecoder:
                 f"memory: n_projections * n_bins**2 may be {_MOST_ENTRIES} at most. "
                 "SlicedSketch.distance compares any, without subtracting noise."
             )
-        spans, row = np.unique(support, axis=0, return_inverse=True)
-        maps = [_cumulative_map(strategy, int(first), int(last)) for first, last in spans]
-        self._gains = np.stack([gain for gain, _ in maps])[row.ravel()]
-        self._offsets = np.stack([offset for _, offset in maps])[row.ravel()]
+        self.support = support
+        self.span = int(support[:, 0].min()), int(support[:, 1].max())
+        maps = [_cumulative_map(strategy, int(first), int(last)) for first, last in support]
+        self._gains = np.stack([gain for gain, _ in maps])
+        self._offsets = np.stack([offset for _, offset in maps])
 
-    def decode(self, entries: np.ndarray, inner: np.ndarray | None = None) -> np.ndarray:
-        """Decode a released table, or what is added to known functions at the inner edges."""
-        start = self._offsets if inner is None else inner
-        return increasing(start + np.matmul(self._gains, entries[:, :, None])[:, :, 0])
+    def decode(self, entries: np.ndarray) -> np.ndarray:
+        """Decode a released table."""
+        return increasing(self._offsets + np.matmul(self._gains, entries[:, :, None])[:, :, 0])
+
+    def errors(self, noise: np.ndarray) -> np.ndarray:
+        """Return what noise of shape (n_projections, n, n_bins) adds at the span's inner edges."""
+        low, high = self.span
+        moved: np.ndarray = np.matmul(noise, self._gains[:, low : high - 1].transpose(0, 2, 1))
+        return moved.transpose(1, 0, 2)
 
 
+@lru_cache(maxsize=2**12)
 def _cumulative_map(strategy: Strategy, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
     """Return gain and offset from entries to inner values, for data in bins first to last - 1.
 

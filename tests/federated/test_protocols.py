@@ -112,7 +112,7 @@ def test_sliced_equals_the_estimate_from_the_released_sketches():
     )
     assert result.details == due
     assert (result.squared_distance, result.distance) == (due.squared, due.distance)
-    data = sliced(first, second, REQUEST, target="data", n_simulations=20, random_state=0)
+    data = sliced(first, second, REQUEST, target="data", n_simulations=20)
     assert (data.details.target, data.details.n_simulations) == ("data", 20)
     assert [len(p.privacy_spent) for p in (first, second)] == [1, 1]
 
