@@ -297,7 +297,7 @@ def _check_resolved(name: str, radius: float) -> None:
 
 
 MAX_AUTO_FEATURES = 32
-_MAX_UNITS = 5  # features; of more, noise hides which are smaller
+_MAX_UNITS = 5  # features; of more, noise takes features of clusters for small ones
 N_ROUNDS = 5  # of histograms of features
 _LARGEST_SHARE, _SMALLEST_SHARE = 0.1, 0.002  # of the squared mu of a whole fit
 _ROWS_OVER_NOISE = 27.0
@@ -506,6 +506,10 @@ def _release_units(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> FloatAr
     above = ends > usual[:, None]
     beyond = np.where(above & (ends <= 2.0**_OCTAVES * usual[:, None]), tables, 0.0).sum(axis=1)
     smaller = shown & (_FAR_SMALLER * usual < largest) & (beyond < _FEW * plan.n_samples)
+    unknown = ~smaller & ~(shown & (_FAR_SMALLER * usual >= largest))
+    if unknown.any():
+        public = "the unit of the largest: if they are far smaller, they will be lost"
+        _warn_fallback(f"the sizes of {unknown.sum()} of {len(unknown)} features", public)
     return np.where(smaller, usual / largest, 1.0)
 
 
