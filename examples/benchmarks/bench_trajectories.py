@@ -13,6 +13,8 @@ there are printed, and the rates are drawn:
 - ``rates``: the integrated squared Hellinger distance of an Ornstein-Uhlenbeck process against
   the numbers of rows and of times, beside the paper's Theorem 3.2;
 - ``time``: seconds of a fit of 10 times 650 points with 500 particles a time;
+- ``coverage`` and ``selection``: whether intervals cover the truth, and whether times left out
+  choose good paths, on populations of known law;
 - ``settings``: what the paper leaves open, tried on digit 3; not among the default parts.
 
     OMP_NUM_THREADS=1 python examples/benchmarks/bench_trajectories.py --out results
@@ -32,6 +34,7 @@ import pandas as pd
 from fair_tasks import DEFAULT_DATA
 from mnist_halves import DEFAULT_CACHE
 from tqdm import tqdm
+from trajectory_errors import coverage, selection
 from trajectory_methods import METHODS, PRIVATE, WANDERING, Recovered, fitted, paper_settings
 from trajectory_rates import rates
 from trajectory_report import write_report
@@ -137,6 +140,8 @@ PARTS = {
     "branching": branching,
     "rates": rates,
     "time": time,
+    "coverage": coverage,
+    "selection": selection,
     "settings": settings,
 }
 

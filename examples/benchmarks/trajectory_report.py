@@ -14,6 +14,7 @@ __all__ = ["write_report"]
 BLUE, GREY = "#0072B2", "#666666"
 COUPLED, WANDERING, UNCOUPLED = "sketch", "sketch, wandering", "sketch, times apart"
 FIRST = 9  # times, from which on the error between the knots no longer matters
+PICKED = ("default", "chosen")
 LABELS = {"N": "rows a time, N", "T": "times, T"}
 
 
@@ -78,6 +79,31 @@ def _branching(table: pd.DataFrame) -> None:
     print(figures.agg(["mean", "max"]).round(4).T.unstack().to_string())
 
 
+def _coverage(table: pd.DataFrame) -> None:
+    """Print the share covered, and root mean squares of errors: stated, found, uncorrected."""
+    figures = table.drop(columns="seed").groupby(["statistic", "law"], sort=False).mean()
+    errors = {"squared_error": "error", "stated_variance": "stated"}
+    errors["squared_error_uncorrected"] = "uncorrected"
+    figures = figures.rename(columns=errors)
+    figures[list(errors.values())] **= 0.5
+    print(f"{table['seed'].nunique()} runs")
+    print(figures["covered"].unstack().round(3).to_string())
+    print(figures.round(4).to_string())
+
+
+def _selection(table: pd.DataFrame) -> None:
+    """Print the errors of the default, the chosen, the best and the worst candidate."""
+    for error in ("paths", "between"):
+        runs = table.groupby(["law", "seed"], sort=False)
+        picked = {name: table[table[name]].set_index(["law", "seed"])[error] for name in PICKED}
+        picked |= {"best": runs[error].min(), "worst": runs[error].max()}
+        print(f"\n{error}")
+        means = pd.DataFrame(picked).groupby("law", sort=False).agg(["mean", "sem"])
+        print(means.round(4).to_string())
+    chosen = table[table["chosen"]]
+    print(chosen.groupby(["law", "coupling", "diffusivity"], sort=False).size().to_string())
+
+
 def _rates(table: pd.DataFrame) -> None:
     keys = ["epsilon", "varied", "method", "N", "T"]
     figures = table.groupby(keys)[["squared_hellinger", "at_knots"]]
@@ -129,6 +155,8 @@ SUMMARIES = {
     "branching": _branching,
     "rates": _rates,
     "time": _time,
+    "coverage": _coverage,
+    "selection": _selection,
     "settings": _settings,
 }
 

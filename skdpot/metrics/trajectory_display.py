@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._utils.validation import solver_generator
+from skdpot._utils.validation import as_finite, solver_generator
 from skdpot.metrics._panels import (
     PanelDisplay,
     draw_ways,
@@ -42,6 +42,8 @@ class TrajectoryDisplay(PanelDisplay):
         Recovered paths and their increasing times.
     means, mean_times, points, point_times, true_paths, true_times : ndarray, optional
         Means of the recovered distributions, observed points and true paths, with their times.
+    mean_intervals : ndarray of shape (2, T, d), optional
+        Lower and upper ends of intervals of the means, drawn as bars, or as a band against time.
     features : tuple of int, default=(0, 1)
         The two features to draw, or one, which is drawn against time.
     feature_names : sequence of str, optional
@@ -84,6 +86,7 @@ class TrajectoryDisplay(PanelDisplay):
     times: np.ndarray
     means: np.ndarray | None = None
     mean_times: np.ndarray | None = None
+    mean_intervals: np.ndarray | None = None
     points: np.ndarray | None = None
     point_times: np.ndarray | None = None
     true_paths: np.ndarray | None = None
@@ -103,6 +106,7 @@ class TrajectoryDisplay(PanelDisplay):
         *,
         n_paths: int = 50,
         times: ArrayLike | None = None,
+        confidence: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         **kwargs: Any,
     ) -> Self:
@@ -119,6 +123,9 @@ class TrajectoryDisplay(PanelDisplay):
         times : array-like of shape (k,), optional
             Increasing times at which to sample; by default those of the sampler, joined by
             straight lines.
+        confidence : float, optional
+            Draw intervals of the means at this confidence. They come from ``sampler.estimate``,
+            which simulates 20 fits unless it has been called before.
         random_state : int, RandomState or None, default=None
             Seed of ``sampler.sample``.
         **kwargs : dict
@@ -141,6 +148,10 @@ class TrajectoryDisplay(PanelDisplay):
             "name": type(sampler).__name__,
             "n_paths": n_paths,
         }
+        if confidence is not None:
+            found = sampler.estimate()
+            own |= {"means": found.value, "mean_intervals": found.interval(confidence)}
+            own["means_name"] = f"private means, {100 * confidence:g} % intervals"
         paths = sampler.sample(n_paths, stamps, **options)
         return cls.from_paths(paths, stamps, points=X, point_times=t, **(own | kwargs))
 
@@ -152,6 +163,7 @@ class TrajectoryDisplay(PanelDisplay):
         *,
         means: ArrayLike | None = None,
         mean_times: ArrayLike | None = None,
+        mean_intervals: ArrayLike | None = None,
         points: Any = None,
         point_times: Any = None,
         true_paths: ArrayLike | None = None,
@@ -171,6 +183,8 @@ class TrajectoryDisplay(PanelDisplay):
             dates).
         means, mean_times : array-like of shape (T, d), (T,), optional
             Means over the paths, possibly at other times; those of `paths` by default.
+        mean_intervals : array-like of shape (2, T, d), optional
+            Lower and upper ends of intervals of the means.
         points, point_times : array-like of shape (N, d), (N,), optional
             **Public** observed points and their times; given together.
         true_paths, true_times : array-like of shape (n', k', d), (k',), optional
@@ -208,6 +222,14 @@ class TrajectoryDisplay(PanelDisplay):
                     f"{key} have {parts[key].shape[-1]} features and the recovered paths "
                     f"{n_features}; they must be the same."
                 )
+        if mean_intervals is not None:
+            ends = as_finite(mean_intervals, "mean_intervals")
+            if ends.shape != (2, *parts["means"].shape):
+                raise ValueError(
+                    f"mean_intervals must have shape {(2, *parts['means'].shape)}, two ends for "
+                    f"each of the means; got {ends.shape}."
+                )
+            parts["mean_intervals"] = ends
         return cls(
             **parts,
             features=feature_numbers(features, n_features, feature_names),
@@ -260,6 +282,9 @@ class TrajectoryDisplay(PanelDisplay):
             np.quantile(where.reshape(-1, 2), _REACH.get(key, (0.0, 1.0)), axis=0)
             for key, (where, _) in content.items()
         ]
+        if "means" in content and self.mean_intervals is not None:
+            low, high = self._intervals(*self.mean_intervals)
+            corners.append(np.stack([low.min(axis=0), high.max(axis=0)]))
         limits = widened(np.stack([np.min(corners, axis=0)[0], np.max(corners, axis=0)[1]]), 0.04)
         shape = np.divide(*(limits[1] - limits[0])) if len(self.features) == 2 else 1.0
         size = _PANEL_HEIGHT * float(np.clip(shape, 0.6, 1.6)) + 0.3, _PANEL_HEIGHT
@@ -292,11 +317,31 @@ class TrajectoryDisplay(PanelDisplay):
                 order = solver_generator(0).permutation(len(data))[:max_points]
                 data, times = data[order], times[order]
             where = (data[:n_paths] if data.ndim == 3 else data)[..., list(self.features)]
-            if len(self.features) == 1:
-                horizontal = np.broadcast_to(times[:, np.newaxis], where.shape)
-                where = np.concatenate([horizontal, where], axis=-1)
-            content[key] = where, times
+            content[key] = self._against_time(where, times), times
         return content
+
+    def _against_time(self, where: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """Add the time to a single feature, as the horizontal axis."""
+        if len(self.features) == 2:
+            return where
+        horizontal = np.broadcast_to(times[:, np.newaxis], where.shape)
+        return np.concatenate([horizontal, where], axis=-1)
+
+    def _intervals(self, *ends: np.ndarray) -> list[np.ndarray]:
+        """Return where intervals of the means end, (T, 2)."""
+        times = np.asarray(self.mean_times)
+        return [self._against_time(end[:, list(self.features)], times) for end in ends]
+
+    def _draw_intervals(self, ax: Any, where: np.ndarray) -> None:
+        if self.mean_intervals is None:
+            return
+        low, high = self._intervals(*self.mean_intervals)
+        if len(self.features) == 1:
+            ax.fill_between(where[:, 0], low[:, 1], high[:, 1], color="0.85", zorder=0)
+        else:
+            errors = np.maximum(np.stack([where - low, high - where]), 0.0)
+            bars = {"xerr": errors[..., 0], "yerr": errors[..., 1]}
+            ax.errorbar(*where.T, **bars, fmt="none", ecolor="0.4", elinewidth=1, zorder=1)
 
     def _draw(self, ax: Any, key: str, where: Any, times: Any, style: dict[str, Any]) -> Any:
         if where.ndim == 3 and len(times) > 1:
@@ -310,6 +355,7 @@ class TrajectoryDisplay(PanelDisplay):
         own = {"s": 9, "alpha": 0.6} if key == "seen" else {"s": 9}
         if key == "means":
             ax.plot(*where.T, color="0.6", linewidth=1, zorder=1)
+            self._draw_intervals(ax, where)
             own = {"s": 50, "zorder": 2}
         return ax.scatter(*where.T, c=times, linewidths=0, **style, **own)
 

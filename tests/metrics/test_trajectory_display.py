@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator
 from skdpot.datasets import one_point_per_person
 from skdpot.datasets.trajectories import branching_paths
 from skdpot.metrics import TrajectoryDisplay
+from skdpot.trajectories import SimulatedEstimate
 
 TIMES = np.linspace(2.0, 4.0, 11)
 PATHS, _ = branching_paths(200, np.linspace(0, 1, 11), random_state=0)
@@ -89,3 +90,35 @@ def test_times_may_be_dates(n_features):
     axis = display.axes_[0].xaxis if n_features == 1 else display.colorbar_.ax.yaxis
     assert "05" in [label.get_text() for label in axis.get_ticklabels()]
     assert axis.get_offset_text().get_text() == "2020-Jan"
+
+
+def test_intervals_of_means_are_bars_or_a_band():
+    means = PATHS[:, [0, 5, 10]].mean(axis=0)
+    ends = np.stack([means - 0.2, means + np.array([0.1, 0.9])])
+    given = {"means": means, "mean_times": [2.0, 3.0, 4.0], "mean_intervals": ends}
+    display = TrajectoryDisplay.from_paths(PATHS, TIMES, **given)
+    (bars,) = display.axes_[0].containers
+    across, up = (np.array(lines.get_segments()) for lines in bars.lines[2])
+    np.testing.assert_allclose(across[:, :, 0], ends[:, :, 0].T)
+    np.testing.assert_allclose(up[:, :, 1], ends[:, :, 1].T)
+    low, high = display.axes_[0].get_ylim()
+    assert low < ends[0, :, 1].min() < ends[1, :, 1].max() < high
+    band = TrajectoryDisplay.from_paths(PATHS, TIMES, features=1, **given).axes_[0].collections[0]
+    corners = band.get_paths()[0].vertices
+    assert {2.0, 4.0} <= set(corners[:, 0])
+    assert corners[:, 1].max() == pytest.approx(ends[1, :, 1].max())
+    with pytest.raises(ValueError, match=r"mean_intervals must have shape \(2, 3, 2\)"):
+        TrajectoryDisplay.from_paths(PATHS, TIMES, **given | {"mean_intervals": ends[:, :2]})
+
+
+def test_the_sampler_is_asked_for_intervals():
+    class Certain(Straight):
+        def estimate(self):
+            means = self.particles_.mean(axis=1)
+            return SimulatedEstimate.of(means, means + np.linspace(-0.1, 0.1, 9)[:, None, None])
+
+    sampler = Certain().fit(X, t)
+    display = TrajectoryDisplay.from_estimator(sampler, confidence=0.9)
+    np.testing.assert_allclose(display.mean_intervals, sampler.estimate().interval(0.9))
+    assert display.axes_[0].get_title() == "private means, 90 % intervals"
+    np.testing.assert_allclose(display.panels_["means"].get_offsets(), sampler.estimate().value)
