@@ -3,8 +3,8 @@ Images from private images alone: no public image, no trained encoder.
 
 - *generator*: `DPSlicedGenerator` with `ImageNetwork` on a class-conditional sketch of pixels and
   edges;
-- *gaussians*: `DPSlicedFlowSampler` with `Moments` on the cosine codes of `ImageCodes`: one
-  Gaussian a class. `SIZES` says how many codes an ε pays for. The ground is taken to be black.
+- *gaussians*: `DPSlicedFlowSampler` with `Moments` on the cosine codes of `ImageCodes`. `SIZES`
+  says how many codes and Gaussians per class an ε pays for. The ground is taken to be black.
 
 - *both*: half of the images of each, and half of the squared mu.
 
@@ -35,7 +35,7 @@ from skdpot.preprocessing import ImageCodes
 from skdpot.privacy.accounting import privacy_target
 
 N_BINS, DELTA = 64, 1e-5
-SIZES = ((0.5, 7), (3.0, 8), (math.inf, 12))  # up to an ε: coefficients along a side
+SIZES = ((0.5, 7, 1), (3.0, 8, 1), (math.inf, 10, 10))  # up to an ε: codes a side; parts of a class
 
 
 def flat(images: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
@@ -73,11 +73,11 @@ def gaussians(
     images: np.ndarray, labels: np.ndarray, epsilon: float, n_samples: int, n_steps: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return images and labels of Gaussians of codes of private images; `n_steps` is not used."""
-    size = next(size for most, size in SIZES if epsilon <= most)
+    size, n_components = next(chosen for most, *chosen in SIZES if epsilon <= most)
     rows, shape = flat(images)
     coder = ImageCodes(shape, size=size, background=0.0)
     sampler = DPSlicedFlowSampler(
-        Moments(np.unique(labels)),
+        Moments(np.unique(labels), n_components=n_components),
         epsilon=epsilon,
         conditional=True,
         norm_bound=coder.norm_bound,

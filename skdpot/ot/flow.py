@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 from tqdm.auto import tqdm
 
 from skdpot._utils.validation import one_blas_thread
@@ -196,36 +196,49 @@ class SmoothedFlowProblem:
 
 @dataclass(frozen=True, eq=False)
 class GaussianFlowProblem:
-    """Minimise the sliced Wasserstein-2 distance of particles to a Gaussian, which they start as.
+    """Minimise the sliced distance of particles to a mixture of Gaussians, which they start as.
 
     Only chance keeps draws from their law, and a step along a random basis reduces it.
     """
 
-    location: np.ndarray
-    covariance: np.ndarray
+    shares: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
     n_turns: ClassVar[None] = None
     is_partial: ClassVar[bool] = False
 
     @property
     def largest_batch(self) -> int:
         """Number of directions of a batch: a basis."""
-        return len(self.location)
+        return self.means.shape[1]
 
     def start(self, n_particles: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw the Gaussian."""
-        values, vectors = np.linalg.eigh(self.covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        noise = rng.standard_normal((n_particles, len(values)))
-        return (self.location + noise @ root.T).astype(np.float32)
+        """Draw the mixture."""
+        sizes = rng.multinomial(n_particles, self.shares)
+        parts = [
+            rng.multivariate_normal(mean, covariance, size, method="eigh")
+            for mean, covariance, size in zip(self.means, self.covariances, sizes, strict=True)
+        ]
+        return rng.permutation(np.concatenate(parts)).astype(np.float32)
 
     def turns(self, rng: np.random.Generator) -> Iterator[DirectionBatch]:
-        """Yield random bases for ever, with the quantiles of the Gaussian along them."""
-        d, normal = len(self.location), ndtri(_LEVELS)
+        """Yield random bases for ever, with the quantiles of the mixture along them."""
+        d = self.largest_batch
         while True:
             directions = orthogonal_directions(d, d, rng)
-            spreads = np.sqrt(np.einsum("ij,jk,ik->i", directions, self.covariance, directions))
-            quantiles = (directions @ self.location)[:, None] + spreads[:, None] * normal
+            means = directions @ self.means.T
+            spreads = np.sqrt(
+                np.einsum("ij,kjl,il->ik", directions, self.covariances, directions, optimize=True)
+            )
+            quantiles = np.stack(list(map(self._quantiles, means, spreads)))
             yield DirectionBatch(directions.astype(np.float32), quantiles.astype(np.float32))
+
+    def _quantiles(self, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
+        """Return the quantiles of a mixture on a line."""
+        normal = ndtri(np.linspace(_LEVELS[0], _LEVELS[-1], _N_LEVELS // 4))
+        nodes = np.sort((means + spreads * normal[:, None]).ravel())
+        levels = self.shares @ ndtr((nodes - means[:, None]) / spreads[:, None])
+        return np.interp(_LEVELS, levels, nodes)
 
 
 FlowProblem: TypeAlias = SlicedFlowProblem | SmoothedFlowProblem | GaussianFlowProblem

@@ -1,17 +1,18 @@
-"""Noisy moments of rows: the size, mean and covariance of each class, in one release."""
+"""Noisy moments of rows: the size, mean and covariance of each class, or of parts of it."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from sklearn.cluster import KMeans
 
 from skdpot._utils.validation import SecretStream, encode_labels
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
-from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import MAX_S, lattice_noise, noise_lattice, required_bits
 from skdpot.release.bounds import BoundsPlan, DataBounds, planned_bounds
 from skdpot.release.decoding import class_totals
@@ -22,101 +23,112 @@ _LAST = 2**11  # what every row has as one more entry: half the radius
 _LATTICE = 2.0**-24  # of products, as shares of the squared radius
 _DIAGONAL, _OFF_DIAGONAL = 70, 99  # 99 / 70 is just above the root of 2
 _SENSITIVITY = _OFF_DIAGONAL * (_RADIUS**2 + _LAST**2) * _LATTICE
+_SHARE_OF_CLASSES, _DRAWS = 0.1, 4000  # what finds the parts of classes: of the squared mu; of each
 _MOST_ROWS, _BLOCK = 2**25, 2**20  # for whole numbers of 64 bits, and for exact products
 _FLOOR_OF_NOISE, _FLOOR_OF_SPREAD = 0.2, 1.5e-3  # of variances that are not known
 
 
 @dataclass(frozen=True, kw_only=True)
 class MomentsPlan:
-    """The public parameters of one release of moments; `event` covers everything."""
+    """The public parameters of moments; `event` covers all releases together."""
 
     n_samples: int
     bounds: DataBounds | BoundsPlan
     event: Event
+    n_components: int = 1
 
     @property
-    def noise(self) -> Any:
-        """The part of the event that pays for the moments."""
-        return self.event.phases[-1]
+    def noises(self) -> tuple[Any, ...]:
+        """What pays for the moments of classes, and then of their parts if there are several."""
+        n_releases = min(self.n_components, 2)
+        return (self.event.phases * n_releases)[-n_releases:]
 
     @property
-    def sigma(self) -> float:
-        """Standard deviation of the noise, in shares of the squared radius; 0 without privacy."""
-        return getattr(self.noise, "sigma", 0.0)
-
-    @property
-    def lattice(self) -> float:
-        """Spacing of the noise."""
-        return getattr(self.noise, "lattice", _LATTICE)
-
-    sensitivity = _SENSITIVITY
+    def scales(self) -> tuple[float, float]:
+        """Standard deviation and sensitivity of the last release, in shares of squared radius."""
+        return getattr(self.noises[-1], "sigma", 0.0), _SENSITIVITY
 
 
 def plan_moments(
-    target: PrivacyTarget, n_samples: int, n_features: int, bounds: DataBounds | int
+    target: PrivacyTarget,
+    n_samples: int,
+    n_features: int,
+    bounds: DataBounds | int,
+    n_components: int = 1,
 ) -> MomentsPlan:
     """Choose the least noise that meets a target."""
     if n_samples > _MOST_ROWS:
         raise ValueError(f"Moments add up at most {_MOST_ROWS} rows; use a Sketch.")
     limits = planned_bounds(bounds, n_features, target.mu_cap)
+    plan = partial(MomentsPlan, n_samples=n_samples, bounds=limits, n_components=n_components)
+    if math.isinf(target.epsilon):
+        return plan(event=NonPrivateEvent())
+    more = math.sqrt(1 / _SHARE_OF_CLASSES - 1)  # noise of the first release
+    labels = {"Moments of classes": more, "Moments": 1.0} if n_components > 1 else {"Moments": 1.0}
 
     def fit_event(sigma: float) -> Event:
-        lattice = noise_lattice(sigma, _LATTICE)
-        return limits.before(
-            GaussianEvent(sigma=sigma, sensitivity=_SENSITIVITY, lattice=lattice, label="Moments")
-        )
+        events = [_moments_event(factor * sigma, label) for label, factor in labels.items()]
+        return limits.before(ComposedEvent(events=tuple(events)) if events[1:] else events[0])
 
-    if math.isinf(target.epsilon):
-        return MomentsPlan(n_samples=n_samples, bounds=limits, event=NonPrivateEvent())
-    event = calibrate(target, fit_event)
-    noise = event.phases[-1]
-    if noise.sigma / noise.lattice > MAX_S:
-        raise CalibrationError("epsilon is too small to learn anything from moments.")
-    required_bits(noise.sigma / noise.lattice, noise.mu)  # refuses before any charge
-    return MomentsPlan(n_samples=n_samples, bounds=limits, event=event)
+    planned = plan(event=calibrate(target, fit_event))
+    for noise in planned.noises:
+        if noise.sigma / noise.lattice > MAX_S:
+            raise CalibrationError("epsilon is too small to learn anything from moments.")
+        required_bits(noise.sigma / noise.lattice, noise.mu)  # refuses before any charge
+    return planned
+
+
+def _moments_event(sigma: float, label: str) -> GaussianEvent:
+    lattice = noise_lattice(sigma, _LATTICE)
+    return GaussianEvent(sigma=sigma, sensitivity=_SENSITIVITY, lattice=lattice, label=label)
 
 
 def release_moments(
     rows: np.ndarray,
     codes: np.ndarray,
-    n_classes: int,
-    plan: MomentsPlan,
+    centres: np.ndarray,
+    noise: Any,
     bounds: DataBounds,
     stream: SecretStream,
 ) -> Release:
-    r"""Release the sum of :math:`a a^\top` over the rows of each class, with a = (x, c).
+    r"""Release the sum of :math:`a a^\top` over the rows of each part, with a = (x, c).
+
+    A part is those rows of a class that are nearest to one of its `centres`, whole numbers of shape
+    (n_classes, n_components, n_features), which are public or released before.
 
     x is the row as a share of the radius of the ball, cut towards zero to multiples of
     2\ :sup:`-12`, and c is 1/2. So one matrix holds the number of rows, their sum and their second
     moments. Its upper triangle is released, the diagonal times 70 and the rest times 99, with equal
     noise on all entries.
 
-    The caller has charged the event, and labels are private. Replacing one row changes the sum by
-    :math:`a a^\top - b b^\top` in one class, or by the two parts in two classes. In the first case
-    the squared Frobenius norm is :math:`|a|^4 + |b|^4 - 2 (a^\top b)^2`, in the second
-    :math:`|a|^4 + |b|^4`, so neither is more than :math:`2 (1 + c^2)^2`. The weighted triangle of a
-    symmetric matrix has a norm of at most :math:`99 / \sqrt 2` times that of the matrix. Together
-    the sensitivity is :math:`99 (1 + c^2)`. It is attained by orthogonal rows at the surface, up to
-    the difference of 99 / 70 and the root of 2, 0.01 %.
+    The caller has charged the event, and labels are private. The part of a row depends on this row
+    and its label alone: products of whole numbers are exact, in any order. Replacing one row
+    changes the sum by :math:`a a^\top - b b^\top` in one part, or by the two terms in two parts.
+    In the first case the squared Frobenius norm is :math:`|a|^4 + |b|^4 - 2 (a^\top b)^2`, in the
+    second :math:`|a|^4 + |b|^4`, so neither is more than :math:`2 (1 + c^2)^2`. The weighted
+    triangle of a symmetric matrix has a norm of at most :math:`99 / \sqrt 2` times that of the
+    matrix. Together the sensitivity is :math:`99 (1 + c^2)`. It is attained by orthogonal rows at
+    the surface, up to the difference of 99 / 70 and the root of 2, 0.01 %.
     """
-    table = np.zeros((n_classes, _n_entries(rows.shape[1])), dtype=np.int64)
-    if plan.sigma > 0:
-        noise = {"lattice": plan.lattice, "mu": plan.noise.mu}
-        table = lattice_noise(plan.sigma, table.shape, stream, **noise)
-    factor = round(_LATTICE / plan.lattice)
+    sigma, lattice = getattr(noise, "sigma", 0.0), getattr(noise, "lattice", _LATTICE)
+    table = np.zeros((centres[..., 0].size, _n_entries(rows.shape[1])), dtype=np.int64)
+    if sigma > 0:
+        table = lattice_noise(sigma, table.shape, stream, lattice=lattice, mu=noise.mu)
+    factor = round(_LATTICE / lattice)
     for start in range(0, len(rows), _BLOCK):
-        units, of = _cut_rows(rows[start : start + _BLOCK], bounds), codes[start : start + _BLOCK]
-        for k in range(n_classes):
+        units = _cut_rows(rows[start : start + _BLOCK], bounds)
+        of = _parts(units, codes[start : start + _BLOCK], centres)
+        for k, entries in enumerate(table):
             some = units[of == k]
-            table[k] += _triangle(some.T @ some).astype(np.int64) * factor
+            entries += _triangle(some.T @ some).astype(np.int64) * factor
     release = Release(
         "moments",
-        table * plan.lattice,
-        {"bounds": bounds, "n_features": rows.shape[1]},
-        sigma=plan.sigma,
-        lattice=plan.lattice,
+        table * lattice,
+        {"bounds": bounds, "centres": centres},
+        sigma=sigma,
+        lattice=lattice,
         sensitivity=_SENSITIVITY,
-        event=plan.noise,
+        event=noise,
         linear=_products,
     )
     return replace(release, value=released(release))
@@ -133,6 +145,15 @@ def _cut_rows(rows: np.ndarray, bounds: DataBounds) -> np.ndarray:
     return np.column_stack([cut, np.full(len(cut), float(_LAST))])
 
 
+def _parts(units: np.ndarray, codes: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """Return the part of its class that each row is in: that of the nearest centre."""
+    n_components, found = centres.shape[1], codes.copy()
+    for k, own in enumerate(centres if n_components > 1 else ()):
+        near = units[codes == k, :-1] @ own.T - 0.5 * np.sum(own**2, axis=1)
+        found[codes == k] = k * n_components + near.argmax(axis=1)
+    return found
+
+
 def _triangle(matrices: np.ndarray) -> np.ndarray:
     """Return the weighted upper triangles of matrices."""
     first, second = np.triu_indices(matrices.shape[-1])
@@ -145,14 +166,15 @@ def _products(release: Release, records: Records, shares: np.ndarray) -> Iterato
     units = _cut_rows(rows, release.facts["bounds"])
     own = _triangle(units[:, :, None] * units[:, None, :]) * _LATTICE
     placed = np.zeros((len(own), *release.value.shape))
-    placed[np.arange(len(own)), 0 if codes is None else codes] = own
+    classes = np.zeros(len(own), dtype=int) if codes is None else codes
+    placed[np.arange(len(own)), _parts(units, classes, release.facts["centres"])] = own
     sigma = float(np.max(release.sigma))
     yield Part(value=release.value.ravel(), sigma=sigma, rows=Vectors(placed.reshape(len(own), -1)))
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyMoments:
-    """Released moments of classes, and the Gaussians that they describe."""
+    """Released moments of classes, or of parts of each, and the Gaussians that they describe."""
 
     release: Release
     n_samples: int
@@ -164,22 +186,38 @@ class NoisyMoments:
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """Estimated number of rows of each class; they sum to n."""
+        """Estimated number of rows of each part; they sum to n."""
         noisy = self._matrices[:, -1, -1]
         return class_totals(noisy, self.n_samples)
 
+    @property
+    def class_shares(self) -> np.ndarray:
+        """Estimated share of the rows in each class."""
+        n_classes = len(self.release.facts["centres"])
+        shares: np.ndarray = self.sizes.reshape(n_classes, -1).sum(axis=1) / self.n_samples
+        return shares
+
+    def centres(self, n_components: int) -> np.ndarray:
+        """Return centres of draws of the Gaussian of each class, in whole units of rows."""
+        rng, found = np.random.default_rng(0), []
+        for mean, covariance in zip(self.means, self.covariances, strict=True):
+            draws = rng.multivariate_normal(mean, covariance, _DRAWS, method="eigh")
+            found.append(KMeans(n_components, random_state=0).fit(draws).cluster_centers_)
+        return np.rint(np.stack(found) * (_RADIUS / self.release.facts["bounds"].radius))
+
     @cached_property
     def means(self) -> np.ndarray:
-        """Mean of the mapped rows of each class, of shape (n_classes, n_features)."""
+        """Mean of the mapped rows of each part, of shape (n_parts, n_features)."""
         shares = self._matrices[:, :-1, -1] / self.sizes[:, None]
         norms = np.linalg.norm(shares, axis=1, keepdims=True)
         return shares / np.maximum(norms, 1.0) * self.release.facts["bounds"].radius
 
     @cached_property
     def covariances(self) -> np.ndarray:
-        r"""Covariance of the mapped rows of each class, positive definite.
+        r"""Covariance of the mapped rows of each part, positive definite.
 
-        The difference of a class from the mean covariance is multiplied by the share of its square
+        The difference of a part from the mean covariance of its class, or of a class from that of
+        all, is multiplied by the share of its square
         that is not noise (James and Stein 1961). Noise alone has eigenvalues up to
         :math:`2 \sqrt d` times its standard deviation (Wigner), so variances below a fifth of that
         are not known; smaller ones are raised to it, and all to 0.0015 of the total variance.
@@ -189,14 +227,16 @@ class NoisyMoments:
         moments = self._matrices[:, :-1, :-1] / self.sizes[:, None, None]
         own = moments - means[:, :, None] * means[:, None, :]
         noise = float(np.max(self.release.sigma)) / _OFF_DIAGONAL / self.sizes
-        common = np.tensordot(shares, own, axes=1)
-        common_noise = float(np.linalg.norm(shares * noise))
+        n_classes, n_components = self.release.facts["centres"].shape[:2]
+        of = np.repeat(np.arange(n_classes), n_components) if n_components > 1 else 0 * shares
         found = []
-        for one, deviation in zip(own, noise, strict=True):
+        for one, deviation, group in zip(own, noise, of, strict=True):
+            weights = shares * (of == group) / np.sum(shares[of == group])
+            common = np.tensordot(weights, own, axes=1)
             apart = one - common
             squared = float(np.sum(apart**2))
             kept = max(0.0, 1 - (d * deviation) ** 2 / squared) if squared > 0 else 0.0
-            edge = 2 * math.sqrt(d) * math.hypot(kept * deviation, common_noise)
+            edge = 2 * math.sqrt(d) * math.hypot(kept * deviation, np.linalg.norm(weights * noise))
             floor = max(_FLOOR_OF_NOISE * edge, _FLOOR_OF_SPREAD * float(np.trace(common)), 1e-12)
             values, vectors = np.linalg.eigh(common + kept * apart)
             found.append((vectors * np.maximum(values, floor)) @ vectors.T)
@@ -214,7 +254,7 @@ class NoisyMoments:
     @cached_property
     def _matrices(self) -> np.ndarray:
         """Noisy sums, symmetric, of (1, x) instead of (c, x), as shares of the radius."""
-        size = self.release.facts["n_features"] + 1
+        size = self.release.facts["centres"].shape[2] + 1
         first, second = np.triu_indices(size)
         values = self.release.value / np.where(first == second, _DIAGONAL, _OFF_DIAGONAL)
         values = values * np.where(second == size - 1, _RADIUS / _LAST, 1.0)

@@ -186,6 +186,7 @@ ROWS = {
     "flow, presample": flow("presample"),
     "flow, moments": flow("moments"),
     "flow, moments, classes": flow("moments", **OF_CLASSES),
+    "flow, moments, parts": flow("moments", n_components=2, **OF_CLASSES),
     "generator": generator("sketch", **BINS),
     "generator, classes": generator("sketch", **BINS, **OF_CLASSES),
     "generator, images": generator("sketch", module=ImageNetwork((1, D)), **BINS, **BOX),

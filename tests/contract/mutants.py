@@ -331,7 +331,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     2: [
         (rewritten("_cut_rows", ("_RADIUS * (1 - 1e-09)", "1.5 * _RADIUS")), {"rows of moments": "release/test_moments.py::test_no_record_moves_the_moments_by_more_than_the_sensitivity[across the ball]"}),
         (rewritten("_cut_rows", ("bounds.to_ball(rows)", "rows")), {"rows of moments at any length": "release/test_moments.py::test_no_record_moves_the_moments_by_more_than_the_sensitivity[far away]"}),
-        (given("GaussianEvent.__init__", "plan_moments", sensitivity=99.0), {"moments without the last entry": "release/test_moments.py::test_every_entry_has_the_noise_that_is_charged"}),
+        (rewritten("plan_moments", ("events[1:]", "None")), {"parts of classes that nobody pays for": "release/test_moments.py::test_moments_of_classes_and_of_parts_are_both_paid_for[1.0]"}),
+        (given("GaussianEvent.__init__", "_moments_event", sensitivity=99.0), {"moments without the last entry": "release/test_moments.py::test_every_entry_has_the_noise_that_is_charged"}),
         (rewritten("_units", ("radius * (1.0 - 1e-09)", "1.5 * radius")), {"vectors of noisy sums": "mechanisms/test_barycenter.py::test_a_record_moves_noisy_sums_by_at_most_twice_the_radius[1-1.0]"}),
         (rewritten("_moments", ("np.clip(rows, -1.0, 1.0)", "rows")), {"moments of features": "mechanisms/test_scores.py::test_no_neighbour_moves_a_release_further_than_its_sensitivity[logistic]"}),
         (rewritten("_clipped", ("shares_of_vectors(own, gram, clip)[:, None]", "1.0")), {"gradients of scores": "mechanisms/test_scores.py::test_no_neighbour_moves_a_release_further_than_its_sensitivity[squared]"}),

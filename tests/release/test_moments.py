@@ -8,7 +8,11 @@ import pytest
 from skdpot import DPSlicedFlowSampler
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import Moments
+from skdpot.ot.flow import GaussianFlowProblem
+from skdpot.privacy.events import NonPrivateEvent, gdp_mu
 from skdpot.release import moments
+from skdpot.release.bounds import DataBounds
+from skdpot.release.release import record_releases
 
 RNG = np.random.default_rng(0)
 CLASSES = np.arange(3)
@@ -144,3 +148,76 @@ def test_refuses_more_rows_than_whole_numbers_can_add(monkeypatch):
     monkeypatch.setattr(moments, "_MOST_ROWS", 10)
     with pytest.raises(ValueError, match="use a Sketch"):
         fitted(on_sphere(11, 2), epsilon=1.0)
+
+
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.NotPrivateWarning")
+@pytest.mark.parametrize(
+    ("row", "label", "new", "new_label"),
+    NEIGHBOURS.values(),
+    ids=NEIGHBOURS,
+)
+def test_no_record_moves_moments_of_parts_by_more_than_the_sensitivity(row, label, new, new_label):
+    bounds = DataBounds(np.zeros(4), np.ones(4), 1.0)
+    centres = np.rint(2**12 * on_sphere(9, 4)).reshape(3, 3, 4)
+    centres[0, :2] = 2**12 * np.stack([AXIS, OTHER])
+    X, y = on_sphere(30, 4), RNG.integers(0, 3, 30)
+    found = []
+    for X[0], y[0] in ((row, label), (new, new_label)):
+        found.append(moments.release_moments(X, y, centres, NonPrivateEvent(), bounds, None))
+    moved = np.linalg.norm(found[1].value - found[0].value)
+    assert 0 < moved <= found[0].sensitivity
+    own = next(iter(found[1].parts((X, y), np.ones(30))))
+    np.testing.assert_allclose(own.rows.sum(np.ones(30)), own.value, atol=1e-9)
+
+
+def rings(n):
+    """Rows of a class lie on a circle around the centre, which no Gaussian shows."""
+    y = RNG.integers(0, 3, n)
+    angles = RNG.uniform(0, 2 * np.pi, n)
+    return (0.3 + 0.2 * y)[:, None] * np.column_stack([np.cos(angles), np.sin(angles)]), y
+
+
+@pytest.mark.filterwarnings("ignore:.*random_state:skdpot.exceptions.PrivacyWarning")
+def test_parts_show_shapes_that_are_not_gaussian():
+    X, y = rings(20_000)
+    distances = {}
+    for n_components in (1, 6):
+        mechanism = Moments(CLASSES, n_components=n_components)
+        options = {"norm_bound": 1.0, "conditional": True, "random_state": 0}
+        sampler = DPSlicedFlowSampler(mechanism, epsilon=5.0, **options).fit(X, y)
+        made, labels = sampler.sample_labeled(5000, random_state=0)
+        own = [np.linalg.norm(made[labels == k], axis=1) - (0.3 + 0.2 * k) for k in CLASSES]
+        distances[n_components] = np.sqrt(np.mean(np.concatenate(own) ** 2))
+        assert sampler.moments_.means.shape == (3 * n_components, 2)
+        np.testing.assert_allclose(sampler.moments_.class_shares, 1 / 3, atol=0.02)
+    assert distances[6] < 0.5 * distances[1]
+
+
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+@pytest.mark.parametrize("norm_bound", [1.0, None])
+def test_moments_of_classes_and_of_parts_are_both_paid_for(norm_bound):
+    X, y = rings(300)
+    with record_releases() as releases:
+        sampler = DPSlicedFlowSampler(
+            Moments(CLASSES, n_components=2), norm_bound=norm_bound, conditional=True
+        ).fit(X, y)
+    both = [one for one in releases if one.kind == "moments"]
+    assert len(both) == 2
+    assert [one.event for one in both] == list(sampler.privacy_spent_.event.phases[-2:])
+    mus = np.array([one.sensitivity / one.sigma for one in both])
+    assert mus[0] ** 2 / np.sum(mus**2) == pytest.approx(0.1, rel=1e-3)
+    assert sampler.privacy_spent_.event.to_gdp().mu <= gdp_mu(1.0, 1e-5) * (1 + 1e-9)
+    if norm_bound is not None:
+        assert np.linalg.norm(mus) == pytest.approx(gdp_mu(1.0, 1e-5), rel=1e-2)
+
+
+def test_quantiles_of_a_mixture_are_those_of_its_draws():
+    means, covariances = RNG.normal(size=(3, 4)), RNG.normal(size=(3, 4, 4))
+    covariances = 0.1 * covariances @ covariances.transpose(0, 2, 1)
+    problem = GaussianFlowProblem(np.array([0.5, 0.3, 0.2]), means, covariances)
+    draws = problem.start(100_000, np.random.default_rng(0))
+    batch = next(problem.turns(np.random.default_rng(1)))
+    levels = (np.arange(1024) + 0.5) / 1024
+    expected = np.quantile(draws @ batch.directions.T, levels, axis=0).T
+    np.testing.assert_allclose(batch.quantiles[:, 8:-8], expected[:, 8:-8], atol=0.06)
+    assert np.sqrt(np.mean((batch.quantiles - expected) ** 2)) < 0.02
