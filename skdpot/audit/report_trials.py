@@ -259,7 +259,7 @@ def try_membership(
     """
     reason = _why_no_rows(estimator)
     if not reason and X_holdout is None:
-        reason = "No public rows of the same population were given (X_holdout)."
+        reason = "No public rows of the same population were given."
     if reason:
         return MembershipTrial(None, reason)
     given, members, labels = X_holdout, X_members, y_holdout

@@ -7,13 +7,14 @@ import time
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, permutations
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from skdpot._utils.pages import html_card, render
 from skdpot.cli.console import BUDGET_EXCEEDED, USAGE, CommandError, Console, OutputFile, explain
 from skdpot.cli.inputs import (
     FileFormat,
@@ -33,6 +34,7 @@ from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rou
 from skdpot.release.contributions import Unit
 from skdpot.tables.column_base import TableColumn
 from skdpot.tables.frames import Table
+from skdpot.tables.rules import LessEqual, numbers_of
 from skdpot.tables.schema import Proposal, TableSchema, propose
 
 DEFAULT_DELTA = 1e-5
@@ -94,6 +96,7 @@ _BAR = 30
 
 def run_budget(args: Namespace, console: Console) -> None:
     """Show the cap of a ledger, what is spent and left, and the history."""
+    outputs = OutputFile.of(args, ["output"], [args.ledger])
     budget = PrivacyBudget.from_ledger(args.ledger)
     facts = budget_facts(args.ledger, budget)
     charges = facts["charges"]
@@ -111,6 +114,19 @@ def run_budget(args: Namespace, console: Console) -> None:
     for charge in charges:
         time = charge["time"][:19].replace("T", " ")
         lines.append(f"{time:<21}{rounded_up(charge['epsilon']):<15}{charge['label'] or '-'}")
+    if outputs:
+        named = ((f"{c['time'][:10]} {c['label'] or 'no label'}", c["epsilon"]) for c in charges)
+        costs = [(name, epsilon_text(epsilon)) for name, epsilon in named]
+        card = html_card(
+            f"Privacy budget: {epsilon_text(budget.epsilon)}",
+            f"δ = {budget.delta:g} · {relation}",
+            [("Ledger", args.ledger), ("State", summary("The ledger", budget))],
+            meter=(share, f"{epsilon_text(facts['spent'])} spent", counted),
+            rankings=[("All charges, and what each would cost alone", costs)],
+        )
+        page = render("page.html", title="Privacy budget", fragment=card)
+        outputs["output"].write(lambda path: path.write_text(page, encoding="utf-8"))
+        lines.append(f"wrote {args.output}")
     console.result(lines, facts, wanted=True)
 
 
@@ -123,7 +139,7 @@ _GUESSED = (
 _ADVICE = (
     "A category that only one person has, or a bound that only the oldest person reaches, must not "
     "become public: --private COLUMN estimates bounds or categories privately, --range "
-    "COLUMN=LOW..HIGH states known bounds, --exclude COLUMN leaves the column out."
+    "COLUMN=LOW..HIGH states known bounds, --leave-out COLUMN leaves the column out."
 )
 _SHOWN = ("column", "kind", "read as", "why", "note")
 _NO_TERMINAL = (
@@ -136,16 +152,23 @@ _NO_TERMINAL = (
 def run_schema(args: Namespace, console: Console) -> None:
     """Guess a schema, show it, ask, and write what was confirmed."""
     outputs = OutputFile.of(args, ["output"], [args.data])
-    if not args.yes and not sys.stdin.isatty():
+    if not (args.yes or args.show) and not sys.stdin.isatty():
         raise CommandError(_NO_TERMINAL)
     form = FileFormat(args.sep, args.missing, args.encoding)
-    told = dict(text.partition("=")[::2] for text in args.read)
+    told = _told(args)
     table = read_guessable(args.data, form, told)
     named = [*args.private, *(text.rpartition("=")[0] for text in args.range)]
     known = [name for name in named if name in Table.of(table).names]
-    proposals = propose(table, args.exclude, known, told)
+    proposals = propose(table, args.leave_out, known, told)
     schema = _with_options(TableSchema.of_proposals(proposals), args)
-    shown = _shown(schema, proposals)
+    orders = _orders(schema, Table.of(table))
+    shown = _shown(schema, proposals, orders)
+    columns = [dict(zip(_SHOWN, row, strict=True)) for row in shown[1:]]
+    facts = {"command": "schema", "output": args.output, "rows": len(table), "columns": columns}
+    facts["orders"] = [f"{first} <= {second}" for first, second in orders]
+    if args.show:
+        console.result([console.columns(shown)], facts, wanted=True)
+        return
     if not (args.yes and console.quiet):
         title = console.paragraph(_GUESSED.format(path=args.data))
         console.say(f"{title}\n\n{console.columns(shown)}\n\n{console.paragraph(_ADVICE)}\n")
@@ -154,27 +177,88 @@ def run_schema(args: Namespace, console: Console) -> None:
         console.say(f"\nMay all of this become public? Write {place}? [y/N] ")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CommandError("not confirmed; nothing was written.")
-    schema = _with_rules(schema.confirm(), args.output)
+    schema = _with_rules(schema.confirm(), args)
     if not outputs:
         console.text(schema.to_json())
         return
     outputs["output"].write(schema.to_json)
-    columns = [dict(zip(_SHOWN, row, strict=True)) for row in shown[1:]]
-    facts = {"command": "schema", "output": args.output, "columns": columns}
     line = f"wrote {args.output}: {_columns(len(schema))}, confirmed as public"
     console.result([line], facts, wanted=False)
 
 
-def _with_rules(schema: TableSchema, path: str | None) -> TableSchema:
-    """Return the schema with the rules in the file that it replaces, if that is a schema."""
+def _told(args: Namespace) -> dict[str, str]:
+    """Return how the texts of some columns are to be read."""
+    told = dict.fromkeys(args.category, "categories")
+    for option, is_date in (("date", True), ("number", False)):
+        for text in getattr(args, option):
+            name, _, how = text.partition("=")
+            if ("%y" in how.lower()) != is_date or not how:
+                example = "visit=%d/%m/%Y" if is_date else "'cost=1.234,50 EUR'"
+                raise CommandError(f"--{option} {text}: write it like {example}.", USAGE)
+            told[name] = how
+    return told
+
+
+def _with_rules(schema: TableSchema, args: Namespace) -> TableSchema:
+    """Return the schema with its rules, and those in the file that it replaces."""
+    path = args.output
     try:
         rules = () if path is None else TableSchema.from_json(Path(path).expanduser()).rules
     except (ValueError, OSError):
-        return schema
+        rules = ()
+    orders = [LessEqual(*_order(text, schema)) for text in args.rule]
     try:
-        return replace(schema, rules=rules)
+        return replace(schema, rules=(*rules, *(rule for rule in orders if rule not in rules)))
     except ValueError as error:
-        raise CommandError(f"The rules in {path} do not fit the table. {error}") from None
+        where = f"in {path} " if rules else ""
+        raise CommandError(f"The rules {where}do not fit the table. {error}") from None
+
+
+def _order(text: str, schema: TableSchema) -> tuple[str, str]:
+    """Return the columns of a rule such as ``admitted <= discharged``."""
+    places = [place for place in range(len(text)) if text.startswith("<=", place)]
+    pairs = [(text[:place].strip(), text[place + 2 :].strip()) for place in places]
+    for pair in pairs:
+        if set(pair) <= set(schema.names):
+            return pair
+    if len(pairs) == 1:
+        for name in pairs[0]:
+            known_column(schema, name, "--rule")
+    raise CommandError(f"--rule {text}: write it like 'admitted <= discharged'.", USAGE)
+
+
+def _orders(schema: TableSchema, table: Table) -> dict[tuple[str, str], str]:
+    """Return pairs of dates of which one is at most the other in all rows, and say so.
+
+    The values are read without any privacy, as those of a guess are.
+    """
+    dates: list[Any] = [c for c in schema if c.kind == "datetime" and c.is_resolved]
+    if len(dates) < 2:
+        return {}
+    names = {column.name for column in dates}
+    others = tuple(name for name in table.names if name not in names)
+    values = TableSchema(tuple(dates), others).bind(table).read(table)
+    numbers = {column.name: numbers_of(column, values[column.name]) for column in dates}
+    found: dict[str, tuple[float, str]] = {}
+    for first, second in permutations(dates, 2):
+        apart = numbers[second.name] - numbers[first.name]
+        apart = apart[~np.isnan(apart)]
+        # Not where bounds say so, few rows do, or both are the same.
+        if first.span[1] <= second.span[0] or len(apart) < _FEWEST_IN_ORDER:
+            continue
+        if apart.min() < 0.0 or apart.max() == 0.0:
+            continue
+        try:
+            replace(schema, rules=(LessEqual(first.name, second.name),))
+        except ValueError:
+            continue
+        nearest = found.get(second.name, (math.inf, ""))
+        found[second.name] = min(nearest, (float(apart.mean()), first.name))
+    note = "never before {0!r} in any row; --rule '{0} <= {1}' keeps it so."
+    return {(first, name): note.format(first, name) for name, (_, first) in found.items()}
+
+
+_FEWEST_IN_ORDER = 100  # rows with both dates
 
 
 def _with_options(schema: TableSchema, args: Namespace) -> TableSchema:
@@ -209,7 +293,9 @@ def _ranged(schema: TableSchema, text: str) -> TableColumn:
     return column.replace(lower=lower, upper=upper)
 
 
-def _shown(schema: TableSchema, proposals: list[Proposal]) -> list[tuple[str, ...]]:
+def _shown(
+    schema: TableSchema, proposals: list[Proposal], orders: dict[tuple[str, str], str]
+) -> list[tuple[str, ...]]:
     """Return a table of what would become public, every category of it, and why."""
     rows: list[tuple[str, ...]] = [_SHOWN]
     for name, column, why, note in proposals:
@@ -217,6 +303,8 @@ def _shown(schema: TableSchema, proposals: list[Proposal]) -> list[tuple[str, ..
             rows.append((name, "left out", "", why, note.removeprefix("left out: ")))
             continue
         kept = schema[name]  # as the options say
+        said = (text for (_, later), text in orders.items() if later == name)
+        note = " ".join(filter(None, (note, *said)))
         missing = "; may be missing" if kept.missing else ""
         rows.append((name, kept.kind, f"{kept.describe(in_full=True)}{missing}", why, note))
     return rows

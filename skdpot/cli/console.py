@@ -26,11 +26,7 @@ class Console:
     def __init__(self, out: TextIO, err: TextIO, *, as_json: bool, quiet: bool) -> None:
         self._out, self._err = out, err
         self._as_json, self.quiet = as_json, quiet
-
-    @property
-    def shows_progress(self) -> bool:
-        """Whether somebody looks at a progress bar."""
-        return not self.quiet and self._err.isatty()
+        self.shows_progress = not quiet and err.isatty()  # somebody looks at a progress bar
 
     def warn(self, text: str) -> None:
         """Say something that must not be missed."""

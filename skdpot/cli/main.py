@@ -65,6 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
     _command(commands, _add_report, "report what a fit released and whom it protects")
     _command(commands, _add_budget, "show the charges in a ledger")
     _command(commands, _add_distance, "estimate how different two tables are", _DISTANCE_EPILOG)
+    _command(commands, _add_ui, "do all this on a web page of this computer")
     return parser
 
 
@@ -77,6 +78,7 @@ def _command(
     shared = parser.add_argument_group("output to the terminal")
     _flag(shared, "write one JSON object to standard output", "--json")
     _flag(shared, "show only warnings and errors", "--quiet", "-q")
+    _flag(shared, "show progress even if standard error is no terminal", "--progress")
     _flag(shared, "show where an error occurred", "--verbose", "-v")
     add(parser)
 
@@ -92,9 +94,14 @@ def _add_schema(parser: argparse.ArgumentParser) -> None:
     _list(parser, "estimate its bounds or categories privately", "--private", "COLUMN")
     _flag(parser, "do so for every column without a --range", "--private-all")
     _list(parser, "state the bounds of a column", "--range", "COLUMN=LOW..HIGH")
-    how = "read its texts as categories, 1,234.50, '1.234,50 EUR' or dates such as %%d/%%m/%%Y"
-    _list(parser, how, "--read", "COLUMN=HOW")
-    _list(parser, "leave a column out", "--exclude", "COLUMN")
+    _list(parser, "read its texts as dates, such as %%d/%%m/%%Y", "--date", "COLUMN=FORMAT")
+    how = "read its texts as numbers, written like 1,234.50 or '1.234,50 EUR'"
+    _list(parser, how, "--number", "COLUMN=HOW")
+    _list(parser, "list all its values as categories", "--category", "COLUMN")
+    _list(parser, "leave a column out", "--leave-out", "COLUMN")
+    rule = "what holds in every row, such as 'admitted <= discharged'; kept in synthetic rows"
+    _list(parser, rule, "--rule", "RULE")
+    _flag(parser, "show the guess and stop: nothing is asked or written", "--show")
     _flag(parser, "confirm the guess without a prompt", "--yes")
     _add_files(parser)
 
@@ -147,6 +154,8 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 def _add_budget(parser: argparse.ArgumentParser) -> None:
     """Show the cap of a ledger, what is spent, what is left, and all charges."""
     _value(parser, "file created by --ledger", "ledger", "DB")
+    parser.add_argument("--output", "-o", metavar="HTML", help="write it as a page")
+    _flag(parser, "replace existing output files", "--force")
 
 
 def _add_distance(parser: argparse.ArgumentParser) -> None:
@@ -170,6 +179,19 @@ def _add_distance(parser: argparse.ArgumentParser) -> None:
     _value(parser, "charge the ledger of each party", "--ledgers", ("DB_A", "DB_B"), nargs=2)
     _add_terms(parser)
     _add_files(parser, writes=False)
+
+
+def _add_ui(parser: argparse.ArgumentParser) -> None:
+    """Open a web page that this computer serves to itself: schema, synth, report and budget.
+
+    What is made lies in a new folder in the working directory. The page loads nothing from
+    elsewhere and reports to nobody.
+    """
+    parser.add_argument("data", nargs="?", metavar="DATA", help=_PRIVATE_TABLE)
+    _value(parser, "default: any free port", "--port", "N", type=_count, default=0)
+    parser.add_argument("--host", default="127.0.0.1", help="IP address (default: 127.0.0.1)")
+    _flag(parser, "let other computers reach the page at --host", "--allow-network")
+    _flag(parser, "only print the address of the page", "--no-browser")
 
 
 _Group: TypeAlias = argparse._ActionsContainer
@@ -249,6 +271,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # after --help, --version, or an error of usage
         return stop.code if isinstance(stop.code, int) else OK
     console = Console(sys.stdout, sys.stderr, as_json=args.json, quiet=args.quiet)
+    console.shows_progress |= args.progress
     try:
         _run(args, console)
         sys.stdout.flush()
@@ -276,7 +299,8 @@ def _run(args: Namespace, console: Console) -> None:
         for category in (FairnessWarning, NotPrivateWarning, PrivacyWarning):
             warnings.simplefilter("always", category)
         warnings.showwarning = show
-        commands: Any = import_module("skdpot.cli.commands")
+        page = args.command == "ui"
+        commands: Any = import_module("skdpot.cli.ui" if page else "skdpot.cli.commands")
         getattr(commands, f"run_{args.command}")(args, console)
 
 

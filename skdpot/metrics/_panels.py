@@ -5,6 +5,7 @@ import io
 import math
 from collections.abc import Sequence
 from typing import Any
+from warnings import catch_warnings, filterwarnings
 
 import numpy as np
 import pandas as pd
@@ -150,12 +151,16 @@ def cut_short(text: str, most: int) -> str:
 
 
 def data_address(figure: Any, kind: str, media_type: str, dpi: int = 180) -> str:
-    """Write a figure into an address, the same one each time, that a page can hold."""
+    """Write a figure into an address, the same one each time, that a page can hold.
+
+    Text in an SVG stays text: who looks at it has fonts for the names of any script.
+    """
     from matplotlib import rc_context
 
     picture = io.BytesIO()
     metadata = {"Date": None} if kind == "svg" else {"Software": None}
-    with rc_context({"svg.hashsalt": "skdpot"}):
+    with rc_context({"svg.hashsalt": "skdpot", "svg.fonttype": "none"}), catch_warnings():
+        filterwarnings("ignore", r"Glyph \d+ .* missing from font")  # here, not there
         figure.savefig(picture, format=kind, dpi=dpi, metadata=metadata)
     return f"data:{media_type};base64,{base64.b64encode(picture.getvalue()).decode()}"
 

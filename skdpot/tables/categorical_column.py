@@ -421,7 +421,7 @@ class CategoricalColumn(CodedColumn):
         if len(keys) > _FEW or keep:
             notes.append(
                 f"has {len(keys)} distinct texts; frequent ones will be selected privately. If "
-                "all are public, --read COLUMN=categories lists them."
+                "all are public, --category COLUMN lists them."
             )
             return column, " ".join(notes)
         if len(keys) == 1:

@@ -48,7 +48,7 @@ _MARKS = (
 _UNITS = "left out: its texts are numbers of several units or currencies. Convert them to one."
 _WHICH_MARK = (
     "left out: its texts look like numbers, but 1.234 and 1,234 may be 1234 or 1.234, and no text "
-    "tells which. State it: --read COLUMN={} or ={}."
+    "tells which. State it: --number COLUMN={} or ={}."
 )
 
 # Numbers in texts, such as 1,234.50, (1'234.50), EUR -1.234,50 or 75 kg.

@@ -62,7 +62,6 @@ _MOST_ROWS = 40  # columns in tables,
 _MOST_PAIRS = 20  # and pairs
 _ACROSS = 3  # panels in a row of a page
 _PANEL = (2.8, 2.1)  # inches
-_DPI = 140
 _NOTHING = "nothing spent"
 _GIVEN = (
     "<p>The counts were given. Nothing was spent here, and no statement of whoever released them "
@@ -512,7 +511,7 @@ def _columns_picture(report: TableQualityReport) -> str:
     display = shown.plot(ax=axes[: len(places)], pairs=False, legend=False)
     handles = list(display.artists_[marginals[0].name])
     figure.legend(handles, display.labels, loc="outside lower center", ncols=2, fontsize="small")
-    return data_address(figure, "png", "image/png", _DPI)
+    return data_address(figure, "svg", "image/svg+xml")
 
 
 def _pairs_picture(report: TableQualityReport) -> str:
@@ -524,7 +523,7 @@ def _pairs_picture(report: TableQualityReport) -> str:
     ax = figure.subplots()
     draw_pairs(ax, report.pair_matrix(), "total variation")
     ax.set_facecolor(_NOT_COMPARED)
-    return data_address(figure, "png", "image/png", _DPI)
+    return data_address(figure, "svg", "image/svg+xml")
 
 
 # ------------------------------------------------------------------- warnings

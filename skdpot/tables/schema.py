@@ -661,10 +661,9 @@ def release_schema(rows: Rows, plan: SchemaPlan, streams: Streams) -> TableSchem
     if hidden:
         warn_of_privacy(
             f"Private categories: only some rows keep their values in {', '.join(hidden)}; rare "
-            "values become missing or 'other'. Convert dates stored as text (pandas.to_datetime "
-            "with dayfirst=True or format=) and numbers such as 1,234.50 (pandas.read_csv with "
-            "thousands=','), exclude names and free text, state categories in the schema, or "
-            "raise epsilon."
+            "values become missing or 'other'. State the categories if they are public, say how "
+            "texts of dates and of numbers are written, exclude names and free text, or raise "
+            "epsilon."
         )
     return plan.schema.replace(*columns)
 

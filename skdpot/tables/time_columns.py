@@ -61,7 +61,7 @@ _NO_DATE = (
 )
 _WHICH_FIRST = (
     "left out: its texts look like dates, but 03/04/2024 may be in March or in April, and no date "
-    "tells which. State it: --read COLUMN=%d/%m/%Y or =%m/%d/%Y."
+    "tells which. State it: --date COLUMN=%d/%m/%Y or =%m/%d/%Y."
 )
 
 # What Python reads, many times as fast as pandas does.

@@ -60,7 +60,7 @@ def test_rules_that_somebody_wrote_stay_and_are_obeyed(run, folder, refused):
     assert rows["code"].nunique() == 30
     report = run("report s.safetensors -o r.html --holdout data.csv --no-audit")
     assert report[0] == 0, report
-    refused(f"{GUESS} --force --exclude smokes", 1, "rules in new.json do not fit.*'smokes'")
+    refused(f"{GUESS} --force --leave-out smokes", 1, "rules in new.json do not fit.*'smokes'")
 
 
 @pytest.mark.parametrize("text", ["n\n", "", "\n", "yellow\n"])
@@ -81,7 +81,7 @@ def test_every_category_and_every_digit_is_shown(guessed, monkeypatch):
 
 def test_columns_can_be_left_open_bounded_and_excluded(guessed):
     options = "--private sex --private visit --range age=0..120 --range weight=0..500"
-    written, text, err = guessed(300, {}, f"{options} --exclude smokes")
+    written, text, err = guessed(300, {}, f"{options} --leave-out smokes")
     assert written["sex"].categories is None
     assert (written["visit"].lower, written["visit"].upper) == (None, None)
     assert (written["age"].lower, written["age"].upper) == (0, 120)
@@ -112,7 +112,7 @@ def test_what_was_left_out_is_told_and_comes_back_when_it_is_named(run, guessed)
     assert "Anna" not in text + err
     for told in ("look like identifiers", "identify people", "=%d/%m/%Y", "1,234 may be"):
         assert told in " ".join(err.split())
-    said = "--read born=%m/%d/%Y --read cost=$1.234,50 --read age=categories"
+    said = "--date born=%m/%d/%Y --number cost=$1.234,50 --category age"
     code, out, err = run(f"schema data.csv --yes --private name {said}")
     assert code == 0
     found = TableSchema.from_json(out)

@@ -16,6 +16,7 @@ N = 2000
 def messy(n, rng):
     """Return a table of texts."""
     days = pd.Timestamp("2021-01-01") + pd.to_timedelta(rng.integers(0, 900, n), "D")
+    stays = pd.to_timedelta(rng.geometric(0.2, n) - 1, "D")
     forms = rng.choice(["%Y-%m-%d", "%d/%m/%Y", "%d.%m.%Y", "%b %d, %Y"], n)
     hours = days + pd.to_timedelta(rng.integers(0, 24, n), "h")
     amounts, smokes = rng.lognormal(6, 1.5, n), rng.random(n) < 0.4
@@ -25,6 +26,7 @@ def messy(n, rng):
     return pd.DataFrame(
         {
             "patient_id": [f"P{place:06}" for place in rng.permutation(n)],
+            "name": rng.choice(["Zoë Müller", "Łukasz Nowak", "山田 花子", "Иван Петров"], n),
             "remark": [" ".join(rng.choice(words, 6)) + f" {place}" for place in range(n)],
             "postcode": rng.choice([f"{code:05}" for code in range(424, 90_000, 4321)], n),
             "ward": [f"{ward:02}" for ward in rng.integers(1, 12, n)],
@@ -45,6 +47,9 @@ def messy(n, rng):
                 rng.choice([*"ABC"], n), rng.integers(0, 100, n), strict=True)],
             "country": "DE",
             "visits": np.where(rng.random(n) < 0.002, 50_000, rng.poisson(3, n)).astype(str),
+            "admitted": days.strftime("%Y-%m-%d"),
+            "discharged": (days + stays).strftime("%Y-%m-%d"),
+            "city": rng.choice(["Zürich", "Łódź", "東京", "Москва", "القاهرة", "Αθήνα"], n),
             "age": np.where(rng.random(n) < 0.05, "", rng.integers(0, 99, n).astype(str)),
         }
     )  # fmt: skip
@@ -71,6 +76,7 @@ def fitted(tmp_path_factory):
 ISO = r"\d{4}-\d\d-\d\d"
 CASES = [  # column, kind, what is said of it, and how its synthetic values are written
     ("patient_id", "left out", "identify people", None),
+    ("name", "left out", "identify people", None),
     ("remark", "left out", "look like free text", None),
     ("early", "left out", "in March or in April", None),
     ("both", "left out", "others a point", None),
@@ -84,9 +90,12 @@ CASES = [  # column, kind, what is said of it, and how its synthetic values are 
     ("weight", "numeric", r"like 1,234\.50 kg", r"\d+\.\d+"),
     ("smoker", "boolean", "True is written Y, YES, ja, yes; False N, No, nein, no", "True|False"),
     ("insured", "categorical", "2 categories: N, Y", "[YN]"),
-    ("icd", "categorical", "selected privately.*300 distinct", r"[ABC]\d\d|other"),
+    ("icd", "categorical", "selected privately.*[23][0-9]+ distinct", r"[ABC]\d\d|other"),
     ("country", "categorical", "1 category: DE.*spends nothing", "DE"),
     ("visits", "numeric", "integers from 0 to 50000.*tell of a few people", r"\d+"),
+    ("admitted", "datetime", "days from", ISO),
+    ("discharged", "datetime", "never before 'admitted' in any row", ISO),
+    ("city", "categorical", "6 categories: Zürich, Łódź", r"\w+"),
     ("age", "numeric", "integers from 0 to 100; may be missing", r"\d*"),
 ]
 

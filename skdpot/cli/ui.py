@@ -1,0 +1,434 @@
+"""A local web page for the commands: from a private table to a synthetic one by clicks.
+
+The page runs the commands themselves, each in a process of its own, and shows what they say. Its
+own process never opens the table.
+"""
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import shlex
+import socket
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from skdpot.cli.commands import DEFAULT_DELTA, confirmed_schema
+from skdpot.cli.console import USAGE, CommandError, Console, explain
+from skdpot.privacy.accounting import PrivacyTarget
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.tables.cells import MAX_BINS
+from skdpot.tables.fitting import plan_tables
+from skdpot.tables.row_map import RowMap
+from skdpot.tables.schema import TableSchema
+
+_SUFFIXES = (".csv", ".tsv", ".gz", ".parquet", ".pq")
+_REMOTE = (
+    "{} can be reached from other computers, and whoever reaches the page can read what it shows "
+    "and spend the budget. Omit --host, or pass --allow-network if this is what you want."
+)
+_HERE = "This page runs on your computer alone. The table is not sent anywhere."
+_GUESSED = (
+    "This was guessed from the values of the table. Everything that you confirm becomes public, "
+    "and no privacy budget covers it. Read it as a person in the table would."
+)
+_CONFIRM = "All of this may become public"
+# What may be done with a column: an option of `skdpot schema`, and an example of what it needs.
+_AS_PROPOSED = "as proposed"
+_TREATMENTS = {
+    _AS_PROPOSED: ("", ""),
+    "estimate privately": ("--private={0}", ""),
+    "leave out": ("--leave-out={0}", ""),
+    "state bounds": ("--range={0}={1}", "0..120"),
+    "list all values": ("--category={0}", ""),
+    "read as dates": ("--date={0}={1}", "%d/%m/%Y"),
+    "read as numbers": ("--number={0}={1}", "1,234.50 EUR"),
+}
+_MATTERS = {
+    "left out": "It will not be in the synthetic table. That the column exists is public.",
+    "numeric": "Both bounds become public. If they are the value of one person, state others.",
+    "datetime": "The first and the last date become public. State others if they tell of a person.",
+    "timedelta": "Both bounds become public. If they are the value of one person, state others.",
+    "categorical": "Each category becomes public, even one that a single person has.",
+    "boolean": "Only what the values mean becomes public: it tells of no one.",
+    "open": "Estimated at a part of ε: nothing about single values becomes public.",
+}
+_SPREAD = 4.0  # standard deviations of noise at which values are told apart
+# What a note says of options, in the words of the page.
+_OPTIONS = {
+    r"; --rule .*": ".",
+    r"--private COLUMN": "“estimate privately”",
+    r"--category COLUMN lists": "“list all values” lists",
+    r"--date COLUMN=(\S+) or =(\S+?)\.": r"“read as dates”, \1 or \2.",
+    r"--number COLUMN=(\S+) or =(\S+?)\.": r"“read as numbers”, \1 or \2.",
+}
+_STYLE = """
+.q-card { width: 100% } iframe { width: 100%; height: 80vh; border: 1px solid #ddd }
+.told { max-height: 9em; overflow: auto; overflow-wrap: anywhere }
+.q-drawer .head { flex-wrap: wrap } .q-footer { max-height: 40vh; overflow: auto }
+"""
+
+
+def run_ui(args: Namespace, console: Console) -> None:
+    """Serve the page until somebody stops it."""
+    host = "127.0.0.1" if args.host == "localhost" else args.host
+    try:
+        is_here = ip_address(host).is_loopback
+    except ValueError:
+        raise CommandError(f"--host {host}: write an IP address.", USAGE) from None
+    if not is_here and not args.allow_network:
+        raise CommandError(_REMOTE.format(host))
+    try:
+        from nicegui import app, ui
+    except ModuleNotFoundError:
+        raise CommandError("the page needs NiceGUI: pip install 'skdpot[ui]'") from None
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as free:
+        free.bind((host, args.port))
+        port = free.getsockname()[1]
+    # Who does not know the address, such as another user of this computer, finds no page; and a
+    # web site that gives itself this computer's address is refused for its name.
+    path = f"/{secrets.token_urlsafe(16)}"
+    if is_here:
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=[host, f"[{host}]", "localhost"])
+    ui.page(path, title="skdpot")(lambda: Page(ui, app, args.data).build())
+    shown = f"[{host}]" if ":" in host else host
+    console.say(f"http://{shown}:{port}{path}\n{_HERE} Stop it with Ctrl+C.\n")
+    show = False if args.no_browser else path
+    ui.run(host=host, port=port, show=show, reload=False, show_welcome_message=False)
+
+
+def planned_noise(
+    schema: TableSchema, n_rows: int, epsilon: float, delta: float
+) -> tuple[float, list[tuple[str, str]]]:
+    """Return the noise of the counts of one column, and what it leaves of each, by public facts."""
+    rules = RowMap(schema)
+    plan = plan_tables(PrivacyTarget(epsilon, delta), rules.model, n_rows)
+    sigma = float(plan.marginal_sigmas("columns", np.ones(len(rules.model)))[0])
+    chosen = plan.schema.categories
+    fewest = 0.0 if chosen is None else getattr(chosen.event, "threshold", 0.0)
+    told = (_left_of(column, rules, n_rows, sigma, fewest) for column in schema)
+    return sigma, list(zip(schema.names, told, strict=True))
+
+
+def _left_of(column: Any, rules: RowMap, n_rows: int, sigma: float, fewest: float) -> str:
+    if column.name in rules.constants:
+        return "one value: nothing is spent on it"
+    if column.name not in rules.model.names:
+        return "known from other columns and a rule"
+    if not column.is_resolved:
+        if column.on_scale:
+            return "bounds are estimated first, at a part of ε"
+        return f"values that fewer than about {fewest:,.0f} rows have become “other”"
+    seen = _SPREAD * sigma
+    if column.on_scale:
+        n_bins = int(np.clip(n_rows / max(seen, 1e-9), 1, min(MAX_BINS, column.grid().n_cells)))
+        return f"told apart in about {n_bins} ranges"
+    n_values = column.grid().n_cells
+    each = n_rows / n_values
+    text = f"{n_values:,} values, {each:,.0f} rows each on average"
+    return f"{text}: rare ones drown in it" if each < seen else f"{text}, ± {sigma / each:.1%}"
+
+
+class Page:
+    """The page as one visitor sees it."""
+
+    def __init__(self, ui: Any, app: Any, data: str | None) -> None:
+        self.ui, self.app, self.data = ui, app, data
+        self.folder = Path.cwd()
+        self.choices: dict[str, tuple[str, str]] = {}  # what to do with columns, and how
+        self.refused_orders: set[str] = set()
+        self.facts: dict[str, Any] = {}
+        self.place = self.folder  # of everything that is made
+
+    def build(self) -> None:
+        """Lay the page out."""
+        ui = self.ui
+        ui.colors(primary="#1f5673")
+        ui.add_css(_STYLE)
+        with ui.left_drawer().classes("bg-grey-2") as drawer:
+            ui.label("Ledger").classes("text-h6")
+            ui.label("All charges for the people in this table.").classes("text-grey-8")
+            self.ledger = ui.input("file", on_change=self._show_ledger).classes("w-full")
+            self.ledger_card = ui.column().classes("w-full")
+        with ui.header().classes("items-center no-wrap q-py-xs"):
+            ui.button(icon="menu", on_click=drawer.toggle).props("flat color=white")
+            ui.label("A synthetic table under differential privacy").classes("text-subtitle1")
+        with ui.column().classes("w-full max-w-4xl mx-auto"):
+            ui.label(_HERE).classes("text-grey-8")
+            self.cards = [ui.column().classes("w-full") for _ in range(4)]
+        self.footer = ui.footer(value=False).classes("bg-white text-black shadow-4")
+        with self.footer:
+            self.busy = ui.column().classes("w-full gap-0")
+            with self.busy:
+                self.doing = ui.label()
+                self.bar = ui.linear_progress(0.0, show_value=False).props("instant-feedback")
+            self.messages = ui.column().classes("w-full gap-1")
+            close = ui.button("Close", on_click=lambda: self.footer.set_value(False)).props("flat")
+            close.bind_visibility_from(self.busy, "visible", backward=lambda busy: not busy)
+        self._build_choice()
+        if self.data is not None:
+            ui.timer(0.1, partial(self._choose, self.data), once=True)
+
+    # ------------------------------------------------------------------- what the commands do
+
+    async def _call(self, what: str, *words: str) -> dict[str, Any] | None:
+        """Run a command; show how far it is and what it says; return its result, if it has one."""
+        if words[0] != "report":  # which follows on the release, with its warnings
+            self.messages.clear()
+        self.doing.text, self.bar.value = what, 0.0
+        self.footer.value = self.busy.visible = True
+        # Safe: a file of the folder, such as random.py, is no module.
+        command = (sys.executable, "-P", "-m", "skdpot.cli.main", *words, "--json", "--progress")
+        pipe, environment = asyncio.subprocess.PIPE, os.environ | {"PYTHONUTF8": "1"}
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=pipe, stderr=pipe, env=environment
+        )
+        streams: Any = process
+        result = asyncio.create_task(streams.stdout.read())
+        told = ""
+        while piece := await streams.stderr.read(4096):
+            told += piece.decode(errors="replace")
+            if shares := re.findall(r"(\d+)%\|", told):
+                self.bar.value = int(shares[-1]) / 100
+        out = (await result).decode()
+        with self.messages:
+            for level, text in re.findall(r"skdpot: (warning|error): (.*)", told):
+                colour = "bg-red-2" if level == "error" else "bg-amber-2"
+                self.ui.label(text).classes(f"{colour} w-full q-pa-sm rounded-borders")
+        self.busy.visible = False
+        self.footer.value = bool(list(self.messages))
+        return json.loads(out) if await process.wait() == 0 else None
+
+    @contextmanager
+    def _card(self, number: int, title: str) -> Iterator[None]:
+        """Fill a card, without those after it, and show it."""
+        for card in self.cards[number - 1 :]:
+            card.clear()
+            card.visible = True
+        with self.cards[number - 1], self.ui.card():
+            self.ui.label(f"{number}. {title}").classes("text-h6")
+            yield
+            if number > 1:
+                place = f"getHtmlElement({self.cards[number - 1].id})"
+                self.ui.run_javascript(f"{place}.scrollIntoView({{behavior: 'smooth'}})")
+
+    def _show_ledger(self) -> None:
+        self.ledger_card.clear()
+        with self.ledger_card:
+            if not (path := Path(self.ledger.value or "")).is_file():
+                self.ui.label("Nothing is spent yet: the first run makes this file.")
+                return
+            try:
+                text = PrivacyBudget.from_ledger(path)._repr_html_()
+            except Exception as error:  # the file may be anything
+                self.ui.label(explain(error)[0])
+            else:
+                self.ui.html(text, sanitize=False).classes("w-full")
+
+    # ------------------------------------------------------------------- 1: a table
+
+    def _build_choice(self) -> None:
+        ui = self.ui
+        with self._card(1, "Choose a private table"):
+            files = sorted(p.name for p in self.folder.iterdir() if p.suffix in _SUFFIXES)
+            ui.radio(files, on_change=lambda event: self._choose(event.value))
+            with ui.row().classes("items-center w-full"):
+                path = ui.input("path of another CSV or Parquet file").classes("grow")
+                ui.button("Read", on_click=lambda: self._choose(path.value))
+            with ui.expansion("How text files are written").classes("w-full"):
+                self.separator = ui.input("separator, if it is no comma")
+                self.encoding = ui.input("encoding", value="utf-8")
+                self.missing = ui.input("text of a missing value, besides the usual ones")
+
+    def _form(self) -> list[str]:
+        """Return how text files are written, as options."""
+        stated = {"sep": self.separator, "missing": self.missing, "encoding": self.encoding}
+        return [f"--{name}={field.value}" for name, field in stated.items() if field.value]
+
+    async def _choose(self, path: str) -> None:
+        self.data = str(Path(path).expanduser().absolute())
+        stem = Path(path).name.split(".")[0]
+        self.choices, self.refused_orders = {}, set()
+        places = (self.folder / f"{stem}-synthetic-{n}" for n in range(1, 10_000))
+        self.place = next(place for place in places if not place.exists())
+        self.ledger.value = str(self.folder / f"{stem}-ledger.db")
+        self._show_ledger()
+        await self._propose()
+
+    # ------------------------------------------------------------------- 2: what is public
+
+    def _options(self) -> Iterator[str]:
+        """Yield what was chosen, as options of `skdpot schema`."""
+        for name, (treatment, detail) in self.choices.items():
+            option, example = _TREATMENTS[treatment]
+            if option and (detail or not example):
+                yield option.format(name, detail)
+        for order in self.facts.get("orders", ()):
+            if order not in self.refused_orders:
+                yield f"--rule={order}"
+
+    async def _propose(self) -> None:
+        for card in self.cards[1:]:  # what is no longer so can no longer be confirmed
+            card.visible = False
+        # Rules are of the columns as they were: they are found anew.
+        options = [text for text in self._options() if not text.startswith("--rule=")]
+        words = ("schema", str(self.data), "--show", *self._form(), *options)
+        facts = await self._call("Reading the table …", *words)
+        if facts is not None:
+            self.facts = facts
+        if not self.facts or (facts is None and not self.choices):
+            return
+        ui = self.ui
+        with self._card(2, "Confirm what is public"):
+            ui.label(_GUESSED)
+            ui.label(f"{self.facts['rows']:,} rows. Their number is public as well.")
+            for column in self.facts["columns"]:
+                self._build_column(**{name.replace(" ", "_"): c for name, c in column.items()})
+            for order in self.facts["orders"]:
+                first, second = order.split(" <= ")
+                text = f"In every row “{first}” is not after “{second}”. Keep it so."
+                ui.checkbox(text, value=True, on_change=partial(self._keep_order, order))
+            agreed = ui.checkbox(_CONFIRM).classes("text-weight-bold")
+            confirm = ui.button("Confirm", on_click=self._confirm)
+            confirm.bind_enabled_from(agreed, "value")
+
+    def _keep_order(self, order: str, event: Any) -> None:
+        (self.refused_orders.discard if event.value else self.refused_orders.add)(order)
+
+    def _build_column(self, column: str, kind: str, read_as: str, why: str, note: str) -> None:
+        ui = self.ui
+        treatment, detail = self.choices.get(column, (_AS_PROPOSED, ""))
+        with ui.row().classes("w-full border-t q-py-sm items-start justify-between"):
+            with ui.column().classes("gap-0 grow basis-72"):
+                with ui.row().classes("items-center"):
+                    ui.label(column).classes("text-weight-bold")
+                    ui.badge(kind, color="grey" if kind == "left out" else "primary")
+                ui.label(read_as).classes("told")
+                for pattern, words in _OPTIONS.items():
+                    note = re.sub(pattern, words, note)
+                ui.label(why).classes("text-grey-8")
+                if note:
+                    ui.label(note[0].upper() + note[1:]).classes("told text-deep-orange-9")
+                is_open = "privately" in read_as
+                ui.label(_MATTERS["open" if is_open else kind]).classes("text-italic")
+            with ui.column().classes("gap-0 w-52"):
+                ui.select(
+                    list(_TREATMENTS),
+                    value=treatment,
+                    on_change=lambda event: self._treat(column, event.value),
+                ).props("dense").classes("w-full")
+                if example := _TREATMENTS[treatment][1]:
+                    how = ui.input(f"such as {example}", value=detail).classes("w-full")
+                    how.on("keydown.enter", lambda: self._treat(column, treatment, how.value))
+                    how.on("blur", lambda: self._treat(column, treatment, how.value))
+
+    async def _treat(self, column: str, treatment: str, detail: str = "") -> None:
+        if self.choices.get(column) != (treatment, detail):
+            self.choices[column] = treatment, detail
+            await self._propose()
+
+    async def _confirm(self) -> None:
+        self.place.mkdir(exist_ok=True)
+        output = f"--output={self.place / 'schema.json'}"
+        words = ("schema", str(self.data), *self._form(), *self._options(), output)
+        if await self._call("Writing the schema …", *words, "--yes", "--force") is not None:
+            self._build_noise()
+
+    # ------------------------------------------------------------------- 3: the noise
+
+    def _build_noise(self) -> None:
+        ui, names = self.ui, [column["column"] for column in self.facts["columns"]]
+        self.schema = confirmed_schema(str(self.place / "schema.json"))
+        with self._card(3, "Set the noise"):
+            ui.label(
+                "ε is what the release may tell of each person: 1 is common, less is safer. The "
+                "table below follows from public facts. Nothing is spent before you run it."
+            )
+            with ui.row().classes("items-end"):
+                self.epsilon = ui.number("ε", value=1.0, min=0.001, on_change=self._show_noise)
+                self.delta = ui.number("δ", value=DEFAULT_DELTA, on_change=self._show_noise)
+                self.cap = ui.number("cap of a new ledger", value=3.0, min=0.001)
+            matters = "column that the others should predict, if one matters most"
+            self.target = ui.select(list(self.schema.names), label=matters, clearable=True)
+            persons = "column that tells whose row it is, if people have several"
+            self.unit = ui.select(names, label=persons, clearable=True)
+            for field in (self.target, self.unit):
+                field.classes("w-full")
+            self.noise = ui.column().classes("w-full")
+            self._show_noise()
+            ui.button("Run", on_click=self._run).props("size=lg")
+
+    def _show_noise(self) -> None:
+        self.noise.clear()
+        n_rows = self.facts["rows"]
+        with self.noise:
+            try:
+                terms = self.epsilon.value or 0.0, self.delta.value or 0.0
+                sigma, rows = planned_noise(self.schema, n_rows, *terms)
+            except Exception as error:  # of what was typed: no private value is near
+                self.ui.label(explain(error)[0])
+                return
+            self.ui.label(
+                f"Each count of a column gets noise of standard deviation {sigma:,.1f} rows, "
+                f"{sigma / n_rows:.2%} of the table. Groups of fewer than about "
+                f"{_SPREAD * sigma:,.0f} rows cannot be told from it."
+            ).classes("text-weight-bold")
+            cells = [{"column": name, "what the noise leaves": text} for name, text in rows]
+            table = self.ui.table(rows=cells, column_defaults={"align": "left"})
+            table.props("dense flat wrap-cells").classes("w-full")
+
+    # ------------------------------------------------------------------- 4: the release
+
+    async def _run(self) -> None:
+        self.cards[3].clear()
+        suffix = ".parquet" if str(self.data).endswith((".parquet", ".pq")) else ".csv"
+        names = (f"synthetic{suffix}", "quality.html", "fit.safetensors", "privacy.html")
+        table, quality, fit, privacy = (str(self.place / name) for name in names)
+        ledger = f"--ledger={self.ledger.value}"
+        words = [
+            *("synth", str(self.data), f"--schema={self.place / 'schema.json'}"),
+            *(f"--epsilon={self.epsilon.value}", f"--delta={self.delta.value}", ledger),
+            *(f"--output={table}", f"--report={quality}", f"--save={fit}", "--force"),
+            *self._form(),
+        ]
+        words += [f"--target={self.target.value}"] if self.target.value else []
+        words += [f"--unit={self.unit.value}"] if self.unit.value else []
+        if not Path(self.ledger.value).exists():
+            words.append(f"--epsilon-cap={max(self.cap.value, self.epsilon.value)}")
+        facts = await self._call("Releasing noisy counts and drawing rows …", *words)
+        self._show_ledger()
+        if facts is None:
+            return
+        words_of_report = ("report", fit, ledger, f"--output={privacy}", "--force")
+        stated = await self._call("Attacking a copy for the statement …", *words_of_report)
+        self._build_result(facts, [table, quality, privacy][: 3 if stated else 2], words)
+
+    def _build_result(self, facts: dict[str, Any], files: list[str], words: list[str]) -> None:
+        ui, spent = self.ui, facts["privacy"]
+        with self._card(4, "Look, and download"):
+            ui.label(
+                f"{facts['rows']:,} synthetic rows; ε = {spent['epsilon']:.4g} at δ = "
+                f"{spent['delta']:g} was spent, in {facts['seconds']:.0f} seconds. All files are "
+                f"in {self.place}."
+            )
+            with ui.row():
+                for label, path in zip(("table", "report", "statement"), files, strict=False):
+                    ui.button(f"Download {label}", on_click=partial(ui.download.file, path))
+            for label, path in zip(("Pictures", "Statement"), files[1:], strict=False):
+                ui.label(label).classes("text-subtitle1 text-weight-bold")
+                address = self.app.add_static_file(local_file=path)
+                ui.element("iframe").props(f'src="{address}" sandbox="" title="{label}"')
+            with ui.expansion("The same in a terminal").classes("w-full"):
+                ui.label(f"skdpot {shlex.join(words)}").classes("told")
