@@ -120,5 +120,5 @@ def test_the_schema_reads_a_data_frame_of_the_same_texts(fitted):
     smokes = table["smoker"].str.lower().isin(["yes", "y", "ja"])
     assert abs(drawn["smoker"].mean() - smokes.mean()) < 0.1
     cost = table["cost"].str.removesuffix(" EUR").str.replace(",", "").astype(float)
-    assert abs(np.log(drawn["cost"].median() / cost.median())) < 0.1
+    assert abs(np.log(drawn["cost"].median() / cost.median())) < 0.3  # six standard errors
     assert fit.score(table.replace("", None)) > -0.25
