@@ -5,9 +5,9 @@ import os
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, permutations
+from itertools import chain, combinations, permutations
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -464,57 +464,63 @@ _ENCODED = ("what the schema says, and that every value is of the kind that it s
 
 
 def run_distance(args: Namespace, console: Console) -> None:
-    """Publish a sketch of either table and compare the two."""
+    """Publish a sketch of each table and compare each two."""
     form = FileFormat(args.sep, args.missing, args.encoding)
     if args.schema is not None and (args.columns or args.bounds):
         raise CommandError("--columns and --bounds are for tables without --schema.", USAGE)
     read = _numbers if args.schema is None else _encoded
+    if len(args.tables) < 2 or len(args.ledgers or args.tables) != len(args.tables):
+        raise CommandError("name two or more tables, and as many --ledgers if any.", USAGE)
     rows, names, bounds, unit, assumptions = read(args, form)
-    for path, party in zip((args.first, args.second), rows, strict=True):
-        # What a sketch would refuse, before the first of two is paid for.
+    for path, party in zip(args.tables, rows, strict=True):
+        # What a sketch would refuse, before the first of them is paid for.
         if len(party) < 2:
             raise CommandError(f"{path} must have a minimum of 2 rows.")
         if not np.isfinite(np.asarray(party, dtype=np.float64)).all():
             raise CommandError(f"{path} holds infinity; every number must be finite.")
-    ledgers = args.ledgers or (None, None)
+    ledgers = args.ledgers or [None] * len(rows)
     payments = [Payment(path, args) for path in ledgers]
     deltas = [payment.delta for payment in payments]
     _warn_of_epsilon(args, console)
     budgets = [payment.open() for payment in payments]
     _check_affordable(list(zip(ledgers, budgets, deltas, strict=True)), args.epsilon)
-    ours = PrivateWassersteinDistance(
-        epsilon=args.epsilon, delta=deltas[0], budget=budgets[0], **bounds
-    ).fit(rows[0])
-    # The other party scales its rows by the bounds that the first one has published.
-    theirs = PrivateWassersteinDistance(
-        epsilon=args.epsilon, delta=deltas[1], budget=budgets[1], bounds=ours.bounds_
-    ).fit(rows[1])
-    found = ours.compare(theirs)
-    low, high = found.interval()
-    unit = unit or found.unit
-    stated = (party.privacy_spent_.assumptions for party in (ours, theirs))
+    parties: list[PrivateWassersteinDistance] = []
+    for own, delta, budget in zip(rows, deltas, budgets, strict=True):
+        # The others scale their rows by the bounds that the first one has published.
+        stated = {"bounds": parties[0].bounds_} if parties else bounds
+        terms = {"epsilon": args.epsilon, "delta": delta, "budget": budget}
+        parties.append(PrivateWassersteinDistance(**terms, **stated).fit(own))
+    pairs = list(combinations(range(len(rows)), 2))
+    found = {(i, j): parties[i].compare(parties[j]) for i, j in pairs}
+    unit = unit or found[0, 1].unit
+    assumed = chain(assumptions, *(party.privacy_spent_.assumptions for party in parties))
     facts: dict[str, Any] = {
         "command": "distance",
-        "distance": found.distance,
-        "interval": [low, high],
         "confidence": 0.95,
-        "squared": found.squared_distance,
-        "standard_error": found.standard_error,
-        "noise_floor": found.noise_floor,
         "unit": unit,
         "columns": list(names),
         "rows": [len(party) for party in rows],
         "epsilon": args.epsilon,
         "deltas": deltas,
-        "assumptions": list(dict.fromkeys(chain(assumptions, *stated))),
+        "assumptions": list(dict.fromkeys(assumed)),
+        "distances": [
+            {
+                "tables": [args.tables[i], args.tables[j]],
+                "distance": one.distance,
+                "interval": list(one.interval()),
+                "squared": one.squared_distance,
+                "standard_error": one.standard_error,
+                "noise_floor": one.noise_floor,
+            }
+            for (i, j), one in found.items()
+        ],
     }
-    apart = "" if low > 0.0 else "; not told apart from 0"
-    lines = [
-        f"sliced Wasserstein distance {found.distance:.4g} "
-        f"(95 %: {low:.4g} to {high:.4g}{apart}), in {unit}",
-        f"{_columns(len(names))}, {len(rows[0]):,} and {len(rows[1]):,} rows; "
-        f"each person spent epsilon = {rounded_up(args.epsilon)}",
-    ]
+    lines = [*_distances(args.tables, found, unit)]
+    counts = " and ".join(f"{len(party):,}" for party in rows)
+    lines.append(
+        f"{_columns(len(names))}, {counts} rows; "
+        f"each person spent epsilon = {rounded_up(args.epsilon)}"
+    )
     charged = [
         (path, budget) for path, budget in zip(ledgers, budgets, strict=True) if path and budget
     ]
@@ -523,22 +529,39 @@ def run_distance(args: Namespace, console: Console) -> None:
     console.result(lines, facts, wanted=True)
 
 
-# The rows of both parties as numbers; their columns; what is public about their range; the unit of
+def _distances(paths: list[str], found: dict[tuple[int, int], Any], unit: str) -> Iterator[str]:
+    """Yield the distance of two tables, or a matrix of several, and each interval."""
+    if len(paths) > 2:
+        texts = [["sliced Wasserstein distance", *paths]]
+        for i, path in enumerate(paths):
+            of = (found.get((min(i, j), max(i, j))) for j in range(len(paths)))
+            texts.append([path, *("0" if one is None else f"{one.distance:.4g}" for one in of)])
+        widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+        for row in texts:
+            yield "  ".join(text.ljust(n) for text, n in zip(row, widths, strict=True)).rstrip()
+    for (i, j), one in found.items():
+        low, high = one.interval()
+        apart = "" if low > 0.0 else "; not told apart from 0"
+        what = "sliced Wasserstein distance" if len(paths) == 2 else f"{paths[i]} and {paths[j]}:"
+        yield f"{what} {one.distance:.4g} (95 %: {low:.4g} to {high:.4g}{apart}), in {unit}"
+
+
+# The rows of all parties as numbers; their columns; what is public about their range; the unit of
 # distances, if it has a name; and what is taken as public besides.
 _Rows: TypeAlias = tuple[list[Any], Sequence[str], dict[str, Any], str, Sequence[str]]
 
 
 def _encoded(args: Namespace, form: FileFormat) -> _Rows:
-    """Return both tables as a schema encodes them: points of the unit ball."""
+    """Return the tables as a schema encodes them: points of the unit ball."""
     given = confirmed_schema(args.schema)
     if not given.is_resolved:
         open_columns = [column.name for column in given if not column.is_resolved]
         raise CommandError(
             f"{args.schema} leaves {', '.join(map(repr, open_columns))} to be estimated from one "
-            "table, but two tables must be encoded alike. State the bounds and categories, or "
+            "table, but all tables must be encoded alike. State the bounds and categories, or "
             'list the columns under "excluded".'
         )
-    tables = [read_table(path, given, form) for path in (args.first, args.second)]
+    tables = [read_table(path, given, form) for path in args.tables]
     # In the order of the schema: the files need not have the same.
     parties = [TableEncoder(s).fit_transform(table[list(s.names)]) for table, s in tables]
     unit = "the unit ball that the schema encodes rows in"
@@ -546,17 +569,17 @@ def _encoded(args: Namespace, form: FileFormat) -> _Rows:
 
 
 def _numbers(args: Namespace, form: FileFormat) -> _Rows:
-    paths = (args.first, args.second)
+    paths = args.tables
     tables = [Table.of(read_guessable(path, form)) for path in paths]
     columns = [{name: table.column(name) for name in table.names} for table in tables]
     found = [{n: c for n, c in each.items() if c.values.dtype.kind in "iuf"} for each in columns]
-    names = args.columns or [name for name in found[0] if name in found[1]]
+    names = args.columns or [name for name in found[0] if all(name in own for own in found)]
     for path, numeric in zip(paths, found, strict=True):
         if lacking := [repr(name) for name in names if name not in numeric]:
             raise CommandError(f"{path} has no column of numbers named {', '.join(lacking)}.")
-    if not names or (not args.columns and set(found[0]) != set(found[1])):
+    if not names or (not args.columns and any(set(own) != set(found[0]) for own in found)):
         raise CommandError(
-            "The two files do not have the same numeric columns (not named here: without a header "
+            "The files do not have the same numeric columns (not named here: without a header "
             "their names are private values). Choose columns with --columns, or pass --schema to "
             "compare all kinds of columns."
         )
@@ -577,7 +600,7 @@ def _numbers(args: Namespace, form: FileFormat) -> _Rows:
 def _check_affordable(
     parties: list[tuple[str | None, PrivacyBudget | None, float]], epsilon: float
 ) -> None:
-    """Refuse before one party is charged for a distance that the other cannot pay."""
+    """Refuse before one party is charged for a distance that another cannot pay."""
     places = [None if budget is None else budget.ledger for _, budget, _ in parties]
     for place, (path, budget, delta) in zip(places, parties, strict=True):
         if budget is None:
@@ -585,7 +608,7 @@ def _check_affordable(
         asked = PrivacyTarget(epsilon, delta).mu_squared_units * places.count(place)
         left = budget.remaining()
         if left <= 0.0 or PrivacyTarget(left, budget.delta).mu_squared_units < asked:
-            twice = " for both parties" if places.count(place) > 1 else ""
+            twice = " for each party that it pays for" if places.count(place) > 1 else ""
             raise CommandError(
                 f"{path} has epsilon = {rounded_down(left)} left for one more fit, which does not "
                 f"pay for epsilon = {epsilon:g}{twice}. Nothing was charged.",

@@ -45,9 +45,9 @@ conditions (every row satisfies all of them):
 A new ledger gets the cap --epsilon-cap (default: --epsilon). The cap cannot be changed later.
 """
 _DISTANCE_EPILOG = """\
-Without --schema, the numeric columns that both files share are compared. Their bounds are given by
+Without --schema, the numeric columns that all files share are compared. Their bounds are given by
 --bounds, or estimated privately from the first table within its epsilon. With --schema, all columns
-are compared, encoded as the schema says.
+are compared, encoded as the schema says, with missing values.
 """
 _STYLE: dict[str, Any] = {
     "formatter_class": argparse.RawDescriptionHelpFormatter,
@@ -64,7 +64,7 @@ def make_parser() -> argparse.ArgumentParser:
     _command(commands, _add_synth, "make a synthetic table", _SYNTH_EPILOG)
     _command(commands, _add_report, "report what a fit released and whom it protects")
     _command(commands, _add_budget, "show the charges in a ledger")
-    _command(commands, _add_distance, "estimate how different two tables are", _DISTANCE_EPILOG)
+    _command(commands, _add_distance, "estimate how different tables are", _DISTANCE_EPILOG)
     _command(commands, _add_ui, "do all this on a web page of this computer")
     return parser
 
@@ -159,24 +159,23 @@ def _add_budget(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_distance(parser: argparse.ArgumentParser) -> None:
-    """Estimate the sliced Wasserstein distance between two tables from a private sketch of each.
+    """Estimate the sliced Wasserstein distances between tables from a private sketch of each.
 
-    Run this program where both files may be read. The result depends on the tables only through
-    the two sketches: the distance and its interval are epsilon-private for each person in one of
-    the tables, and twice that for a person in both. Column names, the numbers of rows, and which
+    Run this program where all files may be read. The result depends on the tables only through
+    their sketches: the distances and intervals are epsilon-private for each person in one of the
+    tables, and twice that for a person in two. Column names, the numbers of rows, and which
     columns are numeric without missing values are treated as public. Without --schema, a column of
     numbers that contains a text is left out or refused. Parties who cannot bring their files to one
     place can exchange sketches instead: see PrivateWassersteinDistance in Python.
     """
-    parser.add_argument("first", metavar="A", help=_PRIVATE_TABLE)
-    parser.add_argument("second", metavar="B", help="table of the other party")
+    parser.add_argument("tables", metavar="DATA", nargs="+", help=_PRIVATE_TABLE)
     cost = "privacy cost of each sketch"
     parser.add_argument("--epsilon", type=_positive, required=True, help=cost)
-    _value(parser, "encode both tables by this schema, which must be complete", "--schema", "JSON")
+    _value(parser, "encode all tables by this schema, which must be complete", "--schema", "JSON")
     _list(parser, "compare this column", "--columns", "COLUMN")
     bounds = "public range of all columns"
     _value(parser, bounds, "--bounds", ("LOW", "HIGH"), nargs=2, type=_finite)
-    _value(parser, "charge the ledger of each party", "--ledgers", ("DB_A", "DB_B"), nargs=2)
+    _value(parser, "charge the ledger of each party", "--ledgers", "DB", nargs="+")
     _add_terms(parser)
     _add_files(parser, writes=False)
 

@@ -25,8 +25,9 @@ def test_each_party_pays_once_from_its_own_ledger(run, parties, refused):
     code, out, err = run(f"{command} --epsilon-cap 1.2 --json")
     assert (code, err) == (0, "")
     facts = json.loads(out)
-    assert facts["distance"] == pytest.approx(0.3, abs=0.1)
-    assert 0 < facts["interval"][0] < facts["distance"] < facts["interval"][1]
+    (found,) = facts["distances"]
+    assert found["distance"] == pytest.approx(0.3, abs=0.1)
+    assert 0 < found["interval"][0] < found["distance"] < found["interval"][1]
     assert facts["columns"] == ["x", "y", "z"]
     assert facts["rows"] == [4000, 4000]
     assert facts["unit"] == "features"
@@ -46,10 +47,31 @@ def test_nobody_pays_for_what_the_other_cannot(parties, refused, poor):
 def test_one_ledger_for_both_pays_twice(run, parties, refused):
     both = "--ledgers both.db ./both.db"
     PrivacyBudget(1.3, ledger="both.db")
-    refused(f"{BOXED} {both}", 3, "for both parties")
+    refused(f"{BOXED} {both}", 3, "for each party that it pays for")
     budget = PrivacyBudget(2.0, ledger="other.db")
     assert run(f"{BOXED} {both}".replace("both", "other"))[0] == 0
     assert len(budget.history()) == 2
+
+
+def test_several_parties_publish_once_each(run, parties, refused):
+    pd.read_csv("a.csv").add(0.6).to_csv("c.csv", index=False)
+    command = "distance a.csv b.csv c.csv --epsilon 2 --bounds -2 2"
+    refused(f"{command} --ledgers a.db b.db", 2, "as many --ledgers")
+    code, out, _ = run(f"{command} --ledgers a.db b.db c.db --json")
+    assert code == 0
+    facts = json.loads(out)
+    found = {tuple(pair["tables"]): pair["distance"] for pair in facts["distances"]}
+    assert found == {
+        ("a.csv", "b.csv"): pytest.approx(0.3, abs=0.1),
+        ("a.csv", "c.csv"): pytest.approx(0.6, abs=0.1),
+        ("b.csv", "c.csv"): pytest.approx(0.3, abs=0.1),
+    }
+    assert [len(budget["charges"]) for budget in facts["budgets"]] == [1, 1, 1]
+    code, out, _ = run(command)
+    lines = out.splitlines()
+    assert lines[0].split() == ["sliced", "Wasserstein", "distance", "a.csv", "b.csv", "c.csv"]
+    assert [line.split()[1 + k] for k, line in enumerate(lines[1:4])] == ["0", "0", "0"]
+    assert len(lines) == 8
 
 
 def test_tables_by_a_schema(run, folder):
@@ -59,7 +81,7 @@ def test_tables_by_a_schema(run, folder):
     code, out, _ = run("distance a.csv b.csv --epsilon 8 --schema schema.json --json")
     assert code == 0
     facts = json.loads(out)
-    assert facts["interval"][0] > 0
+    assert facts["distances"][0]["interval"][0] > 0
     assert facts["unit"].startswith("the unit ball")
     assert facts["columns"] == list(people_schema().names)
     assert facts["assumptions"][0].startswith("what the schema says")

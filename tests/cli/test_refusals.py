@@ -62,7 +62,7 @@ USAGE = {
         "range sex=0..1": "has no bounds",
         "encoding klingon": "encoding 'klingon' is unknown",
     }.items()},
-    "distance data.csv --epsilon 1": "required: B",
+    "distance data.csv --epsilon 1": "two or more tables",
     f"{PARTIES} --schema schema.json --columns age": "--schema",
 }  # fmt: skip
 # What `data.csv` may hold, and what is said of it.
