@@ -343,7 +343,7 @@ def measure_utility(
     if X_holdout is None:
         return (
             (),
-            "This needs public rows (X_holdout), and their labels if there are any (y_holdout).",
+            "This needs public rows that the fit did not use, and their labels if there are any.",
         )
     if labelled:
         rows = as_points(X_holdout, "X_holdout")

@@ -151,7 +151,10 @@ class PrivacySpent:
 
     def _repr_html_(self) -> str:
         """Return the statement as a card for notebooks."""
-        rows = [(name.capitalize(), value) for name, value in self._facts()]
+        rows = [
+            (name.capitalize(), self.event.describe() if name == "event" else value)
+            for name, value in self._facts()
+        ]
         title = f"Privacy statement: {epsilon_text(self.epsilon)}"
         aside = f"δ = {self.delta:g} · {str(self.relation).replace('_', ' ')}"
         return html_card(title, aside, rows)

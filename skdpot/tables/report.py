@@ -35,6 +35,7 @@ from skdpot.tables.cells import ColumnBins, bin_codes, project_to_total
 from skdpot.tables.frames import Table, read_table
 from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.model import TableModel
+from skdpot.tables.rules import LessEqual, numbers_of
 from skdpot.tables.schema import TableSchema
 
 _FEWEST, _MOST = 20_000, 100_000  # synthetic rows, unless the caller says how many
@@ -100,6 +101,7 @@ class TableQualityReport(HtmlReport):
     pairs: pd.DataFrame
     marginals: tuple[ColumnShares, ...]
     rules: pd.DataFrame
+    orders: pd.Series
     cautions: tuple[str, ...]
     schema: TableSchema
     spent: PrivacySpent | None
@@ -146,7 +148,8 @@ class TableQualityReport(HtmlReport):
     def broken_rules(self) -> list[tuple[str, str]]:
         """How many synthetic rows break each rule, in words."""
         of = f"of {self.n_samples:,}"
-        return [(str(rule), f"{n:,} {of}") for rule, n in self.rules["broken"].items()]
+        words = {str(rule): rule.in_words for rule in self.schema.rules}
+        return [(words[str(rule)], f"{n:,} {of}") for rule, n in self.rules["broken"].items()]
 
     def pair_matrix(self) -> pd.DataFrame:
         """Return the total variation distances as a table of columns by columns."""
@@ -202,6 +205,11 @@ class TableQualityReport(HtmlReport):
                 [" × ".join(map(str, pair)), f"{row['cells']:,}", *_cells(row)]
                 for pair, (_, row) in zip(pairs.index.tolist(), pairs.iterrows(), strict=True)
             ],
+            order_rows=[
+                [" after ".join(pair), f"{share:.1%}"]
+                for pair, share in zip(self.orders.index.tolist(), self.orders, strict=True)
+            ],
+            most_pairs=math.comb(len(self.columns), 2),
             spent_card=_GIVEN if self.spent is None else self.spent._repr_html_(),
             schema_card=self.schema._repr_html_(),
         )
@@ -238,6 +246,7 @@ def make_report(
         n_samples=drawn.n_rows,
         **compared,
         rules=synthesizer._rules.broken(drawn),
+        orders=_orders(schema, drawn),
         cautions=(*_of_the_fit(schema, spent, of_rows), *_of_columns(model, grids)),
         schema=schema,
         spent=spent,
@@ -245,6 +254,23 @@ def make_report(
         created=datetime.now(UTC),
         version=__version__,
     )
+
+
+def _orders(schema: TableSchema, drawn: Table) -> pd.Series:
+    """Return in which share of the synthetic rows one date is after another."""
+    known = [rule.names for rule in schema.rules if isinstance(rule, LessEqual)]
+    dates: list[Any] = [column for column in schema if column.kind == "datetime"]
+    times = {c.name: numbers_of(c, drawn.read(c)) for c in dates} if len(dates) > 1 else {}
+    shares = {}
+    for first, second in itertools.combinations(dates, 2):
+        pair = first.name, second.name
+        disjoint = first.span[1] <= second.span[0] or second.span[1] <= first.span[0]
+        if disjoint or pair in known or pair[::-1] in known:
+            continue
+        apart = times[second.name] - times[first.name]
+        shares[pair] = float((apart < 0.0).sum() / max((~np.isnan(apart)).sum(), 1))
+    index = pd.MultiIndex.from_tuples(list(shares), names=["first", "second"])
+    return pd.Series(list(shares.values()), index, dtype=np.float64, name="first_is_later")
 
 
 def _beside_releases(
@@ -256,7 +282,8 @@ def _beside_releases(
     """Compare synthetic rows with the noisy counts that the model was fitted to."""
     values = [drawn[grid.column.name] for grid in grids]
     codes = np.stack([grid.codes(v) for grid, v in zip(grids, values, strict=True)], axis=1)
-    marginals, columns, pairs = [], [], []
+    marginals, columns = [], []
+    pairs: dict[tuple[str, ...], tuple[int, dict[str, Any]]] = {}  # each once, in its most cells
     for grid, noisy, own, cells in zip(grids, model.columns, values, codes.T, strict=True):
         shares = np.bincount(cells, minlength=grid.size) / len(codes)
         marginal, joined = drawn_marginal(grid, noisy, shares, model.n_rows, _DRAWN_BINS)
@@ -269,9 +296,12 @@ def _beside_releases(
     for noisy in (found for found in model.marginals if len(found.marginal.columns) == 2):
         shares = noisy.marginal.counts(binned) / len(codes)
         names = tuple(grids[place].column.name for place in noisy.marginal.columns)
-        figures = _misfit(noisy, shares, np.arange(len(shares)), model.n_rows, len(codes), rng)
-        pairs.append((names, len(shares), figures))
-    return _compared([grid.column for grid in grids], columns, pairs, marginals)
+        if len(shares) > pairs.get(names, (0,))[0]:
+            cells = np.arange(len(shares))
+            figures = _misfit(noisy, shares, cells, model.n_rows, len(codes), rng)
+            pairs[names] = len(shares), figures
+    found = [(names, *pair) for names, pair in pairs.items()]
+    return _compared([grid.column for grid in grids], columns, found, marginals)
 
 
 def _beside_rows(schema: TableSchema, rows: Table, synthetic: Table) -> dict[str, Any]:

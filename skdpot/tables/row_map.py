@@ -70,6 +70,11 @@ class Pattern(Rule):
     unique: bool = False
     dtype: str = "str"
 
+    @property
+    def in_words(self) -> str:
+        """Which codes are made up."""
+        return f"“{self.column}” has made-up codes{', all different' * self.unique}"
+
     def __post_init__(self) -> None:
         texts = (self.column, self.pattern, self.dtype)
         if not all(isinstance(text, str) for text in texts) or not isinstance(self.unique, bool):

@@ -80,6 +80,11 @@ class Rule:
         """Return an error that begins with the rule."""
         return ValueError(f"The rule {self} {text}.")
 
+    @property
+    def in_words(self) -> str:
+        """The rule as a reader of a report understands it."""
+        raise NotImplementedError
+
     def __str__(self) -> str:
         text = repr(self)
         return text if len(text) <= 200 else f"{text[:160]}...)"
@@ -95,6 +100,10 @@ def numbers_of(column: Any, values: Any) -> FloatArray:
 
 def _differ(first: FloatArray, second: FloatArray, rounding: Any = 0.0) -> BoolArray:
     return ~((np.abs(first - second) <= rounding) | (np.isnan(first) & np.isnan(second)))
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return " and ".join(f"“{name}”" for name in names)
 
 
 def _is_list(value: Any) -> bool:
@@ -182,6 +191,12 @@ class LessEqual(Rule):
     def made(self) -> str:  # type: ignore[override]
         """The larger column."""
         return self.larger
+
+    @property
+    def in_words(self) -> str:
+        """Which column is at most which."""
+        within = "" if self.largest is None else f", which is at most {self.largest:g} more"
+        return f"“{self.smaller}” is at most “{self.larger}”{within}"
 
     def check(self, columns: Columns) -> dict[str, Any]:
         """Lower the upper bound of the smaller column to that of the larger one."""
@@ -299,6 +314,11 @@ class Implies(Rule):
     target: str
     table: Any = None
     learned: bool = False
+
+    @property
+    def in_words(self) -> str:
+        """Which columns determine which."""
+        return f"{_quoted(self.columns)} determine “{self.target}”"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", _names(self.columns, 1, "columns"))
@@ -460,6 +480,18 @@ class Forbidden(Rule):
 
     values: Mapping[str, Any]
 
+    @property
+    def in_words(self) -> str:
+        """Which values no row has."""
+        parts = []
+        for name, wanted in self.values.items():
+            values = wanted if isinstance(wanted, tuple) else (wanted,)
+            is_range = len(values) == 2 and any(isinstance(value, Real) for value in values)
+            nothing = "any" if is_range else "missing"
+            texts = (nothing if value is None else str(value) for value in values)
+            parts.append(f"“{name}” {(' to ' if is_range else ' or ').join(texts)}")
+        return f"No row has {' with '.join(parts)}"
+
     def __post_init__(self) -> None:
         if not isinstance(self.values, Mapping) or not self.values:
             raise ValueError("values must be a mapping from columns to values.")
@@ -553,6 +585,12 @@ class SumTo(Rule):
 
     columns: tuple[str, ...]
     total: str | float
+
+    @property
+    def in_words(self) -> str:
+        """What adds up to what."""
+        total = f"“{self.total}”" if isinstance(self.total, str) else f"{self.total:g}"
+        return f"{_quoted(self.columns)} add up to {total}"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", _names(self.columns, 2, "columns"))

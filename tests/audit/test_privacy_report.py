@@ -402,7 +402,7 @@ REASONS = {
     "groups": ("autoencoder, parity", X_PUBLIC, None, "sensitive_features"),
     "no sample": ("classifier", X_PUBLIC, None, "has no method sample"),
     "no score": ("sketch, box", X_PUBLIC, None, "has no score of its own"),
-    "no rows": ("flow", None, None, "X_holdout"),
+    "no rows": ("flow", None, None, "public rows"),
     "few rows": ("flow", X_PUBLIC[:20], None, "at least 40"),
     "no labels": ("flow, classes", X_PUBLIC, None, "labels of the hold-out"),
 }

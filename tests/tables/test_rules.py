@@ -214,6 +214,24 @@ def test_codes_run_out(fitted):
         fitted.sample(20_001, random_state=0)
 
 
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        (LessEqual("a", "b"), "“a” is at most “b”"),
+        (LessEqual("a", "b", 30), "“a” is at most “b”, which is at most 30 more"),
+        (Implies(("a", "b"), "c"), "“a” and “b” determine “c”"),
+        (SumTo(("a", "b"), 1.0), "“a” and “b” add up to 1"),
+        (Pattern("a", "[0-9]{4}", unique=True), "“a” has made-up codes, all different"),
+        (
+            Forbidden({"a": (None, 12), "b": ("x", None), "c": True}),
+            "No row has “a” any to 12 with “b” x or missing with “c” True",
+        ),
+    ],
+)
+def test_a_rule_in_words(rule, told):
+    assert rule.in_words == told
+
+
 @pytest.mark.slow
 def test_the_report_shows_that_rules_hold(fitted):
     report = fitted.quality_report(n_samples=2000, random_state=0)

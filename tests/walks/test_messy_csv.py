@@ -1,5 +1,6 @@
 """A table as people have them: what is proposed for each column, and what comes back."""
 
+import base64
 import json
 import re
 
@@ -57,7 +58,7 @@ def messy(n, rng):
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory):
-    """Run both commands; return the table, what was said of each column, and what came back."""
+    """Run all commands; return the table, what was said of each column, and what came back."""
     folder = tmp_path_factory.mktemp("messy")
     names = {name: str(folder / name) for name in ("data.csv", "schema.json", "new.csv", "told")}
     table = messy(N, np.random.default_rng(7))
@@ -65,12 +66,18 @@ def fitted(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch, open(names["told"], "w") as told:
         patch.setattr("sys.stdout", told)
         propose = ["schema", names["data.csv"], "-o", names["schema.json"], "--yes", "--json"]
-        assert main(propose) == 0
+        assert main([*propose, "--rule", "admitted <= discharged"]) == 0
     options = ["--schema", names["schema.json"], "--epsilon", "8", "--quiet"]
+    made = {name: str(folder / name) for name in ("quality.html", "fit.safetensors", "study.db")}
+    names_of = zip(("report", "save", "ledger"), made.values(), strict=True)
+    options += [f"--{option}={path}" for option, path in names_of]
     assert main(["synth", names["data.csv"], "-o", names["new.csv"], *options]) == 0
+    told = ["--ledger", made["study.db"], "--no-audit", "-o", str(folder / "privacy.html")]
+    assert main(["report", made["fit.safetensors"], *told, "--quiet"]) == 0
+    assert main(["budget", made["study.db"], "-o", str(folder / "budget.html")]) == 0
     rows = {row["column"]: row for row in json.loads((folder / "told").read_text())["columns"]}
     new = pd.read_csv(names["new.csv"], dtype=str, keep_default_na=False)
-    return table, rows, new, TableSchema.from_json(folder / "schema.json")
+    return table, rows, new, TableSchema.from_json(folder / "schema.json"), folder
 
 
 ISO = r"\d{4}-\d\d-\d\d"
@@ -102,7 +109,7 @@ CASES = [  # column, kind, what is said of it, and how its synthetic values are 
 
 @pytest.mark.parametrize(("name", "kind", "told", "written"), CASES)
 def test_what_is_proposed_for_each_kind_of_column_and_comes_back(fitted, name, kind, told, written):
-    table, rows, new, _ = fitted
+    table, rows, new, *_ = fitted
     assert list(rows) == list(table.columns)
     assert rows[name]["kind"] == kind
     assert re.search(told, "; ".join(rows[name].values()))
@@ -111,10 +118,47 @@ def test_what_is_proposed_for_each_kind_of_column_and_comes_back(fitted, name, k
         assert new[name].map(lambda text: bool(re.fullmatch(written, text))).all()
 
 
+def test_nobody_is_discharged_before_admission(fitted):
+    new = fitted[2]
+    assert (new["admitted"] <= new["discharged"]).all()  # in ISO format
+
+
+def test_nothing_is_spent_on_one_value(fitted):
+    fit = DPTableSynthesizer.load(fitted[-1] / "fit.safetensors")
+    counted = {name for table in fit.marginals_ for name in table.columns}
+    assert "country" not in counted
+    assert "city" in counted
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("quality.html", "“admitted” is at most “discharged”"),
+        ("quality.html", "What this report cannot see"),
+        ("quality.html", "seen after logged"),
+        ("privacy.html", "ε = 8"),
+        ("budget.html", "1 charge"),
+    ],
+)
+def test_pages_read_like_text(fitted, name, told):
+    page = (fitted[-1] / name).read_text("utf-8")
+    shown = re.sub(r"<style>.*?</style>|<[^>]*>", " ", page, flags=re.DOTALL)
+    assert told in " ".join(shown.split())
+    assert not re.search(r"\w+\(\w+=|None[,)]|\bnan\b|_holdout|<NA>|dtype", shown)
+
+
+def test_pictures_hold_names_of_any_script_as_text(fitted):
+    page = (fitted[-1] / "quality.html").read_text("utf-8")
+    pictures = re.findall(r"data:image/svg\+xml;base64,([^\"]+)", page)
+    drawn = "".join(base64.b64decode(picture).decode() for picture in pictures)
+    for city in fitted[0]["city"].unique():
+        assert city in drawn
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
 def test_the_schema_reads_a_data_frame_of_the_same_texts(fitted):
-    table, *_, schema = fitted
+    table, *_, schema, _ = fitted
     fit = DPTableSynthesizer(schema, epsilon=np.inf).fit(table.replace("", None))
     drawn = fit.sample(N, random_state=0)
     smokes = table["smoker"].str.lower().isin(["yes", "y", "ja"])
