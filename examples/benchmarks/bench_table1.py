@@ -19,8 +19,7 @@ reached: real images, the same decoded from their codes, and codes drawn uniform
 
 ``--networks`` chooses the public autoencoder. "paper" is the paper's convolutional one, trained for
 as long as in the authors' configuration (a million steps of 250 images: hours on a GPU); "quick" is
-the same with 900 steps of 64 (minutes on one thread; at rates of 0.002 and more it draws black
-images only); "mlp" is a perceptron.
+the same with 900 steps of 64 (minutes on one thread); "mlp" is a perceptron.
 
 Each cell (method, column, seed) is kept in a file of its own in the folder ``--out``, so that an
 interrupted run goes on where it stopped.

@@ -134,7 +134,8 @@ class PrivateSWAutoencoder(
         Number of finished training steps.
     losses_ : DataFrame or None
         Where nothing is protected (``epsilon=inf`` or ``private=False``): half the squared error in
-        mapped units and the penalty before each step, of at most 2,000 rows. None otherwise.
+        mapped units and the penalty before at most 300 steps, by their numbers, of at most 2,000
+        rows. None otherwise.
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
     n_features_in_ : int

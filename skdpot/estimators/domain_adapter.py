@@ -106,8 +106,8 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
     n_steps_ : int
         Number of training steps.
     losses_ : DataFrame or None
-        Of "sketch" and "ranks" at ``epsilon=inf``: loss and penalty before each step, of at most
-        2,000 records. None otherwise.
+        Of "sketch" and "ranks" at ``epsilon=inf``: loss and penalty before at most 300 steps, of at
+        most 2,000 records. None otherwise.
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
     n_features_in_ : int

@@ -113,8 +113,8 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     n_steps_ : int
         Of the other mechanisms: number of training steps.
     losses_ : DataFrame or None
-        Of the other mechanisms at ``epsilon=inf``: loss and penalty before each step, of at most
-        2,000 records. None otherwise.
+        Of the other mechanisms at ``epsilon=inf``: loss and penalty before at most 300 steps,
+        of at most 2,000 records. None otherwise.
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
     n_features_in_ : int

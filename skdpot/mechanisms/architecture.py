@@ -32,7 +32,7 @@ from skdpot.nets.training import (
 )
 from skdpot.ot.slices import image_directions
 from skdpot.release.bounds import DataBounds
-from skdpot.release.per_sample import ToSphere
+from skdpot.release.per_sample import ToSphere, WideTanh
 
 _LARGEST_LATENT_DIM = 32
 _IMAGE_WIDTH = 160
@@ -107,7 +107,8 @@ class Architecture(_Networks):
         if self.normalize_codes:
             encoder = nn.Sequential(encoder, ToSphere())
         if box and isinstance(self.networks, str):
-            decoder = nn.Sequential(decoder, nn.Tanh())
+            # Convolutions that may end in saturation learn to draw a black ground and nothing else.
+            decoder = nn.Sequential(decoder, nn.Tanh() if self.networks == "mlp" else WideTanh())
         rows = n_features, "one column per feature of X, or images of image_shape if that is given"
         codes = latent_dim, "latent_dim numbers per row"
         check_widths("architecture: the encoder", encoder, rows, codes)

@@ -296,7 +296,8 @@ class DPSGD(Mechanism):
         else:
             step = sketched_steps(loss, tensor, plan, tables, release_at, streams, cells)
         losses = reconstruction_losses(loss, tensor, cells)
-        curve = LossCurve(losses if plan.noise is None else None)  # only then they may be told
+        told = losses if plan.noise is None else None  # only then they may be
+        curve = LossCurve(told, plan.n_steps)
         finished, stopped = train_privately(
             autoencoder,
             curve.told(step),
@@ -342,7 +343,7 @@ class DPSGD(Mechanism):
             ) from None
         n_steps = self._number_of_steps(len(rows), _FEWEST_PUBLIC_STEPS)
         tensor = _tensor(context, bounds, rows)
-        curve = LossCurve(reconstruction_losses(loss, tensor, cells))
+        curve = LossCurve(reconstruction_losses(loss, tensor, cells), n_steps)
         train_network(
             autoencoder,
             curve.told(public_steps(loss, tensor, self.batch_sizes(cells), rng, cells.members)),

@@ -468,7 +468,8 @@ class FairGradients(FairMechanism):
         records = Records.of(network, rows, targets, context.device)
         trained = deepcopy(network).to(records.rows.dtype) if _in_double(network) else network
         losses = prediction_losses(compared, records.rows, records.targets, cells)
-        curve = LossCurve(losses if plan.noise is None else None)  # only then they may be told
+        told = losses if plan.noise is None else None  # only then they may be
+        curve = LossCurve(told, n_steps)
         _, stopped = train_privately(
             trained,
             curve.told(make_steps(records, cells=cells, plan=plan, secret=streams.secret)),

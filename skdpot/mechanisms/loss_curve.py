@@ -1,8 +1,9 @@
-"""Losses of each step of a training without privacy; with privacy there are none to tell.
+"""Losses during a training without privacy; with privacy there are none to tell.
 
-They are those of the same records at each step, at most 2,000.
+They are those of the same records each time, at most 2,000.
 """
 
+import math
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -23,16 +24,17 @@ from skdpot.release.per_sample import record_outputs
 
 Losses: TypeAlias = Callable[[Any], tuple[float, float]]  # of a network: loss, and penalty
 
-_MOST = 2000
+_MOST, _LONGEST = 2000, 300  # records; points of a curve, since each costs more than a step
 _N_PROJECTIONS = 16
 
 
 @dataclass(frozen=True, eq=False)
 class LossCurve:
-    """Loss and penalty before each step; none of a private training, which has no `losses`."""
+    """Loss and penalty before some steps; none of a private training, which has no `losses`."""
 
     losses: Losses | None
-    found: list[tuple[float, float]] = field(default_factory=list)
+    n_steps: int
+    found: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def told(self, step: GradientStep) -> GradientStep:
         """Return a step that is preceded by the losses of the network that it is given."""
@@ -41,14 +43,17 @@ class LossCurve:
             return step
 
         def with_losses(network: nn.Module, number: int) -> None:
-            self.found.append(losses(deepcopy(network).eval()))
+            if number % math.ceil(self.n_steps / _LONGEST) == 0:
+                self.found[number] = losses(deepcopy(network).eval())
             step(network, number)
 
         return with_losses
 
     def table(self) -> pd.DataFrame | None:
-        """Return a row per step."""
-        return pd.DataFrame(self.found, columns=["loss", "penalty"]) if self.losses else None
+        """Return a row for each of the steps, by their numbers."""
+        if self.losses is None:
+            return None
+        return pd.DataFrame.from_dict(self.found, orient="index", columns=["loss", "penalty"])
 
 
 def prediction_losses(

@@ -297,7 +297,7 @@ def _is_known(layer: nn.Module) -> bool:
         ):
             return False
         return type(layer) in _RULES
-    ours = type(layer) in (ToSphere, LatentEncoding)
+    ours = type(layer) in (ToSphere, WideTanh, LatentEncoding)
     return ours or type(layer).__module__.startswith("torch.nn.")
 
 
@@ -452,6 +452,14 @@ class ToSphere(nn.Module):
     def forward(self, codes: torch.Tensor) -> torch.Tensor:
         """Divide each row by its norm; a row of zeros stays as it is."""
         return functional.normalize(codes, dim=1)
+
+
+class WideTanh(nn.Module):
+    """A hyperbolic tangent that is still steep where it is 1 or -1 (LeCun et al. 1998)."""
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Return numbers in (-1.7159, 1.7159)."""
+        return 1.7159 * torch.tanh(values * (2 / 3))
 
 
 _N_COMPONENTS = 64

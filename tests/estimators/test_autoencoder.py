@@ -79,6 +79,19 @@ def test_images(architecture, shape):
     assert fitted.inverse_transform(fitted.transform(images)).shape == (60, 64)
 
 
+def test_convolutions_draw_more_than_a_black_ground():
+    """With outputs that saturate at the ends of the range, all images were black at this rate."""
+    places, centres = np.arange(12), RNG.uniform(3, 9, size=(40, 2, 1))
+    along = np.exp(-((places - centres) ** 2) / 1.5)
+    images = (along[:, 0, :, None] * along[:, 1, None, :]).reshape(40, -1)
+    options = {"architecture": "conv", "image_shape": (12, 12), "bounds": (0, 1), "n_steps": 160}
+    fitted = autoencoder(private=False, random_state=0, **(options | {"batch_size": 20}))
+    drawn = fitted.fit(images).inverse_transform(fitted.transform(images))
+    black, missed = (np.sum((images - given) ** 2) for given in (0, drawn))
+    assert missed < 0.85 * black
+    assert drawn.std(axis=0).mean() > 0.1 * images.std(axis=0).mean()
+
+
 def test_images_are_rows_of_their_shape():
     images, shape = DIGITS[:60].reshape(60, 1, 8, 8), (8, 8)
     fitted = autoencoder(image_shape=shape, bounds=(0, 16), n_steps=2).fit(images)

@@ -47,3 +47,10 @@ def test_a_public_autoencoder_tells_its_losses():
     told = PrivateSWAutoencoder(private=False, random_state=0, **CODES).fit(X).losses_
     assert told["loss"].iloc[-1] < 0.9 * told["loss"].iloc[0]
     assert (told["penalty"] == 0).all()
+
+
+def test_a_long_training_tells_the_losses_of_some_steps():
+    mechanism = DPSGD(901, batch_size=20)
+    options = CODES | {"mechanism": mechanism}
+    told = PrivateSWAutoencoder(private=False, random_state=0, **options).fit(X).losses_
+    assert told.index.tolist() == list(range(0, 901, 4))
