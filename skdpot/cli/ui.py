@@ -6,6 +6,7 @@ own process never opens the table.
 
 import asyncio
 import json
+import math
 import os
 import re
 import secrets
@@ -358,7 +359,7 @@ class Page:
             )
             with ui.row().classes("items-end"):
                 self.epsilon = ui.number("ε", value=1.0, min=0.001, on_change=self._show_noise)
-                self.delta = ui.number("δ", value=DEFAULT_DELTA, on_change=self._show_noise)
+                self.delta = ui.number("δ", value=self._delta(), on_change=self._show_noise)
                 self.cap = ui.number("cap of a new ledger", value=3.0, min=0.001)
             matters = "column that the others should predict, if one matters most"
             self.target = ui.select(list(self.schema.names), label=matters, clearable=True)
@@ -369,6 +370,12 @@ class Page:
             self.noise = ui.column().classes("w-full")
             self._show_noise()
             ui.button("Run", on_click=self._run).props("size=lg")
+
+    def _delta(self) -> float:
+        """Return the delta of the ledger, or one below a tenth of a share of one row."""
+        if Path(self.ledger.value).exists():
+            return PrivacyBudget.from_ledger(self.ledger.value).delta
+        return min(DEFAULT_DELTA, 10.0 ** math.floor(-math.log10(10 * self.facts["rows"])))
 
     def _show_noise(self) -> None:
         self.noise.clear()

@@ -112,7 +112,7 @@ class Visitor:
                     yield sent["request"]["url"]
 
 
-@pytest.fixture(params=[390, 1280])
+@pytest.fixture(params=[1280])
 def visitor(request, tmp_path):
     if not (BROWSER and DRIVER):
         pytest.skip("needs chromium and chromedriver")
@@ -121,6 +121,7 @@ def visitor(request, tmp_path):
     visitor.driver.quit()
 
 
+@pytest.mark.slow
 def test_from_a_private_table_to_one_that_is_signed_off(address, visitor, tmp_path):
     private = pd.read_csv(tmp_path / "patients.csv", dtype=str)
     visitor.driver.get(address)
@@ -150,13 +151,17 @@ def test_from_a_private_table_to_one_that_is_signed_off(address, visitor, tmp_pa
     assert len(table) == N
     assert (table["admitted"] <= table["discharged"]).all()  # in ISO format
     assert "Quality of a synthetic table" in visitor.fetched("quality.html").read_text("utf-8")
-    assert "Privacy report" in visitor.fetched("privacy.html").read_text("utf-8")
+    statement = visitor.fetched("privacy.html").read_text("utf-8")
+    assert "Privacy report" in statement
+    assert "is not far below 1/n" not in statement  # delta is small enough
     origin = address.rpartition("/")[0]
     asked = set(visitor.requests())
     assert address in asked
     assert all(url.startswith((origin, "data:", "blob:")) for url in asked), asked
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("visitor", [390], indirect=True)
 def test_what_is_changed_is_shown_before_it_is_confirmed(address, visitor, tmp_path):
     visitor.driver.get(address)
     visitor.click("patients.csv")
