@@ -122,7 +122,7 @@ class DPSlicedGenerator(SyntheticRows):
     sketch_ : SlicedSketch
         The release; only with a `Sketch`.
     releases_ : SmoothedProjections
-        The release, one batch per step; only with `Resample`.
+        The release, one batch per step; only with `Resample`, whose rows may be outside the bounds.
     bounds_ : DataBounds
         Map from the data to the ball of projected rows.
     n_samples_ : int
@@ -319,8 +319,10 @@ class DPSlicedGenerator(SyntheticRows):
             indicators = np.eye(n_classes)[positions]
         latents = draw_latents(n_samples, self._latent_dim, rng, indicators)
         outputs = evaluate(self.module_, latents, resolve_device(self.device))
-        mapped = self.bounds_.to_ball(self.bounds_.from_ball(self._units.to_mapped(outputs)))
-        return self.bounds_.from_ball(mapped), positions
+        rows = self.bounds_.from_ball(self._units.to_mapped(outputs))
+        if hasattr(self, "releases_"):  # the law of DPSWgen, as of the paper's flows, is not cut
+            return rows, positions
+        return self.bounds_.from_ball(self.bounds_.to_ball(rows)), positions
 
 
 def _default_width(n_samples: int, n_features: int) -> int:

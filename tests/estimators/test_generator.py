@@ -1,5 +1,7 @@
 """The generator: rows, classes, frames, releases, what they cost, interruptions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -266,3 +268,16 @@ def test_edges_are_of_each_row_alone_and_turn_with_the_image():
     np.testing.assert_allclose(half, np.roll(edges, 4, axis=1)[:, :, ::-1], atol=1e-5)
     with pytest.raises(ValueError, match="image_shape"):
         with_edges(flat, (11, 10))
+
+
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.NotPrivateWarning")
+@pytest.mark.parametrize(("mechanism", "cut"), [("smoothing", False), ("sketch", True)])
+def test_rows_of_the_paper_are_not_cut_to_the_bounds(mechanism, cut):
+    fitted = generator(mechanism, epsilon=np.inf).fit(X)
+    units, rows = fitted._units, fitted.sample(500, random_state=0)
+    fitted._units = replace(units, scale=30 * units.scale)
+    far = fitted.sample(500, random_state=0)
+    assert (np.abs(far).max() <= 1 + 1e-9) == cut
+    if not cut:
+        centre = fitted.bounds_.from_ball(units.location[None])
+        np.testing.assert_allclose(far - centre, 30 * (rows - centre), rtol=1e-4, atol=1e-5)
