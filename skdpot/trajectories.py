@@ -348,6 +348,12 @@ def exact_plans(particles: np.ndarray) -> tuple[sparse.csr_array, ...]:
     return tuple(plans)
 
 
+def kept_plans(particles: np.ndarray) -> tuple[sparse.csr_array, ...]:
+    """Couple each particle with that of the same number at the next knot."""
+    same = sparse.eye_array(particles.shape[1], format="csr") / particles.shape[1]
+    return (same,) * (len(particles) - 1)
+
+
 def entropic_plans(
     particles: np.ndarray, spacings: np.ndarray, diffusivity: float
 ) -> tuple[sparse.csr_array, ...]:

@@ -10,6 +10,9 @@ there are printed, and the rates are drawn:
   stand beside rows that are not private, and beside sketches whose times know nothing of each
   other;
 - ``branching``: shares of three branches and paths that change between them;
+- ``dynamics``: clusters on a spiral and on a fork, three branches, an Ornstein-Uhlenbeck process
+  that turns, strokes and pen digits: squared W₂ at the times, between them and between whole
+  paths (per time), and paths that change clusters, beside sketches without smoothing and ties;
 - ``rates``: the integrated squared Hellinger distance of an Ornstein-Uhlenbeck process against
   the numbers of rows and of times, beside the paper's Theorem 3.2;
 - ``time``: seconds of a fit of 10 times 650 points with 500 particles a time;
@@ -24,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from time import perf_counter
@@ -35,14 +39,28 @@ from fair_tasks import DEFAULT_DATA
 from mnist_halves import DEFAULT_CACHE
 from tqdm import tqdm
 from trajectory_errors import coverage, selection
-from trajectory_methods import METHODS, PRIVATE, WANDERING, Recovered, fitted, paper_settings
+from trajectory_methods import (
+    METHODS,
+    PRIVATE,
+    UNCOUPLED,
+    WANDERING,
+    Recovered,
+    fitted,
+    paper_settings,
+)
 from trajectory_rates import rates
 from trajectory_report import write_report
 from trajectory_tasks import StrokeTask, stroke_tasks
 
-from skdpot.datasets import make_branching_trajectories
-from skdpot.datasets.trajectories import branch_of
+from skdpot.datasets import (
+    make_branching_trajectories,
+    make_forking_trajectories,
+    make_ornstein_uhlenbeck_trajectories,
+    make_spiral_trajectories,
+)
+from skdpot.datasets.trajectories import branch_of, branching_paths
 from skdpot.metrics import path_sliced_wasserstein_distance, wasserstein_distance
+from skdpot.metrics.distances import resample_paths
 
 BUDGETS = ((2.0, 1e-3), (1.0, 1e-4))
 BRANCHING_BUDGET = (1.0, 1e-2)
@@ -53,6 +71,7 @@ BRANCHING = {
     "mfld, k-means start": {"mechanism": "mfld", "warm_start": "kmeans"},
 }
 N_PATHS = 3000
+N_COMPARED = 500
 LEFT_OPEN = {
     "bandwidth": (0.05, 0.1, 0.2),
     "regularization": (0.1, 1.0),
@@ -134,7 +153,96 @@ def settings(seeds: int, data: Path) -> Iterator[dict[str, Any]]:
             yield left_open | {"seed": task.seed} | errors
 
 
+def dynamics(seeds: int, data: Path) -> Iterator[dict[str, Any]]:
+    """Yield errors at the times, between them and of whole paths, and changes of cluster."""
+    epsilon, delta = BUDGETS[0]
+    for seed in range(seeds):
+        for name, (X, t, bounds, paths, cluster_of) in _moving(seed, data).items():
+            for (plan, coupling), (tables, options) in product(PLANS.items(), TABLES.items()):
+                start = perf_counter()
+                sampler = fitted(
+                    X,
+                    t,
+                    epsilon=epsilon,
+                    delta=delta,
+                    bounds=bounds,
+                    random_state=seed,
+                    **coupling,
+                    **options,
+                )
+                seconds = perf_counter() - start
+                facts = {"data": name, "plans": plan, "tables": tables, "seed": seed}
+                errors = _path_errors(sampler, paths, cluster_of, seed)
+                yield facts | errors | {"seconds": seconds}
+
+
+PLANS = {"entropic": {}, "exact": {"coupling": "exact"}}
+TABLES = {
+    "default": {},
+    "times apart": UNCOUPLED,
+    "mfld": {"mechanism": "mfld", "warm_start": "kmeans"},
+}
+
+
+def _moving(seed: int, data: Path) -> dict[str, tuple[Any, ...]]:
+    """Return rows, times, bounds, true paths and, where there are clusters, which one is nearest.
+
+    Clusters are told apart from the times on that are given with them.
+    """
+    tasks: dict[str, tuple[Any, ...]] = {}
+    for name, (X, t, _, law), first in (
+        ("spiral", make_spiral_trajectories(random_state=seed), 0.0),
+        ("spiral, 1.5 turns", make_spiral_trajectories(turns=1.5, random_state=seed), 0.0),
+        ("fork", make_forking_trajectories(random_state=seed), 0.6),
+    ):
+        paths = partial(_drawn, law.sample_paths, seed)
+        tasks[name] = X, t, (-1.5, 1.5), paths, (law.cluster_of, first, 1.0)
+    X, t, _ = make_branching_trajectories(400, random_state=seed)
+    paths = partial(_drawn, lambda n, times, rng: branching_paths(n, times), seed)
+    tasks["branches"] = X, t, (-1.5, 1.5), paths, (branch_of, 0.2, 0.8)
+    X, t, law = make_ornstein_uhlenbeck_trajectories(
+        650, n_features=10, random_state=seed, mean_reversion=1.0, rotation=2 * np.pi
+    )
+    sample = law.sample_paths
+    tasks["rotating OU"] = X, t, (-2.0, 2.0), partial(_drawn, lambda *a: (sample(*a),), seed), None
+    for kind in ("strokes", "pendigits"):
+        for task in stroke_tasks(kind, data, seed + 1)[-6:]:
+            tasks[f"{kind} {task.name}"] = *task.seen, (0.0, 1.0), partial(_strokes, task), None
+    return tasks
+
+
+def _drawn(sample: Any, seed: int, n: int, times: np.ndarray) -> np.ndarray:
+    return sample(n, times, np.random.default_rng([seed, 1]))[0]
+
+
+def _strokes(task: StrokeTask, n: int, times: np.ndarray) -> np.ndarray:
+    people = np.random.default_rng([task.seed, 2]).permutation(task.paths)[:n]
+    return resample_paths(people, task.times, times)
+
+
+def _path_errors(sampler: Any, draw: Any, clusters: Any, seed: int) -> dict[str, float]:
+    knots = sampler.times_
+    times = np.sort(np.concatenate([knots, (knots[1:] + knots[:-1]) / 2]))
+    truth = draw(N_COMPARED, times)
+    points = [sampler.sample_marginal(s, N_COMPARED, seed) for s in times]
+    squared = [wasserstein_distance(truth[:, i], at) ** 2 for i, at in enumerate(points)]
+    paths = sampler.sample(N_COMPARED, times, random_state=seed)
+    whole = [x.reshape(len(x), -1) for x in (truth, paths)]
+    errors = {
+        "at_times": float(np.mean(squared[::2])),
+        "between": float(np.mean(squared[1::2])),
+        "paths": wasserstein_distance(*whole) ** 2 / len(times),
+    }
+    if clusters is not None:
+        cluster_of, first, last = clusters
+        apart = (knots >= first) & (knots <= last)
+        found = cluster_of(paths[:, ::2][:, apart], knots[apart])
+        errors["changing"] = float(np.mean((found != found[:, :1]).any(axis=1)))
+    return errors
+
+
 PARTS = {
+    "dynamics": dynamics,
     "strokes": strokes,
     "pendigits": pendigits,
     "branching": branching,

@@ -149,7 +149,17 @@ def _settings(table: pd.DataFrame) -> None:
     print(table.groupby(keys)[["w2", "squared_w2"]].agg(["mean", "sem"]).round(4).to_string())
 
 
+def _dynamics(table: pd.DataFrame) -> None:
+    columns = ["at_times", "between", "paths"]
+    table[columns] *= 1000
+    table["changing"] *= 100
+    figures = table.groupby(["data", "plans", "tables"], sort=False)
+    print("squared W2 x 1000 and changes in %, means and standard errors over seeds")
+    print(figures[[*columns, "changing", "seconds"]].agg(["mean", "sem"]).round(2).to_string())
+
+
 SUMMARIES = {
+    "dynamics": _dynamics,
     "strokes": _digits,
     "pendigits": _digits,
     "branching": _branching,

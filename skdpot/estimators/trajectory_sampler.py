@@ -37,6 +37,7 @@ from skdpot.trajectories import (
     SimulatedEstimate,
     entropic_plans,
     exact_plans,
+    kept_plans,
     read_stamps,
     timed_rows,
 )
@@ -98,9 +99,10 @@ class PrivateTrajectorySampler(PrivateSampler):
         Variance per unit of time of the Brownian motion that couples times and interpolates
         between them. The unit of time is the span of all times; the unit of length is half the
         side of the box of `bounds` (in general, the radius of the ball of all rows over sqrt(d)).
+        Marginals at the times hardly depend on it. Between them they are wider the larger it is.
     coupling : {"entropic", "exact"}, default="entropic"
-        Transport plan between neighbouring times: that of the diffusion, or the optimal transport
-        plan, which mixes clusters less.
+        Transport plan between neighbouring times: that of the diffusion, or that of the flow of the
+        population (optimal transport, smoothed as the tables are), which mixes clusters less.
     random_state : int, RandomState or None, default=None
         Seed of everything, the noise included. For tests only: it lets anyone remove the noise.
     verbose : int, default=0
@@ -577,7 +579,7 @@ class PrivateTrajectorySampler(PrivateSampler):
 
     def _make(self, rng: np.random.Generator) -> None:
         """Run what follows from the release, and keep particles and paths."""
-        moved = self._moved
+        moved, moved_along = self._moved, self._moved is None
         if moved is None:
             moved = self.mechanism_.move(
                 self.sketch_,
@@ -590,7 +592,8 @@ class PrivateTrajectorySampler(PrivateSampler):
         particles, self.displacements_ = moved
         self.particles_ = self._to_data(particles)
         if self.coupling == "exact":
-            plans = exact_plans(particles)
+            followed = moved_along and self.mechanism_.follows(self._axis)
+            plans = (kept_plans if followed else exact_plans)(particles)
         else:
             plans = entropic_plans(particles, self._axis.spacings, self.diffusivity)
         self.path_ = PathMeasure(self._axis.unit_knots, particles, plans, self.diffusivity)

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import eigh
+from scipy.spatial import cKDTree
 from tqdm.auto import tqdm
 
 from skdpot._utils.validation import Interval, one_blas_thread, resolve_device
@@ -29,6 +30,7 @@ from skdpot.mechanisms.base import FitContext, Mechanism, Released
 from skdpot.ot.flow import direction_blocks, longest_step, rounds
 from skdpot.ot.sinkhorn import WarmCoupling
 from skdpot.ot.slices import CDFTable
+from skdpot.release.decoding import measured_cdf
 from skdpot.release.histogram import count_projections
 from skdpot.release.langevin import (
     LangevinPhase,
@@ -38,37 +40,13 @@ from skdpot.release.langevin import (
     time_weights,
 )
 from skdpot.release.sketch import SlicedSketch
-from skdpot.trajectories import TimeAxis, TimedRows
+from skdpot.trajectories import TimeAxis, TimedRows, exact_plans
 
 _FEWEST_TIMES = 4  # below there is no telling signal from noise
 _LONGEST = 3.0  # range of correlation, in units of the whole time
 _N_RANGES, _N_RATIOS = 16, 36
 _LEAST_RATIO, _LARGEST_RATIO = 1e-5, 1e2
-
-
-def smoothed_in_time(
-    values: np.ndarray, times: np.ndarray, variances: np.ndarray, largest_noise: float = np.inf
-) -> np.ndarray:
-    """Return estimates of quantile functions (T, ..., n_levels) that borrow from other times.
-
-    Quantile functions along a direction change little from one time to the next, and the errors of
-    different times are independent: the records are others, and so is the noise. Each quantile is
-    taken for a Gaussian process in time, seen with noise. How fast it changes, and how strong the
-    noise is, are the same for all quantiles along all directions, and maximise their restricted
-    likelihood. What changes without any order from one time to the next looks like noise, so that
-    noise is believed only up to a level that is known beforehand: where nothing is common to
-    neighbouring times, and more happens than that, next to nothing is smoothed.
-
-    Averages of quantile functions are quantile functions of Wasserstein barycentres, so that clouds
-    that move are smoothed along their way and not smeared.
-    """
-    flat = values.reshape(len(values), -1).astype(np.float64)
-    weights = smoothing_weights(flat @ flat.T, times, variances, largest_noise * flat.shape[1])
-    smooth = (weights @ flat).reshape(values.shape)
-    # Weights below zero can make two neighbouring quantiles change places; their
-    # rearrangement is nearer to every increasing function than they are.
-    smooth.sort(axis=-1)
-    return smooth
+_SURE = 3.0  # standard deviations
 
 
 def smoothing_weights(
@@ -123,7 +101,6 @@ def _matern(times: np.ndarray, reach: float) -> np.ndarray:
 _MOMENTUM = 0.9
 _PULLS_EVERY = 3  # iterations; particles move little in between
 _LOOSE = 0.1  # ties, beside a data fit of 1
-_SURE = 3.0  # standard deviations
 _LARGEST = 1e100  # regularisation; beyond, nothing is left of the data fit anyway
 
 
@@ -135,7 +112,7 @@ class CoupledFlowProblem:
     times: np.ndarray
     n_particles: int
     regularization: float
-    variances: np.ndarray | None
+    followed: np.ndarray | None = None  # where to start, (T, m, d)
 
     @cached_property
     def directions(self) -> np.ndarray:
@@ -147,31 +124,17 @@ class CoupledFlowProblem:
         """Where each rank belongs along each direction, shape (T, L, m), float32."""
         levels = (np.arange(self.n_particles) + 0.5) / self.n_particles
         quantiles = np.stack([table.quantiles(levels) for table in self.tables])
-        if self.variances is not None:
-            error = self._squared_error(levels, self.variances)
-            quantiles = smoothed_in_time(quantiles, self.times, self.variances, error)
         limits = self.tables[0].half_widths[:, None]
         return np.clip(quantiles, -limits, limits).astype(np.float32)
 
-    def _squared_error(self, levels: np.ndarray, variances: np.ndarray) -> float:
-        """Return about the mean square error of the quantiles before they are smoothed.
-
-        An error of a distribution function by its standard deviation up or down moves a quantile to
-        where the level is higher or lower by as much; this holds across gaps too. Levels that are
-        as near to 0 or 1 as the noise tell nothing: there the table ends, where it may.
-        """
-        errors = []
-        for table, deviation in zip(self.tables, variances**0.5, strict=True):
-            inner = levels[np.abs(levels - 0.5) < 0.5 - _SURE * deviation]
-            above, below = table.quantiles(inner + deviation), table.quantiles(inner - deviation)
-            errors.append(np.mean((above - below) ** 2) / 4 if len(inner) else np.inf)
-        return float(np.mean(errors))
-
     def start(self, rng: np.random.Generator) -> np.ndarray:
-        """Draw Gaussians of each time's location and spread, shape (T, m, d), float32.
+        """Return paths that were followed, or Gaussians of each time's location and spread.
 
         The same normal numbers at all times, so that particles are nearly coupled from the start.
+        Shape (T, m, d), float32.
         """
+        if self.followed is not None:
+            return self.followed.astype(np.float32)
         means = self.quantiles.mean(axis=2, dtype=np.float64)
         locations = np.linalg.lstsq(self.directions.astype(np.float64), means.T, rcond=None)[0].T
         spreads = np.sqrt(self.quantiles.var(axis=2, dtype=np.float64).mean(axis=1))
@@ -264,6 +227,125 @@ def _residual(particles: np.ndarray, directions: np.ndarray, quantiles: np.ndarr
     return residual
 
 
+_NEIGHBOURS, _NEAREST = 25, 3  # particles whose moves are averaged, and that are read in between
+_OUTLIER = 2.5  # times the median distance from the median of neighbours' moves
+_MOST_FOLLOWED = 6000  # particles, over all times that they come from
+_FAINT = (0.0, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)  # masses of a bin that may be noise
+
+
+def followed_paths(particles: np.ndarray) -> np.ndarray:
+    """Follow the particles of each time to all others; shape (T from, T, n_followed, d).
+
+    Neighbouring times are joined by optimal transport. Each particle moves on with the mean of what
+    its neighbours do, without those that do something else: mass that noise has put elsewhere at
+    one time is not followed, and groups of particles stay together.
+    """
+    n_times, m, _ = particles.shape
+    n_followed = min(m, max(_MOST_FOLLOWED // n_times, 1))
+    paths = np.empty((n_times, n_times, n_followed, particles.shape[2]))
+    for s in range(n_times):
+        paths[s, s] = particles[s, :n_followed]
+    trees = [cKDTree(cloud) for cloud in particles]
+    partners = [plan.tocsr().indices for plan in exact_plans(particles)]
+    for t in range(n_times - 1):
+        moves = particles[t + 1, partners[t]] - particles[t]
+        paths[: t + 1, t + 1] = _carried(paths[: t + 1, t], trees[t], moves)
+    for t in range(n_times - 1, 0, -1):
+        moves = particles[t - 1, np.argsort(partners[t - 1])] - particles[t]
+        paths[t:, t - 1] = _carried(paths[t:, t], trees[t], moves)
+    return paths
+
+
+def _carried(points: np.ndarray, tree: cKDTree, moves: np.ndarray) -> np.ndarray:
+    """Move points with the mean moves of the particles near them."""
+    m = len(moves)
+    around = moves[tree.query(tree.data, k=range(1, min(_NEIGHBOURS, m) + 1))[1]]
+    apart = np.linalg.norm(around - np.median(around, axis=1, keepdims=True), axis=2)
+    usual = apart <= _OUTLIER * np.median(apart, axis=1, keepdims=True)
+    means = (around * usual[..., None]).sum(axis=1) / usual.sum(axis=1)[:, None]
+    flat = points.reshape(-1, points.shape[-1])
+    near = tree.query(flat, k=range(1, min(_NEAREST, m) + 1))[1]
+    carried: np.ndarray = points + means[near].mean(axis=1).reshape(points.shape)
+    return carried
+
+
+def smoothed_along_the_flow(
+    particles: np.ndarray,
+    tables: Sequence[CDFTable],
+    times: np.ndarray,
+    variances: np.ndarray,
+    measured: np.ndarray,
+) -> tuple[list[CDFTable], np.ndarray]:
+    """Return tables that borrow from other times, and paths of particles, shape (T, m, d).
+
+    Masses and places are smoothed apart. Places: the paths of particles that are followed through
+    all times are smoothed in time. Masses: what was at other times, followed to a time, is
+    averaged with what is there. Both averages have the weights of `smoothing_weights`. Noise
+    that is cut at zero leaves faint mass where nobody is. How faint mass must be to be taken for
+    noise is chosen by the error of prediction of the measured, unbiased distribution functions of a
+    time, shape (T, L, n_bins + 1), from the masses of other times.
+    """
+    n_times, m, d = particles.shape
+    paths = followed_paths(particles)
+    flat = np.swapaxes(paths, 0, 1).reshape(n_times, -1)
+    error = _squared_error(tables, variances)
+    flat = smoothing_weights(flat @ flat.T, times, variances, error * flat.shape[1]) @ flat
+    paths = np.swapaxes(flat.reshape(n_times, n_times, -1, d), 0, 1)
+    shares = np.array([[_shares(tables[0], cloud) for cloud in path] for path in paths])
+    series = shares.reshape(n_times, -1)
+    noise = variances.mean() * series.shape[1]
+    weights = smoothing_weights(series @ series.T, times, variances, noise)
+    others = weights - np.diag(np.diag(weights))
+    total = others.sum(axis=1, keepdims=True)
+    known = np.abs(total[:, 0]) > 1e-3  # where other times say anything
+    faint = 0.0
+    if known.any():
+        mixed = np.einsum("ts,st...->t...", others[known] / total[known], shares[:, known])
+        misfits = [np.mean((_without(mixed, faint) - measured[known]) ** 2) for faint in _FAINT]
+        faint = _FAINT[int(np.argmin(misfits))]
+    smooth = _without(np.einsum("ts,st...->t...", weights, shares), faint)
+    chosen = np.linspace(0, n_times * paths.shape[2], m, endpoint=False).astype(np.intp)
+    sources, number = chosen % n_times, chosen // n_times
+    start = np.swapaxes(paths[sources, :, number], 0, 1)
+    return [replace(tables[0], cdf=cdf) for cdf in smooth], start
+
+
+def _squared_error(tables: Sequence[CDFTable], variances: np.ndarray) -> float:
+    """Return about the mean square error of the quantiles of tables.
+
+    An error of a distribution function by its standard deviation up or down moves a quantile to
+    where the level is higher or lower by as much; this holds across gaps too. Levels that are as
+    near to 0 or 1 as the noise tell nothing: there the table ends, where it may.
+    """
+    errors = []
+    levels = (np.arange(500) + 0.5) / 500
+    for table, deviation in zip(tables, variances**0.5, strict=True):
+        inner = levels[np.abs(levels - 0.5) < 0.5 - _SURE * deviation]
+        above, below = table.quantiles(inner + deviation), table.quantiles(inner - deviation)
+        errors.append(np.mean((above - below) ** 2) / 4 if len(inner) else np.inf)
+    return float(np.mean(errors))
+
+
+def _shares(table: CDFTable, points: np.ndarray) -> np.ndarray:
+    """Return the distribution functions of points at the edges of a table."""
+    rows = zip(np.sort(table.directions @ points.T, axis=1), table.edges, strict=True)
+    shares = np.stack([np.searchsorted(row, edges, side="right") for row, edges in rows])
+    shares = shares / len(points)
+    shares[:, 0], shares[:, -1] = 0.0, 1.0
+    return shares
+
+
+def _without(cdf: np.ndarray, faint: float) -> np.ndarray:
+    """Return increasing functions from 0 to 1 less the mass of bins that is faint."""
+    masses = np.maximum(np.diff(np.clip(np.sort(cdf, axis=-1), 0.0, 1.0)) - faint, 0.0)
+    totals = masses.sum(axis=-1, keepdims=True)
+    kept = np.where(totals > 0, masses / np.where(totals > 0, totals, 1.0), 1 / masses.shape[-1])
+    sums = np.minimum(np.cumsum(kept, axis=-1), 1.0)
+    cleared = np.concatenate([np.zeros_like(totals), sums], axis=-1)
+    cleared[..., -1] = 1.0
+    return cleared
+
+
 _SCHEDULE = ((1.0, None, 60), (0.5, None, 60), (0.15, None, 60))
 _OF_SKETCH = ("n_projections", "n_bins", "projections", "device")
 
@@ -288,8 +370,8 @@ n_features), default="axes+orthogonal"
         Divisor λ of the data fit; larger values couple neighbouring times more strongly, and 0
         leaves them uncoupled.
     smooth : bool, default=True
-        Whether tables are smoothed over neighbouring times, by an amount estimated from the
-        released tables.
+        Whether tables are smoothed over times, along the flow of the population from one time to
+        the next, by amounts estimated from the released tables. For at least four times.
     schedule : list of (step, tau, n_iter), optional
         Phases of the particle flow: step size as a share of the longest stable step, diffusivity
         of the reference process (None: that of the sampler), and number of iterations.
@@ -361,17 +443,35 @@ n_features), default="axes+orthogonal"
         rng: np.random.Generator,
         progress: bool,
     ) -> MovedParticles:
-        """Run the flow towards the tables of all times: post-processing."""
+        """Run the flow towards the tables of all times: post-processing.
+
+        To smooth them, each time first gets particles of its own, which are then followed.
+        """
         unit = sketch.bounds_.radius / math.sqrt(sketch.bounds_.n_features)
-        problem = CoupledFlowProblem(
-            [CDFTable(sketch.directions_, sketch.half_widths_ / unit, cdf) for cdf in sketch.cdf_],
-            axis.unit_knots,
-            n_particles,
-            float(self.regularization),
-            _error_variances(sketch) if self.smooth else None,
-        )
+        tables = [
+            CDFTable(sketch.directions_, sketch.half_widths_ / unit, cdf) for cdf in sketch.cdf_
+        ]
+        steps, times = self._steps(diffusivity), axis.unit_knots
+        problem = CoupledFlowProblem(tables, times, n_particles, float(self.regularization))
+        if self.follows(axis):
+            measured = np.stack([measured_cdf(sketch, label)[0] for label in sketch.classes_])
+            particles = coupled_flow(
+                replace(problem, regularization=0.0), steps, rng, WarmCoupling()
+            ).particles
+            steps, known = steps[1:] or steps, (times, _error_variances(sketch), measured)
+            smooth, paths = smoothed_along_the_flow(particles, tables, *known)
+            problem = replace(problem, tables=smooth, followed=paths)
+            # Less noise is in the way of those who follow particles a second time.
+            loose = replace(problem, regularization=0.0)
+            particles = coupled_flow(loose, steps, rng, WarmCoupling()).particles
+            _, paths = smoothed_along_the_flow(particles, tables, *known)
+            problem = replace(problem, followed=paths)
         label = "flow of all times" if progress else None
-        return coupled_flow(problem, self._steps(diffusivity), rng, WarmCoupling(), progress=label)
+        return coupled_flow(problem, steps, rng, WarmCoupling(), progress=label)
+
+    def follows(self, axis: TimeAxis) -> bool:
+        """Whether particles of one number at all times are those of one path."""
+        return bool(self.smooth) and axis.n_times >= _FEWEST_TIMES
 
     def simulate(
         self, sketch: SlicedSketch, particles: np.ndarray, rng: np.random.Generator

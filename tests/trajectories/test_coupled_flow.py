@@ -6,7 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot.exceptions import PrivacyWarning
-from skdpot.mechanisms.trajectory_sketch import CoupledFlowProblem, coupled_flow
+from skdpot.mechanisms.trajectory_sketch import (
+    CoupledFlowProblem,
+    coupled_flow,
+    followed_paths,
+    smoothed_along_the_flow,
+)
 from skdpot.ot.sinkhorn import WarmCoupling
 from skdpot.ot.slices import CDFTable, bin_edges, make_directions
 from skdpot.release.langevin import LangevinPhase
@@ -26,14 +31,12 @@ def table_of(rows, directions, n_bins=256, width=2.0):
     return CDFTable(directions, half_widths, cdf)
 
 
-def problem(
-    clouds, *, regularization=0.0, n_particles=150, n_projections=32, times=None, variances=None
-):
+def problem(clouds, *, regularization=0.0, n_particles=150, n_projections=32, times=None):
     rng = np.random.default_rng(0)
     directions = make_directions("axes+orthogonal", n_projections, clouds[0].shape[1], rng)
     times = np.linspace(0, len(clouds) > 1, len(clouds)) if times is None else times
     tables = [table_of(rows, directions) for rows in clouds]
-    return CoupledFlowProblem(tables, times, n_particles, regularization, variances)
+    return CoupledFlowProblem(tables, times, n_particles, regularization)
 
 
 def no_coupling(*_):
@@ -122,21 +125,63 @@ def test_any_shape(n_times, n_features, n_particles, seed):
 # Tables that are smoothed first -------------------------------------------------------------
 
 
-def test_smoothing_takes_errors_off_what_moves_smoothly():
-    rng = np.random.default_rng(5)
-    times = np.linspace(0, 1, 10)
-    few = [0.2 * rng.standard_normal((60, 2)) + [x, x**2] for x in times]
-    truth = [0.2 * rng.standard_normal((20_000, 2)) + [x, x**2] for x in times]
-    plain = problem(few, times=times)
-    smooth = problem(few, times=times, variances=np.full(10, 1 / (6 * 60)))
-    exact = problem(truth, times=times).quantiles
-    before, after = (np.mean((task.quantiles - exact) ** 2) for task in (plain, smooth))
-    assert after < 0.6 * before
+def turning(n, n_times=10, seed=0):
+    """Two clusters that circle the origin, as rows of each time."""
+    rng, t = np.random.default_rng(seed), np.linspace(0, 1, n_times)
+    centers = 0.7 * np.stack([np.cos(5 * t), np.sin(5 * t)], axis=1)
+    sides = np.where(np.arange(n) % 2, 1.0, -1.0)[:, None]
+    return np.stack([c * sides + 0.1 * rng.standard_normal((n, 2)) for c in centers])
+
+
+def test_paths_that_are_followed_stay_in_their_cluster_and_outliers_are_not_followed():
+    clouds = turning(200)
+    clouds[4, :6] = clouds[4, 6:12]  # three of each cluster are somewhere else for once
+    clouds[4, :6] *= -1
+    paths = followed_paths(clouds)
+    assert paths.shape == (10, 10, 200, 2)
+    np.testing.assert_array_equal(paths[np.arange(10), np.arange(10)], clouds)
+    centers = clouds[:, 1::2].mean(axis=1)
+    sides = np.einsum("stkd,td->stk", paths, centers) > 0
+    assert np.mean(sides == sides[:, :1]) > 0.99
+
+
+def test_smoothing_along_the_flow_takes_errors_off_clusters_that_pass_each_other():
+    """Quantiles along directions do not follow clusters; smoothed as such they got worse."""
+    rng, n = np.random.default_rng(5), 40
+    task = problem(turning(n), n_particles=200, n_projections=12)
+    exact = problem(turning(20_000, seed=1), n_particles=200, n_projections=12)
+    noise = 0.02 * rng.standard_normal((10, 12, 257))
+    noise[..., [0, -1]] = 0.0
+    measured = np.stack([table.cdf for table in task.tables]) + noise
+    tables = [
+        CDFTable(table.directions, table.half_widths, np.clip(np.maximum.accumulate(cdf, 1), 0, 1))
+        for table, cdf in zip(task.tables, measured, strict=True)
+    ]
+    variances = np.full(10, 0.02**2 + 1 / (6 * n))
+    noisy = CoupledFlowProblem(tables, task.times, 200, 0.0)
+    particles = solve(noisy).particles
+    smooth, start = smoothed_along_the_flow(particles, tables, task.times, variances, measured)
+    found = CoupledFlowProblem(smooth, task.times, 200, 0.0, start)
+    assert start.shape == (10, 200, 2)
+    assert all((np.diff(table.cdf) >= 0).all() for table in smooth)
+    assert all((table.cdf[:, [0, -1]] == [0.0, 1.0]).all() for table in smooth)
+    before, after, moved = (
+        np.mean((quantiles - exact.quantiles) ** 2)
+        for quantiles in (
+            noisy.quantiles,
+            found.quantiles,
+            np.sort(solve(found).particles @ task.directions.T, axis=1).swapaxes(1, 2),
+        )
+    )
+    assert after < 0.4 * before
+    assert moved < 0.4 * before
+    sides = np.einsum("tkd,td->tk", start, turning(2)[:, 1]) > 0
+    assert np.mean((sides == sides[0]).all(axis=0)) > 0.85
 
 
 def test_quantiles_stay_within_the_bins():
     clouds = np.random.default_rng(0).normal(0, 3, (5, 100, 2))
-    assert np.abs(problem(clouds, variances=np.full(5, 0.01)).quantiles).max() <= 2
+    assert np.abs(problem(clouds).quantiles).max() <= 2
 
 
 @pytest.mark.parametrize("kind", ["one jump", "back and forth", "breathing"])

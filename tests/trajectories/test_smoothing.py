@@ -4,10 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from skdpot.mechanisms.trajectory_sketch import smoothed_in_time, smoothing_weights
+from skdpot.mechanisms.trajectory_sketch import smoothing_weights
 
 TIMES = np.array([0.0, 0.05, 0.2, 0.3, 0.45, 0.5, 0.7, 0.85, 0.9, 1.0])
 VARIANCES = np.array([1.0, 2.0, 1.0, 0.5, 1.0, 4.0, 1.0, 1.0, 0.3, 1.0])
@@ -114,22 +112,3 @@ def test_smoothing_comes_nearer_to_the_truth(reach, noise):
     signal = matern(TIMES, reach)
     known = krige(signal + noise * np.diag(VARIANCES), signal) @ values
     assert after < 1.15 * np.mean((known - truth) ** 2)
-
-
-# Quantile functions -------------------------------------------------------------------------
-
-
-@settings(deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 12))
-def test_quantiles_stay_in_order_and_shifts_commute(seed, n_times):
-    rng = np.random.default_rng(seed)
-    times = np.cumsum(rng.uniform(0.1, 2, n_times))
-    values = np.sort(rng.standard_normal((n_times, 3, 20)) * 5, axis=-1)
-    variances = rng.uniform(0.1, 3, n_times)
-    smooth = smoothed_in_time(values, times, variances)
-    assert smooth.shape == values.shape
-    assert np.all(np.diff(smooth, axis=-1) >= 0)
-    moved = smoothed_in_time(values + 4.0, times, variances)
-    np.testing.assert_allclose(moved, smooth + 4.0, atol=1e-7)
-    if n_times < 4:  # too few to tell what changes smoothly
-        np.testing.assert_array_equal(smooth, values)
