@@ -1,8 +1,8 @@
 """Bounds: the public map, and the mechanism that finds private ones."""
 
 import math
-import warnings
 import pickle
+import warnings
 
 import numpy as np
 import pytest
