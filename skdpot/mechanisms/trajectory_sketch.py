@@ -230,6 +230,7 @@ def _residual(particles: np.ndarray, directions: np.ndarray, quantiles: np.ndarr
 _NEIGHBOURS, _NEAREST = 25, 3  # particles whose moves are averaged, and that are read in between
 _OUTLIER = 2.5  # times the median distance from the median of neighbours' moves
 _MOST_FOLLOWED = 6000  # particles, over all times that they come from
+_TOO_FAR = 0.1  # of the variance of a distribution function
 _FAINT = (0.0, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)  # masses of a bin that may be noise
 
 
@@ -275,6 +276,7 @@ def smoothed_along_the_flow(
     times: np.ndarray,
     variances: np.ndarray,
     measured: np.ndarray,
+    deviations: np.ndarray | float = 0.0,
 ) -> tuple[list[CDFTable], np.ndarray]:
     """Return tables that borrow from other times, and paths of particles, shape (T, m, d).
 
@@ -283,7 +285,9 @@ def smoothed_along_the_flow(
     averaged with what is there. Both averages have the weights of `smoothing_weights`. Noise
     that is cut at zero leaves faint mass where nobody is. How faint mass must be to be taken for
     noise is chosen by the error of prediction of the measured, unbiased distribution functions of a
-    time, shape (T, L, n_bins + 1), from the masses of other times.
+    time, shape (T, L, n_bins + 1), from the masses of other times. Where the smooth tables are
+    further from the measured ones than their deviations explain, the flow is not what the
+    population does, and the tables stay as they are.
     """
     n_times, m, d = particles.shape
     paths = followed_paths(particles)
@@ -307,6 +311,9 @@ def smoothed_along_the_flow(
     chosen = np.linspace(0, n_times * paths.shape[2], m, endpoint=False).astype(np.intp)
     sources, number = chosen % n_times, chosen // n_times
     start = np.swapaxes(paths[sources, :, number], 0, 1)
+    excess = np.mean((smooth - measured) ** 2) - np.mean(np.square(deviations))
+    if excess > _TOO_FAR * variances.mean():
+        return list(tables), start
     return [replace(tables[0], cdf=cdf) for cdf in smooth], start
 
 
@@ -454,11 +461,12 @@ n_features), default="axes+orthogonal"
         steps, times = self._steps(diffusivity), axis.unit_knots
         problem = CoupledFlowProblem(tables, times, n_particles, float(self.regularization))
         if self.follows(axis):
-            measured = np.stack([measured_cdf(sketch, label)[0] for label in sketch.classes_])
+            found = [measured_cdf(sketch, label) for label in sketch.classes_]
+            measured = [np.stack(values) for values in zip(*found, strict=True)]
             particles = coupled_flow(
                 replace(problem, regularization=0.0), steps, rng, WarmCoupling()
             ).particles
-            steps, known = steps[1:] or steps, (times, _error_variances(sketch), measured)
+            steps, known = steps[1:] or steps, (times, _error_variances(sketch), *measured)
             smooth, paths = smoothed_along_the_flow(particles, tables, *known)
             problem = replace(problem, tables=smooth, followed=paths)
             # Less noise is in the way of those who follow particles a second time.

@@ -160,7 +160,9 @@ def test_smoothing_along_the_flow_takes_errors_off_clusters_that_pass_each_other
     variances = np.full(10, 0.02**2 + 1 / (6 * n))
     noisy = CoupledFlowProblem(tables, task.times, 200, 0.0)
     particles = solve(noisy).particles
-    smooth, start = smoothed_along_the_flow(particles, tables, task.times, variances, measured)
+    smooth, start = smoothed_along_the_flow(
+        particles, tables, task.times, variances, measured, 0.02
+    )
     found = CoupledFlowProblem(smooth, task.times, 200, 0.0, start)
     assert start.shape == (10, 200, 2)
     assert all((np.diff(table.cdf) >= 0).all() for table in smooth)
