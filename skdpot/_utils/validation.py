@@ -358,6 +358,14 @@ def as_finite(values: Any, name: str, must: str = "must hold finite numbers.") -
     return numbers
 
 
+def as_line(values: Any, name: str, must: str = "must hold finite numbers.") -> np.ndarray:
+    """Return one finite number or several as an array of one axis."""
+    numbers = np.atleast_1d(as_finite(values, name, must))
+    if numbers.ndim > 1:
+        raise ValueError(f"{name} must hold numbers along one axis; got shape {numbers.shape}.")
+    return numbers
+
+
 FINITE = "must hold finite numbers, without NaN or infinity."
 _LARGEST = 1e150
 

@@ -27,6 +27,7 @@ from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import made_by
 from skdpot.release.bounds import (
+    ROW_BOUNDS,
     BoundsPlan,
     DataBounds,
     bounds_share,
@@ -35,7 +36,6 @@ from skdpot.release.bounds import (
 )
 from skdpot.release.output_tables import SAME_GROUP, one_cell, read_groups
 from skdpot.release.release import Records, Release
-from skdpot.release.sketch import ROW_BOUNDS
 
 _DOWN = 1.0 - 1e-9  # absorbs the rounding of the squares of its parts
 

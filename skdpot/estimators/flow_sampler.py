@@ -33,9 +33,10 @@ from skdpot.metrics import sliced_wasserstein_distance
 from skdpot.ot.flow import FlowResult, FlowSchedule, SlicedFlowProblem, sliced_flow
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.release.bounds import ROW_BOUNDS
 from skdpot.release.moments import NoisyMoments
 from skdpot.release.release import Records, Release
-from skdpot.release.sketch import ROW_BOUNDS, SlicedSketch
+from skdpot.release.sketch import SlicedSketch
 from skdpot.sources import Source, fit_rows, head_of, record_columns
 
 MECHANISMS: dict[str, type[Mechanism]] = {

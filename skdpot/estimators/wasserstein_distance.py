@@ -27,7 +27,8 @@ from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
 from skdpot.mechanisms.distance import FedWad, Sliced, Triangle
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.release.sketch import ROW_BOUNDS, SlicedSketch
+from skdpot.release.bounds import ROW_BOUNDS
+from skdpot.release.sketch import SlicedSketch
 from skdpot.sources import Source, fit_rows, record_columns
 
 PROTOCOLS: dict[str, type[Any]] = {"sliced": Sliced, "triangle": Triangle, "fedwad": FedWad}

@@ -15,7 +15,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from scipy.stats import t as student_t
 
 from skdpot._utils.validation import one_blas_thread, solver_generator, validate_rows
 from skdpot.ot.slices import CDFTable
+from skdpot.release.decoding import SupportedDecoder
 from skdpot.release.histogram import count_projections
 from skdpot.release.sketch import SlicedSketch
 from skdpot.release.sketch_record import check_comparable
@@ -594,7 +595,6 @@ _TAIL = 0.05  # a share of the mass that stands out of the noise of most tables
 _WIDER = 1.0  # with noise of _COMMON_NOISE, the stretch is so much wider than to that quantile
 _COMMON_NOISE = 0.006
 _WIDER_A_DECADE = 0.25  # for each tenth of the noise
-_MOST_ENTRIES = 2**28
 _LEAST_WIDER, _MOST_WIDER = 0.8, 2.0
 _CLEARLY, _SURELY = 3.0, 4.5  # deviations of the noise: all directions together, one alone
 _NEGLIGIBLE, _NOTICED = 0.001, 0.01  # shares of the mass: of all directions, of one
@@ -649,56 +649,3 @@ def restricted(cdf: np.ndarray, support: np.ndarray) -> np.ndarray:
     edges = np.arange(cdf.shape[1])
     cut: np.ndarray = np.where(edges <= support[:, :1], 0.0, cdf)
     return np.where(edges >= support[:, 1:], 1.0, cut)
-
-
-class SupportedDecoder:
-    """From released entries to distribution functions, given their supports (n_projections, 2).
-
-    The histogram that fits best among those of the known total on the support: generalised
-    least squares for the cumulative counts, without any prior on their shape. It is linear up
-    to the isotonic regression at the end.
-    """
-
-    def __init__(self, strategy: Strategy, support: np.ndarray) -> None:
-        if len(support) * strategy.n_bins**2 > _MOST_ENTRIES:
-            raise ValueError(
-                f"A comparison of {len(support)} slices of {strategy.n_bins} bins takes too much "
-                f"memory: n_projections * n_bins**2 may be {_MOST_ENTRIES} at most. "
-                "SlicedSketch.distance compares any, without subtracting noise."
-            )
-        self.support = support
-        self.span = int(support[:, 0].min()), int(support[:, 1].max())
-        maps = [_cumulative_map(strategy, int(first), int(last)) for first, last in support]
-        self._gains = np.stack([gain for gain, _ in maps])
-        self._offsets = np.stack([offset for _, offset in maps])
-
-    def decode(self, entries: np.ndarray) -> np.ndarray:
-        """Decode a released table."""
-        return increasing(self._offsets + np.matmul(self._gains, entries[:, :, None])[:, :, 0])
-
-    def errors(self, noise: np.ndarray) -> np.ndarray:
-        """Return what noise of shape (n_projections, n, n_bins) adds at the span's inner edges."""
-        low, high = self.span
-        moved: np.ndarray = np.matmul(noise, self._gains[:, low : high - 1].transpose(0, 2, 1))
-        return moved.transpose(1, 0, 2)
-
-
-@lru_cache(maxsize=2**12)
-def _cumulative_map(strategy: Strategy, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return gain and offset from entries to inner values, for data in bins first to last - 1.
-
-    Least squares under ``sum(h) = 1``: ``h = G s + (1 - 1ᵀG s) q``, where G is the pseudo-inverse
-    of the columns of A that the data can reach, and q the direction in which the fit suffers
-    least, ``(AᵀA)⁻¹1`` scaled to sum to one.
-    """
-    n_bins = strategy.n_bins
-    reached = strategy.matrix[:, first:last]
-    inverse = np.linalg.inv(reached.T @ reached)
-    pseudo = inverse @ reached.T
-    give = inverse.sum(axis=1) / inverse.sum()
-    gain, offset = np.zeros((n_bins - 1, n_bins)), np.zeros(n_bins - 1)
-    within = slice(first, last - 1)
-    gain[within] = np.cumsum(pseudo - np.outer(give, pseudo.sum(axis=0)), axis=0)[:-1]
-    offset[within] = np.cumsum(give)[:-1]
-    offset[last - 1 :] = 1.0
-    return gain, offset

@@ -18,12 +18,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Real
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from skdpot._utils.validation import Streams
+from skdpot._utils.validation import Interval, Streams, StrOptions
 from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import calibrate_lattice, check_counts, check_positive
@@ -608,3 +609,10 @@ def release_ranges(
             knots = one.knots(*spans[j])
             ranges.append(ColumnRange(float(knots[0]), float(knots[-1]), True, knots))
     return tuple(ranges)
+
+
+# What every estimator of rows may be told of their range.
+ROW_BOUNDS: dict[str, list[Any]] = {
+    "bounds": [StrOptions({"private"}), tuple, list, DataBounds],
+    "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
+}

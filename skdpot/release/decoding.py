@@ -21,6 +21,7 @@ Gaussians are fitted to whitened values, whose noise is independent. Positions a
 in units of the half width of its binned range.
 """
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -424,3 +425,60 @@ def _normalised(log_values: np.ndarray) -> np.ndarray:
     """Exponentiate and scale to sum to one along the first axis."""
     values = np.exp(log_values - log_values.max(axis=0))
     return values / values.sum(axis=0)
+
+
+# Entries of the maps of a comparison: 2 GiB.
+_MOST_ENTRIES = 2**28
+
+
+class SupportedDecoder:
+    """From released entries to distribution functions, given their supports (n_projections, 2).
+
+    The histogram that fits best among those of the known total on the support: generalised
+    least squares for the cumulative counts, without any prior on their shape. It is linear up
+    to the isotonic regression at the end.
+    """
+
+    def __init__(self, strategy: Strategy, support: np.ndarray) -> None:
+        if len(support) * strategy.n_bins**2 > _MOST_ENTRIES:
+            raise ValueError(
+                f"A comparison of {len(support)} slices of {strategy.n_bins} bins takes too much "
+                f"memory: n_projections * n_bins**2 may be {_MOST_ENTRIES} at most. "
+                "SlicedSketch.distance compares any, without subtracting noise."
+            )
+        self.support = support
+        self.span = int(support[:, 0].min()), int(support[:, 1].max())
+        maps = [_cumulative_map(strategy, int(first), int(last)) for first, last in support]
+        self._gains = np.stack([gain for gain, _ in maps])
+        self._offsets = np.stack([offset for _, offset in maps])
+
+    def decode(self, entries: np.ndarray) -> np.ndarray:
+        """Decode a released table."""
+        return increasing(self._offsets + np.matmul(self._gains, entries[:, :, None])[:, :, 0])
+
+    def errors(self, noise: np.ndarray) -> np.ndarray:
+        """Return what noise of shape (n_projections, n, n_bins) adds at the span's inner edges."""
+        low, high = self.span
+        moved: np.ndarray = np.matmul(noise, self._gains[:, low : high - 1].transpose(0, 2, 1))
+        return moved.transpose(1, 0, 2)
+
+
+@lru_cache(maxsize=2**12)
+def _cumulative_map(strategy: Strategy, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return gain and offset from entries to inner values, for data in bins first to last - 1.
+
+    Least squares under ``sum(h) = 1``: ``h = G s + (1 - 1ᵀG s) q``, where G is the pseudo-inverse
+    of the columns of A that the data can reach, and q the direction in which the fit suffers
+    least, ``(AᵀA)⁻¹1`` scaled to sum to one.
+    """
+    n_bins = strategy.n_bins
+    reached = strategy.matrix[:, first:last]
+    inverse = np.linalg.inv(reached.T @ reached)
+    pseudo = inverse @ reached.T
+    give = inverse.sum(axis=1) / inverse.sum()
+    gain, offset = np.zeros((n_bins - 1, n_bins)), np.zeros(n_bins - 1)
+    within = slice(first, last - 1)
+    gain[within] = np.cumsum(pseudo - np.outer(give, pseudo.sum(axis=0)), axis=0)[:-1]
+    offset[within] = np.cumsum(give)[:-1]
+    offset[last - 1 :] = 1.0
+    return gain, offset

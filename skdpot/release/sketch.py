@@ -3,7 +3,7 @@
 from copy import copy, deepcopy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -18,7 +18,7 @@ from skdpot._utils.validation import (
     Streams,
     StrOptions,
     all_or_nothing,
-    as_finite,
+    as_line,
     check_is_fitted,
     encode_labels,
     fit_context,
@@ -32,7 +32,7 @@ from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import charge, row_assumptions, warn_of_composition
-from skdpot.release.bounds import DataBounds, public_bounds
+from skdpot.release.bounds import ROW_BOUNDS, public_bounds
 from skdpot.release.contributions import UNITS, Parts, Unit, read_persons
 from skdpot.release.decoding import decode
 from skdpot.release.histogram import (
@@ -73,13 +73,6 @@ def check_arrivals(sketch: "SlicedSketch", n_rows: int, given: Any) -> None:
             f"{n_before + n_rows} rows arrived but n_samples={declared} were declared; the "
             "chunk was not added."
         )
-
-
-# What every estimator of rows may be told of their range.
-ROW_BOUNDS: dict[str, list[Any]] = {
-    "bounds": [StrOptions({"private"}), tuple, list, DataBounds],
-    "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
-}
 
 
 @dataclass(eq=False, repr=False)
@@ -534,7 +527,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         ValueError
             If `x` does not hold finite numbers.
         """
-        return self.table(label).evaluate(_line(x, "x"))
+        return self.table(label).evaluate(as_line(x, "x"))
 
     def quantiles(self, q: ArrayLike, *, label: Any = None) -> np.ndarray:
         """Quantiles of the projections of the mapped rows.
@@ -556,7 +549,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         ValueError
             If a level is outside [0, 1].
         """
-        levels = _line(q, "q", "must hold levels in [0, 1].")
+        levels = as_line(q, "q", "must hold levels in [0, 1].")
         if not np.all((levels >= 0) & (levels <= 1)):
             raise ValueError("q must hold levels in [0, 1].")
         return self.table(label).quantiles(levels)
@@ -701,11 +694,3 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
                 "Call close() first."
             )
         check_is_fitted(self, "release_")
-
-
-def _line(values: Any, name: str, must: str = "must hold finite numbers.") -> np.ndarray:
-    """Return one number or several as an array of one axis."""
-    numbers = np.atleast_1d(as_finite(values, name, must))
-    if numbers.ndim > 1:
-        raise ValueError(f"{name} must hold numbers along one axis; got shape {numbers.shape}.")
-    return numbers

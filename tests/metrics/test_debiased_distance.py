@@ -11,12 +11,12 @@ from skdpot import SlicedSketch
 from skdpot.exceptions import OpenSketchError
 from skdpot.metrics.debiased_distance import (
     DebiasedDistance,
-    SupportedDecoder,
     compared_tables,
     debiased_squared_distance,
 )
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.ot.transport import wasserstein_1d
+from skdpot.release.decoding import SupportedDecoder
 from skdpot.release.strategy import Strategy
 
 slow = pytest.mark.slow
