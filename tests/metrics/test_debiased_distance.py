@@ -275,6 +275,6 @@ def test_limits(monkeypatch):
     for confidence in (0.0, 1.0, np.nan):
         with pytest.raises(ValueError, match="between 0 and 1"):
             estimate(1.0, 0.1).interval(confidence)
-    monkeypatch.setattr("skdpot.metrics.debiased_distance._MOST_ENTRIES", 32**2)
+    monkeypatch.setattr("skdpot.release.decoding._MOST_ENTRIES", 32**2)
     with pytest.raises(ValueError, match="too much memory"):
         debiased_squared_distance(NARROW, cloud(1))
