@@ -22,6 +22,7 @@ from skdpot.metrics import (
     SketchDisplay,
     TrajectoryDisplay,
 )
+from skdpot.metrics._panels import COLORS
 from skdpot.privacy.events import GaussianEvent
 from tests.flat_options import flow_sampler, trajectory_sampler
 
@@ -223,3 +224,11 @@ def test_a_budget_is_a_budget_or_a_ledger(tmp_path):
     with pytest.raises(LedgerError, match="cannot be reached"):
         BudgetDisplay.from_ledger(tmp_path / "none.db")
     assert not (tmp_path / "none.db").exists()
+
+
+def test_the_style_has_the_colours_of_the_displays():
+    with plt.style.context("skdpot.metrics.pictures"):
+        assert (
+            tuple(f"#{c.lstrip('#')}" for c in plt.rcParams["axes.prop_cycle"].by_key()["color"])
+            == COLORS
+        )
