@@ -200,8 +200,8 @@ def _infinity(word: str) -> float:
 
 
 def _integer(digits: str) -> int:
-    number = int(digits) if len(digits) < 21 else 2**63
-    if abs(number) >= 2**63:
+    number = int(digits) if len(digits) < 22 else 2**64
+    if not -(2**63) <= number < 2**64:
         raise ValueError("an integer of more than 64 bits")
     return number
 
@@ -246,7 +246,7 @@ def _scalar(value: Any, path: str) -> Any:
         if not (math.isfinite(value) or value == math.inf):
             raise ValueError(f"{path} is NaN or minus infinity, and cannot be written.")
     elif isinstance(value, int):
-        if abs(value) >= 2**63:
+        if not -(2**63) <= value < 2**64:
             raise ValueError(f"{path} is an integer of more than 64 bits, and cannot be written.")
     elif value is not None:
         raise ValueError(f"{path} is a {type(value).__name__}, which cannot be written.")

@@ -107,7 +107,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 json_values = st.recursive(
     st.none()
     | st.booleans()
-    | st.integers(-(2**63) + 1, 2**63 - 1)
+    | st.integers(-(2**63), 2**64 - 1)
     | st.floats(allow_nan=False).filter(lambda x: x != -np.inf)
     | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
