@@ -175,7 +175,7 @@ PAPER = {
     "mechanism": RankedOutputs,
     "n_steps": 500,
     "learning_rate": 0.05,
-    "clip_loss": 5.0,
+    "clip_gradient": 5.0,
     "clip_jacobian": 1.0,
 }
 METHODS = {

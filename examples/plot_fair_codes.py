@@ -63,7 +63,7 @@ def train(alpha, epsilon):
         delta=0.1 / N_PRIVATE,
         penalty=CodeParity(alpha, clip_output=0.5),
         architecture=Architecture((ENCODER, DECODER), normalize_codes=False),
-        mechanism=DPSGD(300, 0.03, batch_size=1500, clip=0.4),
+        mechanism=DPSGD(300, learning_rate=0.03, batch_size=1500, clip_gradient=0.4),
         bounds=(-1.5, 2.5),
     )
     return autoencoder.fit(X, sensitive_features=group)

@@ -69,7 +69,7 @@ def accuracy(fitted):
 
 searched = {
     epsilon: [
-        accuracy(PrivateSearchCV(classifier, candidates, epsilon, n_trials=10).fit(X, y))
+        accuracy(PrivateSearchCV(classifier, candidates, epsilon=epsilon, n_trials=10).fit(X, y))
         for _ in range(N_RUNS)
     ]
     for epsilon in EPSILONS

@@ -143,7 +143,9 @@ def auc(rows: pd.DataFrame) -> float:
 results = [{"epsilon": np.inf, "AUC on real rows": auc(private)}]
 for epsilon in (0.1, 0.3, 1.0, 3.0):
     for _ in range(3):
-        copy = DPTableSynthesizer(schema, epsilon, 1e-6, target="admitted").fit(private)
+        copy = DPTableSynthesizer(schema, epsilon=epsilon, delta=1e-6, target="admitted").fit(
+            private
+        )
         results.append({"epsilon": epsilon, "AUC on real rows": auc(copy.sample(20_000))})
 PrivacyUtilityDisplay.from_frame(pd.DataFrame(results), score="AUC on real rows", floor=0.5)
 plt.show()

@@ -53,8 +53,16 @@ def small_network():
 
 
 NETWORKS = {
-    "paper": (paper_network, DPSGD(500, 0.01, batch_size=6000, clip=10.0), 2.0),
-    "small": (small_network, DPSGD(300, 0.03, batch_size=1500, clip=0.4), 0.5),
+    "paper": (
+        paper_network,
+        DPSGD(500, learning_rate=0.01, batch_size=6000, clip_gradient=10.0),
+        2.0,
+    ),
+    "small": (
+        small_network,
+        DPSGD(300, learning_rate=0.03, batch_size=1500, clip_gradient=0.4),
+        0.5,
+    ),
 }
 
 

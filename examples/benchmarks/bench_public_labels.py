@@ -92,9 +92,9 @@ def error(cdf: np.ndarray, exact: SlicedSketch) -> float:
 def errors(X: np.ndarray, y: np.ndarray, epsilon: float, delta: float, seed: int) -> list[float]:
     """Return the errors with private labels, and with public ones decoded in three ways."""
     options = {"bounds": (-1.5, 1.5), "conditional": True, "random_state": seed}
-    public = SlicedSketch(epsilon, delta, public_labels=True, **options).fit(X, y)
+    public = SlicedSketch(epsilon, delta=delta, public_labels=True, **options).fit(X, y)
     shape = {"projections": public.directions_, "n_bins": public.statistic_.shape[-1]}
-    private = SlicedSketch(epsilon, delta, **options, **shape).fit(X, y)
+    private = SlicedSketch(epsilon, delta=delta, **options, **shape).fit(X, y)
     exact = SlicedSketch(np.inf, public_labels=True, **options, **shape).fit(X, y)
     n_classes = len(public.classes_)
     apart = np.concatenate([decoded(public, [k]) for k in range(n_classes)])

@@ -81,7 +81,7 @@ class Case:
     def distance(self, n_projections: int, n_bins: int, seed: int) -> float:
         """Fit one shape; return the mean distance by class over the data's radius."""
         sampler = DPSlicedFlowSampler(
-            Sketch(n_projections, n_bins),
+            Sketch(n_projections, n_bins=n_bins),
             epsilon=self.epsilon,
             delta=DELTA,
             norm_bound=1.0,

@@ -132,7 +132,7 @@ def run(case: Case, n_runs: int, seed: int) -> list[dict[str, object]]:
         sketches = [
             SlicedSketch(
                 case.epsilon,
-                DELTA,
+                delta=DELTA,
                 bounds=(-1, 1),
                 projections=directions,
                 n_bins=n_bins,

@@ -106,7 +106,7 @@ def synthesizer(
     target = None if "without a target" in name else task.target
     start = time.perf_counter()
     with changed(CHANGES[name]):
-        fitted = DPTableSynthesizer(task.schema, epsilon, target=target).fit(task.train)
+        fitted = DPTableSynthesizer(task.schema, epsilon=epsilon, target=target).fit(task.train)
         table = fitted.sample(len(task.train), random_state=seed)
     return table, time.perf_counter() - start
 
@@ -137,7 +137,7 @@ def flow(sparse: bool) -> Callable[[TableTask, float, int], tuple[pd.DataFrame, 
             rows = directions(encoder, task.target, np.random.default_rng(seed))
             sketch = Sketch(projections=rows, n_bins=64)
         sampler = DPSlicedFlowSampler(
-            sketch, epsilon, norm_bound=1.0, n_particles=20_000, n_steps=300
+            sketch, epsilon=epsilon, norm_bound=1.0, n_particles=20_000, n_steps=300
         ).fit(encoder.transform(task.train))
         table = encoder.inverse_transform(sampler.sample(len(task.train), random_state=seed))
         return table, time.perf_counter() - start

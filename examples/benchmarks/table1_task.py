@@ -199,7 +199,9 @@ def _train(
                 private=False,
                 architecture=Architecture(config.architecture, image_shape=(side, side)),
                 bounds=(0, 255),
-                mechanism=DPSGD(config.n_steps, config.learning_rate, batch_size=config.batch_size),
+                mechanism=DPSGD(
+                    config.n_steps, learning_rate=config.learning_rate, batch_size=config.batch_size
+                ),
                 random_state=config.seed,
                 verbose=1,
             ),

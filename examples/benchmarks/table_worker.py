@@ -144,7 +144,7 @@ def fit_skdpot(job: Job, rows: pd.DataFrame) -> dict[str, Sampler]:
 
     schema = TableSchema.from_json(Path(job["schema"]))
     synthesizer = DPTableSynthesizer(
-        schema, job["epsilon"], job["delta"], target=job["target"], **job["options"]
+        schema, epsilon=job["epsilon"], delta=job["delta"], target=job["target"], **job["options"]
     ).fit(rows)
     # The seed is for what follows the release; the noise is the operating system's.
     return {"": lambda n: synthesizer.sample(n, random_state=job["seed"])}

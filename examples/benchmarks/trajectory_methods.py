@@ -34,7 +34,7 @@ PAPER = {
     "mechanism": "mfld",
     "warm_start": "mean",
     "n_particles": 50,
-    "clip": 1.0,
+    "clip_gradient": 1.0,
     "schedule": [(0.002, None, 20)],
     "smooth": False,
 }
@@ -114,7 +114,7 @@ def paper_settings(
     steps = plan_langevin(
         PrivacyTarget(epsilon / 2, delta / 2),
         [LangevinPhase(step, 1.0, n_iter)],
-        clip=PAPER["clip"],
+        clip=PAPER["clip_gradient"],
         dim=2 * PAPER["n_particles"],
         sampling_rate=rate,
         bounds=DataBounds.from_box(0.0, 1.0, 2),
@@ -124,7 +124,7 @@ def paper_settings(
     return {
         **PAPER,
         **left_open,
-        "sampling_rate": rate,
+        "batch_fraction": rate,
         "noise_multiplier": steps.noise_multipliers[0],
         "warm_start_share": (half / whole) ** 2,
     }

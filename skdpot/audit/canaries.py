@@ -233,7 +233,9 @@ def _opposite(estimator: Any, slots: _Slots) -> CanaryPairs:
     n_pairs, y, rng = slots.n_pairs, slots.y, slots.rng
     if y is None or np.ndim(y) != 1:
         raise ValueError("y must have shape (n_samples,): classes, or a single target.")
-    rows = _LENGTH * estimator._clip_loss * orthogonal_directions(n_pairs, slots.X.shape[1], rng)
+    rows = (
+        _LENGTH * estimator._clip_gradient * orthogonal_directions(n_pairs, slots.X.shape[1], rng)
+    )
     facts = slots.facts()
     alone = estimator._canaries == "opposite rows"  # not all of them have a class that is read
     if alone or (facts and getattr(estimator, "_classes_are_public", bool)()):

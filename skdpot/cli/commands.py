@@ -34,8 +34,9 @@ from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rou
 from skdpot.release.contributions import Unit
 from skdpot.tables.column_base import TableColumn
 from skdpot.tables.frames import Table
+from skdpot.tables.proposals import Proposal, propose
 from skdpot.tables.rules import LessEqual, numbers_of
-from skdpot.tables.schema import Proposal, TableSchema, propose
+from skdpot.tables.schema import TableSchema
 
 DEFAULT_DELTA = 1e-5
 
@@ -237,7 +238,7 @@ def _orders(schema: TableSchema, table: Table) -> dict[tuple[str, str], str]:
         return {}
     names = {column.name for column in dates}
     others = tuple(name for name in table.names if name not in names)
-    values = TableSchema(tuple(dates), others).bind(table).read(table)
+    values = TableSchema(tuple(dates), excluded=others).bind(table).read(table)
     numbers = {column.name: numbers_of(column, values[column.name]) for column in dates}
     found: dict[str, tuple[float, str]] = {}
     for first, second in permutations(dates, 2):

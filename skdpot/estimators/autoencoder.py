@@ -188,9 +188,9 @@ class PrivateSWAutoencoder(
     """
 
     latent_dim: int = 8
+    _: KW_ONLY
     epsilon: float = 1.0
     delta: float = 1e-5
-    _: KW_ONLY
     private: bool = True
     penalty: str | CodePenalty | None = None
     architecture: Any = "mlp"

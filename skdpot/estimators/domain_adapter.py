@@ -147,8 +147,8 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
     """
 
     epsilon: float = 1.0
-    delta: float = 1e-5
     _: KW_ONLY
+    delta: float = 1e-5
     module: Any = "linear"
     mechanism: str | Mechanism = "transport"
     classes: Any = None
@@ -254,9 +254,9 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
         return records.rows, records.targets
 
     @property
-    def _clip_loss(self) -> float:
+    def _clip_gradient(self) -> float:
         """The norm that each record's loss gradient is clipped to, which canaries exceed."""
-        return chosen_mechanism(self.mechanism, _MECHANISMS).clip_loss
+        return chosen_mechanism(self.mechanism, _MECHANISMS).clip_gradient
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class.

@@ -200,9 +200,9 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
             )
 
     @property
-    def _clip_loss(self) -> float:
+    def _clip_gradient(self) -> float:
         """The norm that each record's loss gradient is clipped to, which canaries exceed."""
-        return self._chosen.clip_loss
+        return self._chosen.clip_gradient
 
     @property
     def _chosen(self) -> FairMechanism:

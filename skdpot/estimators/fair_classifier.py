@@ -175,10 +175,10 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
     """
 
     level: float = 0.8
+    _: KW_ONLY
     fairness: str = "demographic_parity"
     epsilon: float = 1.0
     delta: float = 1e-5
-    _: KW_ONLY
     measure: str = "ratio"
     randomized: bool = True
     mechanism: str | FairMechanism = "bayes"

@@ -121,11 +121,11 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
     """
 
     estimator: Any
+    _: KW_ONLY
     level: float = 0.8
     fairness: str = "demographic_parity"
     epsilon: float = 1.0
     delta: float = 1e-5
-    _: KW_ONLY
     measure: str = "ratio"
     group_estimator: Any = None
     randomized: bool = True
@@ -142,7 +142,7 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
         "randomized": ["boolean"],
     }
     _canaries: ClassVar[str] = "opposite targets"
-    _clip_loss: ClassVar[float] = 2.0
+    _clip_gradient: ClassVar[float] = 2.0
     __metadata_request__predict: ClassVar[dict[str, bool]] = {"sensitive_features": True}
 
     @fit_context(prefer_skip_nested_validation=True)

@@ -164,9 +164,9 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     """
 
     level: float = 1.0
+    _: KW_ONLY
     epsilon: float = 1.0
     delta: float = 1e-5
-    _: KW_ONLY
     mechanism: str | FairMechanism = "barycenter"
     fairness: str = "demographic_parity"
     target_bounds: Any = "private"

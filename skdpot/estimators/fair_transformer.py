@@ -127,9 +127,9 @@ class FairPrivateTransformer(
     """
 
     level: float = 1.0
+    _: KW_ONLY
     epsilon: float = 1.0
     delta: float = 1e-5
-    _: KW_ONLY
     n_rounds: int = 8
     budget: PrivacyBudget | None = None
     bounds: Any = "private"

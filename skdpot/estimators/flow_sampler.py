@@ -57,9 +57,9 @@ class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
     """A mechanism with its terms, and a sampler made of its release."""
 
     mechanism: Any = "sketch"
+    _: KW_ONLY
     epsilon: float = 1.0
     delta: float = 1e-5
-    _: KW_ONLY
     budget: PrivacyBudget | None = None
     bounds: Any = "private"
     norm_bound: float | None = None

@@ -107,8 +107,8 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
     """
 
     epsilon: float = 1.0
-    delta: float = 1e-5
     _: KW_ONLY
+    delta: float = 1e-5
     budget: PrivacyBudget | None = None
     with_centering: bool = True
     with_scaling: bool = True

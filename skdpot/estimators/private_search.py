@@ -257,9 +257,9 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
 
     estimator: Any
     param_distributions: Any
+    _: KW_ONLY
     epsilon: float = 1.0
     delta: float = 1e-5
-    _: KW_ONLY
     scoring: Any = None
     score_on: str = "held_out"
     score_bounds: Any = None

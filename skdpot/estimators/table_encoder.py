@@ -139,9 +139,9 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     """
 
     schema: TableSchema | None = None
+    _: KW_ONLY
     epsilon: float = 1.0
     delta: float = 1e-5
-    _: KW_ONLY
     budget: PrivacyBudget | None = None
     scale: Literal["auto", "private", "even"] = "auto"
     random_state: int | np.random.RandomState | None = None

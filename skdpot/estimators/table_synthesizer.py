@@ -183,9 +183,9 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     """
 
     schema: TableSchema | str | None = None
+    _: KW_ONLY
     epsilon: float = 1.0
     delta: float = 1e-5
-    _: KW_ONLY
     target: str | None = None
     budget: PrivacyBudget | None = None
     unit: str | None = None

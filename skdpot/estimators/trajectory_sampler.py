@@ -128,7 +128,7 @@ class PrivateTrajectorySampler(PrivateSampler):
     cluster_shares_ : ndarray of shape (n_times, n_clusters)
         Released shares of the centers; only with ``MeanFieldLangevin(warm_start="kmeans")``.
     noise_multiplier_ : tuple of float
-        Noise of each phase in units of the clip; only with "mfld".
+        Noise of each phase in units of `clip_gradient`; only with "mfld".
     displacements_ : ndarray of shape (n_iter,)
         Root mean square displacement of the particles in each iteration, in mapped units.
     bounds_ : DataBounds

@@ -131,9 +131,9 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     _stated_in = ("sketch_",)
     _mechanisms = PROTOCOLS
     protocol: str | Mechanism = "sliced"
+    _: KW_ONLY
     epsilon: float = 1.0
     delta: float = 1e-5
-    _: KW_ONLY
     budget: PrivacyBudget | None = None
     bounds: Any = "private"
     norm_bound: float | None = None

@@ -127,7 +127,7 @@ def rehearsed(party: "Party", request: SketchRequest) -> SketchMessage:
         bounds=request.bounds,
     )
     facts = plan.event.relation, plan.event, plan.sigma, plan.sensitivity
-    sketch = SlicedSketch(party.epsilon, party.delta, **request.sketch_parameters)
+    sketch = SlicedSketch(party.epsilon, delta=party.delta, **request.sketch_parameters)
     sketch.bounds_ = request.bounds
     sketch.directions_ = plan.directions
     sketch.half_widths_ = projection_half_widths(request.bounds, sketch.directions_)
@@ -329,7 +329,7 @@ class Party(Introduction):
                 names = self.feature_names
                 sketch = SlicedSketch(
                     self.epsilon,
-                    self.delta,
+                    delta=self.delta,
                     budget=self.budget,
                     random_state=release_seed(data.random_state, self.name, request),
                     **request.sketch_parameters,

@@ -191,7 +191,7 @@ class DPSGD(Mechanism):
     batch_size : int, default=250
         (Expected) number of records per step, capped at n. Groups that are compared have the same
         share of a batch as of the rows, rounded down.
-    clip : float, default=1.0
+    clip_gradient : float, default=1.0
         Largest norm C of the gradient of one record's reconstruction error (half of the squared
         error, in mapped units), from 1e-30 to 1e30. The default shortens nearly all gradients. Not
         used on public rows.
@@ -210,10 +210,10 @@ class DPSGD(Mechanism):
     """
 
     n_steps: int | None = None
-    learning_rate: float | str = "auto"
     _: KW_ONLY
+    learning_rate: float | str = "auto"
     batch_size: int = 250
-    clip: float = 1.0
+    clip_gradient: float = 1.0
     sampling: str = "auto"
     sigma: float | None = None
 
@@ -221,7 +221,7 @@ class DPSGD(Mechanism):
         "n_steps": [COUNT, None],
         "learning_rate": [Interval(Real, 0, 10, closed="right"), StrOptions({"auto"})],
         "batch_size": [COUNT],
-        "clip": [LENGTH],
+        "clip_gradient": [LENGTH],
         "sampling": [StrOptions({"auto", "poisson", "without_replacement"})],
         "sigma": [Interval(Real, 0, 1e30, closed="both"), None],
     }
@@ -236,7 +236,7 @@ class DPSGD(Mechanism):
     ) -> AutoencoderLoss:
         """Return what is minimised."""
         if penalty is None:
-            return AutoencoderLoss(clip=self.clip)
+            return AutoencoderLoss(clip=self.clip_gradient)
         distance = penalty.distance(
             on_sphere=on_sphere,
             cells=cells,
@@ -245,7 +245,9 @@ class DPSGD(Mechanism):
         )
         shared = {"alpha": penalty.alpha, "clip_jacobian": penalty.clip_jacobian}
         releases = penalty.n_releases if penalty.comparison == "sketch" and penalty.alpha else 0
-        return AutoencoderLoss(clip=self.clip, penalty=distance, n_releases=releases, **shared)
+        return AutoencoderLoss(
+            clip=self.clip_gradient, penalty=distance, n_releases=releases, **shared
+        )
 
     def batch_sizes(self, cells: Cells) -> tuple[int, ...]:
         """Return how many records a batch takes of each group that is compared, or of all."""

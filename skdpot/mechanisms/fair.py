@@ -394,7 +394,7 @@ class FairTask:
 class FairMechanism(Mechanism):
     """What fair predictors need of a mechanism."""
 
-    clip_loss = 2.0  # what canaries of an audit exceed
+    clip_gradient = 2.0  # what canaries of an audit exceed
     release: Callable[..., Released]  # plans, charges, and only then touches the rows
 
     @property
@@ -408,12 +408,12 @@ class FairGradients(FairMechanism):
     """What both mechanisms of the fair predictors read, and how they train."""
 
     alpha: float = 0.75
+    _: KW_ONLY
     n_steps: int | None = None
     learning_rate: float | str = "auto"
-    _: KW_ONLY
     tune_threshold: bool = True
     batch_fraction: float = 0.2
-    clip_loss: float = 2.0
+    clip_gradient: float = 2.0
     clip_output: float | None = None
     n_projections: int = 50
 
@@ -422,7 +422,7 @@ class FairGradients(FairMechanism):
         "n_steps": [COUNT, None],
         "learning_rate": [Interval(Real, 0, 10, closed="right"), StrOptions({"auto"})],
         "batch_fraction": [Interval(Real, 0, 1, closed="right")],
-        "clip_loss": [LENGTH],
+        "clip_gradient": [LENGTH],
         "clip_output": [LENGTH, None],
         "n_projections": [COUNT],
         "tune_threshold": ["boolean"],
@@ -442,8 +442,9 @@ class FairGradients(FairMechanism):
         n_steps = self.n_steps or _default_steps(self.alpha)
         if self.clip_output is not None:
             compared = ClippedOutputs(compared.n_outputs, float(self.clip_output))
-        terms = {"alpha": self.alpha if task.cells.strata else 0.0, "clip": float(self.clip_loss)}
-        loss = FairLoss(gradient=task.gradient, compared=compared, **terms)
+        alpha = self.alpha if task.cells.strata else 0.0
+        norms = {"clip": float(self.clip_gradient)}
+        loss = FairLoss(gradient=task.gradient, compared=compared, alpha=alpha, **norms)
         task = replace(task, last=self._threshold(context, task))
         if task.given_target and task.cells.strata:
             mu = context.mu_share(_BINS_SHARE)
@@ -553,7 +554,7 @@ class SketchedOutputs(FairGradients):
         the square root of their number.
     batch_fraction : float, default=0.2
         Expected share of the records in the batch of a step.
-    clip_loss : float, default=2.0
+    clip_gradient : float, default=2.0
         C: largest norm of the gradient of a record's loss, from 1e-30 to 1e30.
     tune_threshold : bool, default=True
         Where groups are compared: move the intercept after training, so that as many training
@@ -636,7 +637,7 @@ class RankedOutputs(FairGradients):
         As in `SketchedOutputs`.
     batch_fraction : float, default=0.2
         Share of the records of each group in the batch of a step.
-    clip_loss : float, default=2.0
+    clip_gradient : float, default=2.0
         C: largest norm of the gradient of a record's loss, from 1e-30 to 1e30.
     tune_threshold : bool, default=True
         As in `SketchedOutputs`.

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -63,6 +63,7 @@ class Gradient(Mechanism):
     """
 
     batch_size: int = 250
+    _: KW_ONLY
     n_projections: int | str = "auto"
     projections: str = "orthogonal"
     n_latents: int | None = None

@@ -1,7 +1,7 @@
 """A mechanism for trajectories: private mean-field Langevin dynamics."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, ClassVar, Literal
 
@@ -57,16 +57,17 @@ class MeanFieldLangevin(Mechanism):
         Share of the squared mu spent on the warm start.
     n_clusters : int, default=3
         Centres of k-means at each time.
-    sampling_rate : float, default=1.0
+    batch_fraction : float, default=1.0
         Probability ρ that a row takes part in a step.
-    clip : float, optional
+    clip_gradient : float, optional
         Norm C that the gradient of one row on all particles is clipped to, from 1e-30 to 1e30.
         By default 35 times the root of the number of particles: 35 for each particle.
     bandwidth : float, default=0.1
         Width σ of the kernel of the data fit, in the unit of length.
     noise_multiplier : float or list of float, optional
-        Noise of a step in units of `clip`: one number, or one per phase. `privacy_spent_` then
-        states the resulting epsilon at `delta`. By default the least noise for `epsilon`.
+        Noise of a step in units of `clip_gradient`: one number, or one per phase.
+        `privacy_spent_` then states the resulting epsilon at `delta`. By default the least
+        noise for `epsilon`.
     regularization : float, default=0.01
         Divisor λ of the data fit; larger values couple neighbouring times more strongly.
     smooth : bool, default=True
@@ -101,11 +102,12 @@ class MeanFieldLangevin(Mechanism):
     """
 
     schedule: Any = None
+    _: KW_ONLY
     warm_start: Literal["mean", "kmeans"] | None = None
     warm_start_share: float = 0.2
     n_clusters: int = 3
-    sampling_rate: float = 1.0
-    clip: float | None = None
+    batch_fraction: float = 1.0
+    clip_gradient: float | None = None
     bandwidth: float = 0.1
     noise_multiplier: Any = None
     regularization: float = 0.01
@@ -117,8 +119,8 @@ class MeanFieldLangevin(Mechanism):
         "warm_start": [StrOptions({"mean", "kmeans"}), None],
         "warm_start_share": [Interval(Real, 0, 1, closed="neither")],
         "n_clusters": [COUNT],
-        "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
-        "clip": [LENGTH, None],
+        "batch_fraction": [Interval(Real, 1e-6, 1, closed="both")],
+        "clip_gradient": [LENGTH, None],
         "bandwidth": [Interval(Real, 1e-6, 1e6, closed="both")],
         "noise_multiplier": [Interval(Real, 0, None, closed="left"), "array-like", None],
         "regularization": [Interval(Real, 0, None, closed="left")],
@@ -195,9 +197,9 @@ class MeanFieldLangevin(Mechanism):
         plan = plan_langevin(
             target,
             phases,
-            clip=self.clip or _CLIP_PER_PARTICLE * math.sqrt(n_particles),
+            clip=self.clip_gradient or _CLIP_PER_PARTICLE * math.sqrt(n_particles),
             dim=n_particles * n_features,
-            sampling_rate=self.sampling_rate,
+            sampling_rate=self.batch_fraction,
             bounds=planned_bounds(given or n_samples, n_features, target.mu_cap, data.group_size),
             n_samples=n_samples,
             noise_multiplier=self.noise_multiplier,
@@ -227,7 +229,7 @@ def _refuse_wild_steps(plan: LangevinPlan, n_rows: int, n_numbers: int) -> None:
     if not widest / plan.sampling_rate <= _WIDEST_MOVE:
         raise ValueError(
             "The steps of schedule would move particles by up to "
-            f"{widest / plan.sampling_rate:.3g} units of length in one iteration, because of clip "
-            "and its noise. Use shorter steps, a smaller clip or noise_multiplier, or a higher "
-            "sampling_rate."
+            f"{widest / plan.sampling_rate:.3g} units of length in one iteration, because of "
+            "clip_gradient and its noise. Use shorter steps, a smaller clip_gradient or "
+            "noise_multiplier, or a higher batch_fraction."
         )

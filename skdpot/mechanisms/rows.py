@@ -1,6 +1,6 @@
 """The mechanisms of the flow paper: projections of rows with noise on every value."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -136,6 +136,7 @@ class Resample(_NoisyRows):
     """
 
     batch_size: int = 250
+    _: KW_ONLY
     sampling: str = "without_replacement"
     n_projections: int = 70
     projections: str = "orthogonal"
@@ -200,6 +201,7 @@ class Presample(_NoisyRows):
     """
 
     n_projections: int | str = "auto"
+    _: KW_ONLY
     projections: str = "orthogonal"
     sigma: float | None = None
     noise: str = "discrete"

@@ -1,6 +1,6 @@
 """The default mechanism: noisy distribution functions of projections, released once."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -70,6 +70,7 @@ class Sketch(Mechanism):
     """
 
     n_projections: int | str = "auto"
+    _: KW_ONLY
     n_bins: int | str = "auto"
     projections: Any = "axes+orthogonal"
     classes: ArrayLike | None = None

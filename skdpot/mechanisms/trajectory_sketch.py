@@ -14,7 +14,7 @@ the whole cloud. All of this is post-processing.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar
@@ -403,6 +403,7 @@ n_features), default="axes+orthogonal"
     """
 
     n_projections: int | str = "auto"
+    _: KW_ONLY
     n_bins: int | str = "auto"
     projections: str | ArrayLike = "axes+orthogonal"
     regularization: float = 1e-4

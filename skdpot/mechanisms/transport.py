@@ -66,7 +66,7 @@ class TransportedRows(Mechanism):
         As in `SketchedOutputs`.
     batch_fraction : float, default=0.2
         Expected share of the source rows in the batch of a step.
-    clip_loss : float, default=2.0
+    clip_gradient : float, default=2.0
         C: largest norm of the gradient of a record's loss, from 1e-30 to 1e30.
     n_projections : int, default=256
         Directions along which rows are measured, in whole orthogonal blocks.
@@ -86,10 +86,10 @@ class TransportedRows(Mechanism):
     """
 
     n_steps: int | None = None
-    learning_rate: float | str = "auto"
     _: KW_ONLY
+    learning_rate: float | str = "auto"
     batch_fraction: float = 0.2
-    clip_loss: float = 2.0
+    clip_gradient: float = 2.0
     n_projections: int = 256
     share: float = 0.3
 
@@ -97,7 +97,7 @@ class TransportedRows(Mechanism):
         "n_steps": [COUNT, None],
         "learning_rate": [Interval(Real, 0, 10, closed="right"), StrOptions({"auto"})],
         "batch_fraction": [Interval(Real, 0, 1, closed="right")],
-        "clip_loss": [LENGTH],
+        "clip_gradient": [LENGTH],
         "n_projections": [COUNT],
         "share": [Interval(Real, 0, 1, closed="neither")],
     }
@@ -122,7 +122,7 @@ class TransportedRows(Mechanism):
             noise = plan_tables(mu, 1, n_projections, min(cells.sizes), label)
         private = math.isfinite(context.target.epsilon)
         loss = FairLoss(
-            gradient=task.gradient, compared=task.compared, alpha=0.0, clip=self.clip_loss
+            gradient=task.gradient, compared=task.compared, alpha=0.0, clip=self.clip_gradient
         )
         plan = plan_training(
             context.target,

@@ -192,8 +192,8 @@ class PrivateWassersteinGradient(BaseEstimator):
     """
 
     epsilon: float = 1.0
-    delta: float = 1e-5
     _: KW_ONLY
+    delta: float = 1e-5
     private: str = "both"
     other: str = "network"
     n_steps: int = 200

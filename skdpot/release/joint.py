@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,7 @@ class SecureSum:
     """
 
     add: Callable[[np.ndarray, int], Any]
+    _: KW_ONLY
     n_parties: int
     n_tolerated: int = 1
 

@@ -184,8 +184,8 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
     """
 
     epsilon: float = 1.0
-    delta: float = 1e-5
     _: KW_ONLY
+    delta: float = 1e-5
     budget: PrivacyBudget | None = None
     bounds: Any = "private"
     norm_bound: float | None = None

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from itertools import chain, count
 from typing import Any, ClassVar, Self
@@ -278,6 +278,7 @@ class CategoricalColumn(CodedColumn):
     default: ClassVar[str] = "object"
     nouns: ClassVar[str] = "texts"
 
+    _: KW_ONLY
     categories: tuple[Any, ...] | None = None
     ordered: bool = False
     other: Any = None

@@ -1,6 +1,6 @@
 """What a column of a schema does, on a scale or of categories.
 
-A kind of column is a class in a file of its own and a line in `skdpot.tables.schema`.
+A kind of column is a class in a file of its own and a line in `skdpot.tables.proposals`.
 It reads values, each by itself: an array has one data type, and one half among integers would make
 floats of them all, so that the value of one person would change how those of others are read and
 a record would no longer move one count by one.
@@ -259,6 +259,7 @@ class ScaledColumn(TableColumn):
     _end: ClassVar[Callable[..., Any]]  # of an interval in a condition, or None for what is none
     _inside: ClassVar[Callable[..., tuple[Any, Any, float, float]]]  # its values and their places
 
+    _: KW_ONLY
     lower: Any = None
     upper: Any = None
     knots: tuple[float, ...] | None = None

@@ -4,7 +4,7 @@ import math
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -136,6 +136,7 @@ class NumericColumn(ScaledColumn):
     nouns: ClassVar[str] = "numbers"
     wanted: ClassVar[str] = "a number (True and False are no numbers)"
 
+    _: KW_ONLY
     lower: float | int | None = None
     upper: float | int | None = None
     integer: bool = False

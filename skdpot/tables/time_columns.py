@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, date, datetime, timedelta
 from numbers import Number
 from typing import Any, ClassVar, Self
@@ -85,6 +85,7 @@ class TickColumn(ScaledColumn):
     _time: ClassVar[Callable[..., Any]]  # a value in UTC, or None for what is none
     _bound_seconds: ClassVar[Callable[..., int]]  # of a bound, as `seconds` counts
 
+    _: KW_ONLY
     lower: str | None = None
     upper: str | None = None
     resolution: str = "s"
@@ -297,6 +298,7 @@ class DatetimeColumn(TickColumn):
     pattern: ClassVar[re.Pattern[str]] = re.compile(r"\d{4}.{4,}", re.DOTALL)
     unknown: ClassVar[tuple[str, str]] = ("1900-01-01", "2100-01-01")
 
+    _: KW_ONLY
     formats: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

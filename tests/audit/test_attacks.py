@@ -221,7 +221,7 @@ TABLE = np.column_stack(
 
 
 def synthesizer(epsilon=1.0, schema=SCHEMA, **options):
-    return DPTableSynthesizer(schema, epsilon, n_particles=500, **options)
+    return DPTableSynthesizer(schema, epsilon=epsilon, n_particles=500, **options)
 
 
 def test_canaries_differ_in_all_columns_and_fit_the_schema(tmp_path):

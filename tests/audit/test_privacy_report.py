@@ -528,7 +528,7 @@ def test_the_audit_of_a_table_sees_that_there_is_no_noise(monkeypatch):
         ]
     )
     synthesizer = DPTableSynthesizer(schema, n_particles=500).fit(TABLE[["ward", "day"]])
-    unprotected = DPTableSynthesizer(schema, math.inf, n_particles=500)
+    unprotected = DPTableSynthesizer(schema, epsilon=math.inf, n_particles=500)
     monkeypatch.setattr(trials, "unpaid_copy", lambda part: unprotected)
     (audit,) = privacy_report(synthesizer).audits
     assert audit.result.n_correct >= 0.9 * audit.result.n_guesses

@@ -258,7 +258,7 @@ ROWS = {
     "paths, mfld, mean": paths("mfld", warm_start="mean"),
     "paths, mfld, kmeans": paths("mfld", warm_start="kmeans", **BOX),
     "paths, mfld, batches": paths(
-        "mfld", sampling_rate=0.5, noise_multiplier=3.0, n_time_subsample=2
+        "mfld", batch_fraction=0.5, noise_multiplier=3.0, n_time_subsample=2
     ),
 }
 

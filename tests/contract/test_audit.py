@@ -138,7 +138,9 @@ def _public_scores(n_classes: int) -> FrozenEstimator:
 _post_processor = partial(_made, partial(FairPrivatePostProcessor, _public_scores(8)))
 _EIGHT = partial(grouped_rows, 32, 512, 8)
 _adapter = partial(
-    _made, DPDomainAdapter, mechanism=TransportedRows(2, 1e-4, batch_fraction=1.0, n_projections=64)
+    _made,
+    DPDomainAdapter,
+    mechanism=TransportedRows(2, learning_rate=1e-4, batch_fraction=1.0, n_projections=64),
 )
 _NUMBERED = TableSchema([CategoricalColumn(f"x{j}", categories=range(8)) for j in range(8)])
 _table = partial(_made, DPTableSynthesizer, schema=_NUMBERED, n_particles=1000)

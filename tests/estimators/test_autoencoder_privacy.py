@@ -23,7 +23,9 @@ TWO = np.where(np.arange(300) % 5 < 3, "b", "a")  # 180 and 120
 
 def test_the_stated_epsilon_is_that_of_dp_accounting():
     """Poisson batches, replace-one; noise in units of the clipping norm."""
-    spent = autoencoder(sigma=1.6, clip=0.8, n_steps=20, batch_size=30).fit(X).privacy_spent_
+    spent = (
+        autoencoder(sigma=1.6, clip_gradient=0.8, n_steps=20, batch_size=30).fit(X).privacy_spent_
+    )
     accountant = pld_privacy_accountant.PLDAccountant(NeighboringRelation.REPLACE_ONE)
     step = dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(2.0))
     accountant.compose(step, 20)
@@ -42,7 +44,7 @@ def within_rounding(sensitivity):
 @pytest.mark.parametrize(
     ("groups", "options", "expected"),
     [
-        (TWO, {"alpha": 0.3, "clip": 1.5, "clip_jacobian": 0.7},
+        (TWO, {"alpha": 0.3, "clip_gradient": 1.5, "clip_jacobian": 0.7},
          0.7 * 2 * 1.5 + 0.3 * 60 * 4 * 2 * 0.7 / 24),
         (TWO, {"normalize_codes": False, "clip_output": 3.0, "alpha": 0.3},
          0.7 * 2 + 0.3 * 60 * 4 * 6 / 24),

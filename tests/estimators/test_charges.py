@@ -185,7 +185,7 @@ SEARCHES = {
     ),
     "classifier": (
         FITS["classifier"].estimator,
-        {"last__mechanism__clip_loss": [0.1, 3.0]},
+        {"last__mechanism__clip_gradient": [0.1, 3.0]},
         FITS["classifier"].given,
     ),
 }

@@ -77,6 +77,7 @@ def test_scikit_learn_checks(estimator, check):
 SLICES, AXES = {"n_projections": 50}, {"projections": "axes+orthogonal"}
 OWN = {
     "DPDomainAdapter": {"mechanism": "transport"},
+    "DPSGD": {"clip_gradient": 1.0},
     "DPSlicedFlowSampler": {"n_steps": 200},
     "DPSlicedGenerator": {"learning_rate": 0.005, "module": None},
     "PrivateSWAutoencoder": {"mechanism": "dpsgd"},
@@ -88,7 +89,7 @@ OWN = {
     "FedWad": {"n_rounds": 30},
     "ImageNetwork": {"latent_dim": 12},
     "LatentNetwork": {"latent_dim": None, "module": None},
-    "MeanFieldLangevin": {"clip": None},
+    "MeanFieldLangevin": {"batch_fraction": 1.0, "clip_gradient": None},
     "PriorPenalty": SLICES,
     "RankedOutputs": {"alpha": 0.75, "clip_jacobian": 0.25} | SLICES,
     "Resample": {"n_projections": 70, "sampling": "without_replacement"},

@@ -90,7 +90,7 @@ OUTPUTS = {
     "targets": (
         make_biased_regression(3000, random_state=2),
         {"kind": FairPrivateRegressor, "target_bounds": (0, 1), "n_steps": None}
-        | {"clip_loss": 5.0, "clip_jacobian": 2.0, "n_projections": 6},
+        | {"clip_gradient": 5.0, "clip_jacobian": 2.0, "n_projections": 6},
         "predict",
     ),
 }

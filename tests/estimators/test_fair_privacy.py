@@ -126,7 +126,7 @@ def test_poisson_sums_have_the_sensitivity_of_their_clip(case):
     assert training.clipped_sum
     share = 1 - fit.mechanism_.alpha
     # Rounding to the lattice adds at most 1/512.
-    exact = 2 * share * fit.mechanism_.clip_loss
+    exact = 2 * share * fit.mechanism_.clip_gradient
     assert exact < training.sensitivity <= exact * (1 + 1 / 511)
     assert training.rate == 0.2
     sizes = [len(batch.rows) for batch, *_ in seen["sums"]]
@@ -161,7 +161,7 @@ def test_ranked_sums_have_the_sensitivity_of_their_batches_and_directions(case):
             widths.append({"logits, ranks": 0.6, "regression, ranks": 2.0}.get(case, 1.0))
     assert widths[0] < max(widths) or case != "three classes, ranks"
     moved = 4 * max(widths) * fit.mechanism_.clip_jacobian / min(training.batch_sizes) / (1 + odds)
-    expected = 2 * 0.4 * fit.mechanism_.clip_loss + 0.6 * sum(training.batch_sizes) * moved
+    expected = 2 * 0.4 * fit.mechanism_.clip_gradient + 0.6 * sum(training.batch_sizes) * moved
     assert expected < training.sensitivity <= expected * (1 + 1 / 511)
 
 

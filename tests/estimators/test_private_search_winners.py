@@ -72,7 +72,7 @@ WINNERS = {
     "generator of rows": sliced_generator("smoothing", n_steps=2, bounds=(-1, 1)),
     "generator by gradients": sliced_generator("gradient", n_steps=2, bounds=(-1, 1)),
     "paths": trajectory_sampler(n_projections=3, **PATHS),
-    "paths by gradients": trajectory_sampler("mfld", sampling_rate=0.1, **PATHS),
+    "paths by gradients": trajectory_sampler("mfld", batch_fraction=0.1, **PATHS),
     "autoencoder": made(PrivateSWAutoencoder, 2, n_steps=2),
     "classifier": made(FairPrivateClassifier, **QUICK),
     "regressor": made(FairPrivateRegressor, target_bounds=(-1, 1), **QUICK),

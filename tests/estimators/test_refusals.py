@@ -207,8 +207,8 @@ PARAMETERS = [
         [(0.0, None, 2)])],
     *[("mfld", options, text) for options, text in (
         ({"regularization": 0.0}, "regularization=0"),
-        ({"clip": 1e12, "noise_multiplier": None, "delta": 1e-4}, "clip"),
-        ({"clip": 1e100}, "clip"),
+        ({"clip_gradient": 1e12, "noise_multiplier": None, "delta": 1e-4}, "clip_gradient"),
+        ({"clip_gradient": 1e100}, "clip_gradient"),
         ({"noise_multiplier": 1e100}, "noise_multiplier"),
         ({"epsilon": np.inf}, "noise_multiplier"),
         ({"noise_multiplier": [1.0]}, "one per phase"),

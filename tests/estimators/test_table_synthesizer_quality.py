@@ -103,7 +103,7 @@ def bits(n_columns):
 
 def synthetic_bits(codes, **options):
     table = pd.DataFrame(codes.astype(bool), columns=bits(codes.shape[1]).names)
-    synthesizer = DPTableSynthesizer(bits(codes.shape[1]), 1.0, **options).fit(table)
+    synthesizer = DPTableSynthesizer(bits(codes.shape[1]), epsilon=1.0, **options).fit(table)
     return synthesizer, synthesizer.sample(len(codes)).to_numpy().astype(int)
 
 

@@ -149,7 +149,7 @@ def neighbours(time):
         (SKETCH, lambda fitted: fitted.sketch_.statistic_),
         # After one step the other times answer to what was released.
         (
-            MFLD | {"schedule": [(0.01, None, 1)], "sampling_rate": 1.0},
+            MFLD | {"schedule": [(0.01, None, 1)], "batch_fraction": 1.0},
             lambda fitted: fitted.path_.particles,
         ),
         (MFLD | {"warm_start": "mean"}, lambda fitted: fitted.centers_),

@@ -14,7 +14,12 @@ T = RNG.integers(0, 5, 800) * 2.5 + 10  # 10, 12.5 ... 20
 X = np.column_stack([(T - 15) / 8, np.zeros(800)]) + RNG.uniform(-0.3, 0.3, (800, 2))
 FRAME = pd.DataFrame(X, columns=["a", "b"])
 LARGER = {"n_projections": 8, "n_bins": 32, "n_particles": 60, "schedule": [(1.0, None, 20)]}
-SHORT = {"clip": None, "sampling_rate": 0.5, "n_particles": 30, "schedule": [(0.01, None, 5)]}
+SHORT = {
+    "clip_gradient": None,
+    "batch_fraction": 0.5,
+    "n_particles": 30,
+    "schedule": [(0.01, None, 5)],
+}
 QUICK = {"sketch": SKETCH | LARGER, "mfld": MFLD | SHORT}
 
 

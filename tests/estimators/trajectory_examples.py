@@ -16,8 +16,8 @@ MFLD = {
     "bounds": (-1, 1),
     "n_particles": 12,
     "schedule": [(0.01, None, 3), (0.005, 0.1, 2)],
-    "sampling_rate": 0.3,
-    "clip": 0.8,
+    "batch_fraction": 0.3,
+    "clip_gradient": 0.8,
     "regularization": 1.0,
     "noise_multiplier": 3.0,
 }

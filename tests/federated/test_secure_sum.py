@@ -43,7 +43,9 @@ class Together:
         self._sketches, self._altered = sketches, altered or (lambda number, total: total)
         self._rows = rows or [(X[some], Y[some]) for some in SHARES]
         self._sums = [
-            SecureSum(self._adds(own), n_parties or len(sketches), n_tolerated)
+            SecureSum(
+                self._adds(own), n_parties=n_parties or len(sketches), n_tolerated=n_tolerated
+            )
             for own in range(len(sketches))
         ]
         with ThreadPoolExecutor(len(sketches)) as pool:
@@ -308,7 +310,7 @@ def test_parameters_are_checked(given, kind, match):
 
 def test_only_sketches_are_fitted():
     with pytest.raises(TypeError, match="must be a SlicedSketch, got DPSlicedFlowSampler"):
-        SecureSum(max, 3).fit(DPSlicedFlowSampler(bounds=(-1, 1)), X)
+        SecureSum(max, n_parties=3).fit(DPSlicedFlowSampler(bounds=(-1, 1)), X)
 
 
 @pytest.mark.slow

@@ -175,7 +175,7 @@ AUDITS: dict[str, Callable[[], Found]] = {
     "paths, mfld, mean": lambda: paths("mfld", schedule=[(1e-4, None, 2)], warm_start="mean"),
     "paths, mfld, kmeans": lambda: paths("mfld", schedule=[(1e-4, None, 2)], warm_start="kmeans"),
     "paths, mfld, batches": lambda: paths(
-        "mfld", schedule=[(1e-4, None, 2)], sampling_rate=0.5, noise_multiplier=8.0
+        "mfld", schedule=[(1e-4, None, 2)], batch_fraction=0.5, noise_multiplier=8.0
     ),
     "table": lambda: table(schema=NUMBERED),
     "table, target": lambda: table(schema=NUMBERED, target="x0"),

@@ -95,7 +95,7 @@ def test_codes_are_alike_given_the_class(comparison):
         encoder = PrivateSWAutoencoder(
             epsilon=math.inf,
             penalty=penalty,
-            mechanism=DPSGD(100, 0.02, batch_size=400),
+            mechanism=DPSGD(100, learning_rate=0.02, batch_size=400),
             bounds=(-1.5, 2.5),
             latent_dim=3,
             random_state=0,

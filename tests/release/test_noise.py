@@ -38,7 +38,7 @@ LEVEL = 1e-8
 
 def sketch(seed, **options):
     given = {"bounds": (-1, 1), "projections": DIRECTIONS, "n_bins": 100} | options
-    SlicedSketch(1.5, 1e-6, random_state=seed, **given).fit(ROWS, LABELS)
+    SlicedSketch(1.5, delta=1e-6, random_state=seed, **given).fit(ROWS, LABELS)
 
 
 def bounds(seed, mode):
@@ -166,7 +166,7 @@ def test_noise_of_rows_is_independent_over_directions_and_steps(noise):
 
 def test_private_bounds_are_paid_for_by_more_noise():
     public, private = (
-        SlicedSketch(1.5, 1e-6, n_projections=4, **given).fit(ROWS).privacy_spent_
+        SlicedSketch(1.5, delta=1e-6, n_projections=4, **given).fit(ROWS).privacy_spent_
         for given in ({"bounds": (-1, 1)}, {})
     )
     assert private.sigma > 1.04 * public.sigma  # 1 / sqrt(0.9) = 1.054 when all is used

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from skdpot.cli.inputs import MISSING_TEXTS
 from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableEncoder, TableSchema
 from skdpot.tables.frames import Table, build_table
-from skdpot.tables.schema import KINDS
+from skdpot.tables.proposals import KINDS
 from tests.tables.table_cases import COLUMNS, FRAMES, SERIES
 
 # A table of Arrow is read as one of polars: one series of it is enough for a quick run.

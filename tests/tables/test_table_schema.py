@@ -178,7 +178,7 @@ def test_polars_is_not_imported_before_it_is_needed():
 
 def test_a_schema_takes_the_order_and_the_data_types_of_a_table():
     schema = TableSchema(
-        [NumericColumn("b", lower=0, upper=1, dtype="float32"), BooleanColumn("a")], ["c"]
+        [NumericColumn("b", lower=0, upper=1, dtype="float32"), BooleanColumn("a")], excluded=["c"]
     )
     frame = pd.DataFrame({"a": [True], "c": [object()], "b": [0.5]})
     bound = schema.bind(frame)
@@ -211,7 +211,7 @@ def test_a_schema_can_be_edited():
     with pytest.raises(ValueError, match="one or more of .*NumericColumn"):
         TableSchema([])
     with pytest.raises(ValueError, match="'a' is in the schema twice"):
-        TableSchema([BooleanColumn("a")], ["a"])
+        TableSchema([BooleanColumn("a")], excluded=["a"])
 
 
 def test_a_schema_can_be_read_by_people():
