@@ -35,6 +35,7 @@ numpydoc_show_class_members = False  # the template of classes lists them in ful
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
+    "backreferences_dir": "generated/backreferences",  # for galleries of named files
     "filename_pattern": r"/plot_",
     "ignore_pattern": r"/benchmarks/|/engines/|/federated/|__init__\.py",
     "within_subsection_order": "FileNameSortKey",
@@ -42,6 +43,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
+    "write_computation_times": False,  # its page would load scripts from elsewhere
 }
 
 html_theme = "pydata_sphinx_theme"
@@ -65,7 +67,16 @@ html_theme_options = {
 }
 # Pages without pages below them need no list of these.
 html_sidebars = {
-    name: [] for name in ("index", "api", "benchmarks", "changelog", "auto_examples/**")
+    name: []
+    for name in (
+        "index",
+        "api",
+        "extending",
+        "examples",
+        "benchmarks",
+        "changelog",
+        "auto_examples/**",
+    )
 }
 html_show_sourcelink = False
 
