@@ -37,6 +37,7 @@ from skdpot.metrics import (
 )
 from skdpot.metrics.distances import resample_paths
 
+plt.style.use("skdpot.metrics.pictures")
 rng = np.random.default_rng(0)
 
 
@@ -108,7 +109,7 @@ def measure(sampler, paths, times, checked=N_CHECKED):
 
 
 figure, axes = plt.subplots(
-    len(strokes), 4, figsize=(11, 2.45 * len(strokes) + 0.4), squeeze=False, layout="compressed"
+    len(strokes), 3, figsize=(7, 2.05 * len(strokes) + 0.6), squeeze=False, layout="compressed"
 )
 rows = []
 for position, (digit, paths) in enumerate(strokes.items()):
@@ -128,14 +129,17 @@ for position, (digit, paths) in enumerate(strokes.items()):
     rows.append((digit, len(X), len(times), *measure(sampler, paths, times), seconds))
     display = TrajectoryDisplay.from_estimator(
         sampler, one_pixel(X), t, true_paths=paths, true_times=times, ax=row,
-        panels=["true", "seen", "means", "recovered"], colorbar=False,
+        panels=["true", "seen", "recovered"], colorbar=False,
     )  # fmt: skip
     row[0].set_ylabel(f"digit {digit}", fontsize="large")
     for ax in row:
         ax.set(xlim=(-0.02, 0.98), ylim=(-0.02, 0.98), xticks=[], yticks=[], xlabel="")
-        ax.set_title("" if position else ax.get_title())
+        ax.spines[:].set_visible(False)
+        if position:
+            ax.set_title("")
 figure.colorbar(display.panels_["recovered"], ax=axes, label="time", shrink=0.6, pad=0.02)
-figure.savefig("private_trajectories.png", dpi=100)
+figure.suptitle("One point per person; whole strokes come back at ε = 2", x=0.01, ha="left")
+figure.savefig("private_trajectories.png")
 plt.show()
 
 # %%
@@ -177,10 +181,17 @@ sampler = PrivateTrajectorySampler(
     mechanism="sketch", epsilon=1.0, delta=1e-6, bounds=(-1.5, 1.5), coupling="exact"
 )
 sampler.fit(X, t)
+figure, axes = plt.subplots(1, 3, figsize=(7.6, 2.7), layout="compressed")
 display = TrajectoryDisplay.from_estimator(
-    sampler, X, t, true_paths=truth, true_times=np.linspace(0, 1, 60), name="three branches, ε = 1"
-)
-display.figure_.savefig("private_branches.png", dpi=100)
+    sampler, X, t, true_paths=truth, true_times=np.linspace(0, 1, 60), ax=axes,
+    panels=["true", "seen", "recovered"], colorbar=False,
+)  # fmt: skip
+for ax in axes:
+    ax.set(xticks=[], yticks=[], xlabel="", ylabel="")
+    ax.spines[:].set_visible(False)
+figure.colorbar(display.panels_["recovered"], ax=axes, label="time", shrink=0.8, pad=0.02)
+figure.suptitle("Single points show the three branches again, at ε = 1", x=0.01, ha="left")
+figure.savefig("private_branches.png")
 plt.show()
 
 # The branches meet at both ends, where a point does not determine its branch.

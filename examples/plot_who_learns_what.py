@@ -39,12 +39,13 @@ from skdpot.federated.party import Party
 from skdpot.metrics import wasserstein_distance
 from skdpot.ot.measures import gaussian_reference
 
+plt.style.use("skdpot.metrics.pictures")
 digits = load_digits()
 order = np.random.default_rng(0).permutation(len(digits.data))
 X = digits.data[order] / 8 - 1
 north, south, nobody = X[:600], X[600:1200], X[1200:]
-# One image of each digit, for the plots.
-shown = [int(np.flatnonzero(digits.target[order[:600]] == k)[0]) for k in range(10)]
+# One image of each of seven digits, for the plots.
+shown = [int(np.flatnonzero(digits.target[order[:600]] == k)[0]) for k in range(7)]
 
 everything = ("triangle", "fedwad", "sliced")
 parties = [
@@ -109,7 +110,7 @@ for name, rows in (("rows of North", north), ("rows in neither archive", nobody)
 
 
 def strip(rows, low=-1.0, high=1.0, margin=0.0):
-    """Return ten images next to each other, as shades from 0 to 1."""
+    """Return images next to each other, as shades from 0 to 1."""
     images = np.clip((np.asarray(rows).reshape(-1, 8, 8) - low) / (high - low), 0, 1)
     return np.hstack([np.pad(image, 1, constant_values=margin) for image in images])
 
@@ -118,33 +119,35 @@ def show(ax, image, title, color="black", **options):
     """Draw a strip under a title."""
     options = {"cmap": "gray_r", "interpolation": "bilinear", "aspect": "auto"} | options
     ax.imshow(image, vmin=0, vmax=1, **options)
-    ax.set_title(title, loc="left", fontsize=11, color=color)
+    ax.set_title(title, color=color, pad=3)
     ax.axis("off")
 
 
-BROKEN, SAFE, OTHER = "#D55E00", "#0072B2", "#E69F00"
+BROKEN, SAFE, OTHER = "C1", "C0", "C4"
 position = np.argsort(pairs.first_rows)[shown]  # of the pairs of the digits that are shown
-partners = south[pairs.second_rows[position]]
 eta = by_triangle.transcript.messages(InterpolatingMeasure, sender="North")[0].points[shown]
 moved = by_fedwad.transcript.messages(InterpolatingMeasure, sender="North")[0].points[shown]
 
-figure, axes = plt.subplots(5, 2, figsize=(11, 4.7), layout="constrained")
-figure.get_layout_engine().set(w_pad=0.15, h_pad=0.08)
-show(axes[0, 0], strip(north[shown]), "North has these digits")
-show(axes[0, 1], strip(partners), "South has these, and others")
-show(axes[1, 0], strip(eta, -9, 9), "TriangleWad sends to the server")
+figure, axes = plt.subplots(5, 2, figsize=(7, 5.4))
+figure.get_layout_engine().set(w_pad=0.12, h_pad=0.06)
+show(axes[0, 0], strip(north[shown]), "North's digits")
+axes[0, 1].axis("off")
+axes[0, 1].text(0, 0.4, "left: what North sends\nright: what its reader gets", va="center")
+show(axes[1, 0], strip(eta, -9, 9), "TriangleWad sends")
 found = strip(read_by_server["North"].rows[shown])
-show(axes[1, 1], found, "The server reads all 600 digits, exactly", BROKEN)
-show(axes[2, 0], strip(moved, -2, 2), "FedWad sends to the server")
+show(axes[1, 1], found, "the server: all 600, exactly", BROKEN)
+show(axes[2, 0], strip(moved, -2, 2), "FedWad sends")
 found = strip(read_by_south.rows[shown])
-show(axes[2, 1], found, "South reads all 600 digits, exactly", BROKEN)
-show(axes[3, 0], strip(eta, -9, 9), "TriangleWad sends to a server without γ")
+show(axes[2, 1], found, "South: all 600, exactly", BROKEN)
+show(axes[3, 0], strip(eta, -9, 9), "TriangleWad, γ secret, sends")
 found = strip(pairs.differences[position], -2, 2, margin=0.5)
-show(axes[3, 1], found, "It reads 600 exact differences, North − South", BROKEN, cmap="bwr")
+show(axes[3, 1], found, "600 exact differences to South's", BROKEN, cmap="PuOr")
 table = sketch.cdf_[0].T
-show(axes[4, 0], table, "The sketch sends 64 noisy distribution functions", cmap="Blues")
-found = strip(from_sketch.rows[:10])
-show(axes[4, 1], found, "Anyone can find rows like these: none of North's", SAFE)
+show(axes[4, 0], table, "the sketch sends 64 noisy curves", cmap="Blues")
+found = strip(from_sketch.rows[: len(shown)])
+show(axes[4, 1], found, "anybody: none of North's", SAFE)
+figure.suptitle("Two protocols give every digit away; the sketch gives none", x=0.01, ha="left")
+figure.savefig("who_learns_what.png")
 plt.show()
 
 # %%
@@ -159,19 +162,18 @@ small = SlicedSketch(epsilon=1.0, bounds=(-1, 1), n_projections=16, n_bins=8)
 game = gaussian_audit(small, north[1:100], canaries=digit, n_trials=250)
 print(game)
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 4))
 game.plot(ax=left)
-left.set_title("Is this digit in the archive?")
+left.set_title("Who knows all other digits can hardly\ntell whether this one is there")
 groups = {"digits of North": (north, SAFE), "digits in neither archive": (nobody, OTHER)}
 for name, (rows, color) in groups.items():
     style = {"density": True, "histtype": "stepfilled", "alpha": 0.5, "color": color}
     right.hist(from_sketch.row_errors(rows), np.linspace(0, 0.8, 41), label=name, **style)
-right.axvline(0, color=BROKEN, linewidth=3, label="North, with the other protocols")
-right.set(
-    title="How near does the sketch lead to a digit?", xlabel="error of the nearest row (RMSE)"
-)
+right.axvline(0, color=BROKEN, linewidth=3, label="other protocols")
+right.set_title("The sketch leads no nearer to digits of\nNorth than to those of others")
+right.set(xlabel="error of the nearest row (RMSE)")
 right.set(xlim=(-0.02, 0.8), yticks=[])
-right.legend(loc="upper left", bbox_to_anchor=(0.05, 1))
+right.legend(loc="upper left", bbox_to_anchor=(0.04, 1))
 plt.show()
 
 # %%
