@@ -10,8 +10,8 @@ at work: each step is also a command (:doc:`/command_line`) and a page to click,
 ========================  =========================================================================
 what goes in              one CSV file, one row per patient, texts as people write them
 what is spent             ε = 1 of the study's ε = 3, once; sampling and reports cost nothing
-what to hand to the       the report on privacy, the report on quality, and the list of what was
-officer                   made public
+for the officer           the report on privacy, the report on quality, and the list of what was
+                          made public
 ========================  =========================================================================
 """
 
@@ -80,14 +80,14 @@ private.head()
 # The guarantee covers the values, not the form of the table: names and kinds of columns, bounds and
 # categories are public. ``TableSchema.guess`` (``skdpot schema patients.csv``) proposes them. **It
 # reads the values**, which no budget covers, so that a person has to look at each line of this
-# table and to agree. Hand it to the officer.
+# table and to agree. It goes to the officer.
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what it warns of stands in the table below
     schema = TableSchema.guess(private)
-print(schema.to_frame().drop(columns=["categories"], errors="ignore").to_string(max_colwidth=30))
 for note in schema.notes:
     print("-", note)
+schema.to_frame()
 
 # %%
 # Two changes. The oldest patient and the highest cost must not set a bound: we state bounds from
@@ -99,7 +99,7 @@ schema = schema.replace(
     NumericColumn("cost", lower=0, upper=100_000, log_scale=True, written="1,234.50 EUR"),
 )
 schema = replace(schema, rules=[LessEqual("admitted", "discharged", largest=120)]).confirm()
-schema.to_json(folder / "schema.json")
+text = schema.to_json(folder / "schema.json")
 
 # %%
 # 2. Set up the budget of the study
@@ -134,9 +134,8 @@ print("discharged before admitted:", int((synthetic.discharged < synthetic.admit
 # %%
 # Who needs old smokers only draws them from the same fit, at no cost.
 
-synthesizer.sample(1000, conditions={"smoker": True, "age": (60, None)}).describe().loc[
-    ["mean", "min", "max"]
-]
+old_smokers = synthesizer.sample(1000, conditions={"smoker": True, "age": (60, None)})
+old_smokers[["age", "pressure", "cost"]].describe().loc[["mean", "min", "max"]].round(1)
 
 # %%
 # 4. How good is it?
