@@ -62,7 +62,7 @@ X.head()
 # Each step that learns from the rows has to pay. ``PrivateScaler`` learns centres and scales
 # privately. The scale of ``years`` is public: the scaler is fitted to 0 and 30 years and frozen,
 # so that it never sees a row. An encoder with declared categories learns nothing either.
-# `check_pipeline` refuses a pipeline with a step that would learn without noise.
+# `~skdpot.check_pipeline` refuses a pipeline with a step that would learn without noise.
 
 budget = PrivacyBudget(epsilon=1.2, delta=1e-6)
 known = FrozenEstimator(MinMaxScaler((-1, 1)).fit(pd.DataFrame({"years": [0, 30]})))

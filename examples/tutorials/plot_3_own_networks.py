@@ -79,7 +79,7 @@ print(autoencoder.privacy_spent_.assumptions)
 # Private codes
 # -------------
 # The sampler releases one sketch of the private codes, class by class, for all of ε. Codes lie on
-# the unit sphere, so that ``norm_bound=1.0`` is free. `FrozenEstimator` keeps the pipeline from
+# the unit sphere, so that ``norm_bound=1.0`` is free. ``FrozenEstimator`` keeps the pipeline from
 # training the autoencoder again on private images.
 
 sampler = DPSlicedFlowSampler(epsilon=3.0, norm_bound=1.0, conditional=True)
