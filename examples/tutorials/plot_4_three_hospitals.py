@@ -55,8 +55,8 @@ rows = {name: patients(n, 60 if name == "East" else 50) for name, n in N_ROWS.it
 # Each hospital decides for itself
 # --------------------------------
 # A `~skdpot.federated.Party` holds the rows of one hospital and answers requests. Its owner sets
-# the privacy parameters, the budget and the protocols that it takes part in; no request changes them. The
-# ledger is a file of the hospital, so that tomorrow's comparison knows of today's.
+# the privacy parameters, the budget and the protocols that it takes part in; no request changes
+# them. The ledger is a file of the hospital, so that tomorrow's comparison knows of today's.
 
 parties = [
     Party(
@@ -151,4 +151,5 @@ print(*(f"- public: {fact}" for fact in spent.assumptions), sep="\n")
 # * *The bounds are far wider than the data.* Agree on narrower ones, from common knowledge.
 # * *You want one sketch of all rows,* with hardly more noise than that of one hospital: see "secure
 #   sums" in :doc:`/sketch`.
-# * *You want to know which columns differ:* `~skdpot.SlicedSketch` has the distribution functions of each.
+# * *You want to know which columns differ:* `~skdpot.SlicedSketch` has the
+#   distribution functions of each.
