@@ -599,9 +599,10 @@ def _claim_picture(spent: PrivacySpent) -> str:
 
 def _membership_picture(found: SyntheticMembership) -> str:
     """Draw what attacks on synthetic rows found, as a data address of a PNG picture."""
-    figure = Picture(figsize=(7.2, 4.6))
-    left, right = figure.subplots(1, 2)
     # No layout engine keeps a legend of the figure clear of axes with a fixed aspect.
+    by_hand: Any = "none"  # which matplotlib documents and its stubs lack
+    figure = Picture(figsize=(7.2, 4.6), layout=by_hand)
+    left, right = figure.subplots(1, 2)
     figure.subplots_adjust(left=0.09, right=0.98, top=0.94, bottom=0.28, wspace=0.3)
     for ax, log in ((left, False), (right, True)):
         found.plot(ax, log=log, legend=False).set(**_ATTACK_AXES)

@@ -137,6 +137,12 @@ def test_a_page_needs_nothing_else_and_escapes_what_it_is_given(report, tmp_path
     assert plt.get_fignums() == figures
 
 
+def test_pictures_are_drawn_in_the_style_of_the_caller(report):
+    """A style that lays figures out by itself would warn of a figure that is laid out by hand."""
+    with plt.style.context("skdpot.metrics.pictures"):
+        assert "data:image/png" in report._repr_html_()
+
+
 def test_facts_are_on_the_page_and_values(report, fitted):
     spent, text = fitted.privacy_spent_, words_of(report)
     assert all(assumption[1:] in text for assumption in spent.assumptions)
