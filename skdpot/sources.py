@@ -587,11 +587,7 @@ def _message(content: bytes) -> Any:
 
 
 def source_of(X: Any, label: Any = None) -> Source | None:
-    """Return the source that X is or names; None for rows in memory.
-
-    Paths and lists of paths, datasets and readers of pyarrow, relations of DuckDB, LazyFrames of
-    polars, what Dask and Spark have, and a table of pyarrow if one of its columns is the label.
-    """
+    """Return the source that X is or names; None for rows in memory."""
     if isinstance(X, Source):
         return X
     paths = X if isinstance(X, list | tuple) else [X]
@@ -620,10 +616,7 @@ def read_numbers(
     labelled: bool = False,
     min_samples: int = 1,
 ) -> tuple[SourceRows, np.ndarray | None]:
-    """Count the rows of a source, refuse what are no numbers, and record the columns.
-
-    Returns batches of rows and of the places of their labels (column `label`), and the classes.
-    """
+    """Count the rows of a source, refuse what are no numbers, and record the columns."""
     head = head_of(source)
     if labelled:
         there = list(getattr(head, "columns", ()))

@@ -226,10 +226,7 @@ def _numbers(t: np.ndarray, origin: np.datetime64 | None) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class TimedRows:
-    """Private rows with the public number of the time that each belongs to.
-
-    Each time has at least one row, and a person `group_size` rows at most, at different times.
-    """
+    """Private rows with the public number of the time that each belongs to."""
 
     rows: np.ndarray
     positions: np.ndarray
@@ -334,10 +331,7 @@ def sample_next(plan: sparse.csr_array, index: np.ndarray, rng: np.random.Genera
 
 
 def exact_plans(particles: np.ndarray) -> tuple[sparse.csr_array, ...]:
-    """Couple neighbouring knots by optimal transport with the squared Euclidean cost.
-
-    This is the limit of `entropic_plans` for small diffusivities.
-    """
+    """Couple neighbouring knots by optimal transport with the squared Euclidean cost."""
     plans = []
     for first, second in zip(particles[:-1], particles[1:], strict=True):
         costs = cdist(first, second, metric="sqeuclidean")
@@ -371,12 +365,7 @@ def entropic_plans(
 
 
 def _rounded(plan: np.ndarray) -> np.ndarray:
-    """Return a coupling of the uniform masses near an approximate one, with fewer entries.
-
-    Negligible entries are dropped and rows and columns that have too much are scaled down
-    (Altschuler, Weed, Rigollet, NeurIPS 2017). The margins that are then missing are coupled in
-    the order of the particles, which adds few entries.
-    """
+    """Return a coupling of the uniform masses near an approximate one, with fewer entries."""
     m, k = plan.shape
     plan = np.where(plan < _NEGLIGIBLE / (m * k), 0.0, plan)
     with np.errstate(divide="ignore"):
@@ -395,12 +384,7 @@ def _rounded(plan: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class PathMeasure:
-    """Particles at knots, couplings of neighbours, and Brownian bridges in between.
-
-    A path is a Markov chain over the particles: its particle at a knot is drawn from the
-    coupling with the knot before, given the particle there and nothing else. Given its
-    particles, the path between neighbouring knots is a Brownian bridge.
-    """
+    """Particles at knots, couplings of neighbours, and Brownian bridges in between."""
 
     times: np.ndarray
     particles: np.ndarray
@@ -492,11 +476,7 @@ class SimulatedEstimate:
         return cls(found - bias, error, bias, len(simulated))
 
     def interval(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ends of a confidence interval for each number.
-
-        The width is a quantile of Student's distribution, as standard errors come from finitely
-        many simulations.
-        """
+        """Return the ends of a confidence interval for each number."""
         check_confidence(confidence)
         quantile = student_t.ppf(0.5 + confidence / 2, self.n_simulations - 1)
         reach = quantile * self.standard_error

@@ -154,10 +154,7 @@ def _without_tables(text: str, estimator: BaseEstimator) -> str:
 
 @contextmanager
 def all_or_nothing(estimator: BaseEstimator, *, forget: bool = False) -> Iterator[None]:
-    """Restore the attributes of `estimator` if the block raises.
-
-    With `forget`, what an earlier fit has learned is removed before the block runs.
-    """
+    """Restore the attributes of `estimator` if the block raises."""
     before = dict(vars(estimator))
     try:
         for name in before:
@@ -426,11 +423,7 @@ def encode_labels(
     needed_by: str = "conditional=True",
     advice: str = "to model a continuous target, make it a column of X",
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Encode labels as positions in the sorted set of classes.
-
-    Messages name the `argument`, the `meaning` of a label, what labels are `needed_by`, and an
-    `advice` for values that cannot be labels.
-    """
+    """Encode labels as positions in the sorted set of classes."""
     if y is None:
         given = "the target y" if argument == "y" else argument
         raise ValueError(f"{needed_by} requires {argument} to be passed, but {given} is None.")
@@ -578,10 +571,7 @@ def solver_generator(random_state: int | np.random.RandomState | None) -> np.ran
 
 @contextmanager
 def torch_randomness(rng: np.random.Generator) -> Iterator[None]:
-    """Seed torch's global generator from `rng` inside the block; outside it goes on as before.
-
-    Initial weights and dropout draw from it; noise and batches never do.
-    """
+    """Seed torch's global generator from `rng` inside the block; outside it goes on as before."""
     import torch
 
     with torch.random.fork_rng():
@@ -627,11 +617,7 @@ Result = TypeVar("Result")
 
 
 def n_threads() -> int:
-    """Return how many threads a kernel may use: as many as torch, or as OpenMP without torch.
-
-    ``torch.set_num_threads`` and the variable ``OMP_NUM_THREADS`` change it, and joblib
-    lowers it in its worker processes. Torch is not loaded for the answer.
-    """
+    """Return how many threads a kernel may use: torch's number, or OpenMP's without torch."""
     of_torch = getattr(sys.modules.get("torch"), "get_num_threads", None)
     if of_torch is not None:
         return int(of_torch())

@@ -94,11 +94,7 @@ class NoiseCheck:
         return math.sqrt(self.energy / float(chi2.ppf(level, self.n_numbers)))
 
     def seen_below(self, level: float) -> float | None:
-        """Return the share of the stated noise below which a test at `level` finds it (95 %).
-
-        None if the test could not even find that there is no noise, or if what hides the noise is
-        unknown.
-        """
+        """Return the share of the stated noise below which a test at `level` finds it (95 %)."""
         room = float(chi2.ppf(level, self.n_numbers)) - self.hidden
         if not room > 0.0:
             return None
@@ -328,10 +324,7 @@ class EvidenceSum:
         self._matched[chosen] += evidence[:, -1] / 2.0
 
     def add_part(self, part: Part, shares: np.ndarray, name: str) -> None:
-        """Add a part of a release, and check its noise if what a record adds is known exactly.
-
-        `shares` are 1 for known records, which come first, then 1/2 for the two of all pairs.
-        """
+        """Add a part of a release, and check its noise if what a record adds is known exactly."""
         if part.rows is None:
             return
         members = np.arange(len(shares)) if part.members is None else part.members
@@ -435,10 +428,7 @@ def default_score(fitted: Any) -> Score:
 
 
 def evidence_of(audited: AuditedFit, heads: np.ndarray | None = None) -> EvidenceSum:
-    """Gather what the releases of an audited fit say about the coins.
-
-    If the coins are given, the noise is checked; they change no score.
-    """
+    """Gather what the releases of an audited fit say about the coins."""
     fitted = getattr(audited.fitted, "estimator_", audited.fitted)
     releases, own, has_rows = list(audited.releases), getattr(fitted, "release_", None), False
     if own is not None and any(one.kind == own.kind for one in releases):
@@ -571,10 +561,7 @@ def _of_batch(
 def _kernels(
     batch: ProjectedRows, places: np.ndarray, sigma: float
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield, per direction, densities (n_candidates, n_points) of the points, and their counts.
-
-    A batch of one row has a single array.
-    """
+    """Yield, per direction, densities (n_candidates, n_points) of the points, and their counts."""
     if batch.values.shape[1] == 1:
         squares = np.sum((batch.values - places) ** 2, axis=0)
         squares -= squares.min()

@@ -253,10 +253,7 @@ def _as_given(estimator: Any) -> Any:
 def try_membership(
     estimator: Any, X_holdout: Any, y_holdout: Any, X_members: Any, rng: np.random.Generator
 ) -> MembershipTrial:
-    """Attack the estimator on its members if they are given, else a copy on the hold-out.
-
-    Only `X_members` are private rows.
-    """
+    """Attack the estimator on `X_members`, which are private, or a copy on the hold-out."""
     reason = _why_no_rows(estimator)
     if not reason and X_holdout is None:
         reason = "No public rows of the same population were given."

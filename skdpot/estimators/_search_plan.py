@@ -297,11 +297,7 @@ def _calibrated(
 
 
 def _guess(target: PrivacyTarget, law: TrialLaw, refit_mu: float) -> float:
-    """Return about the log(mu) of a trial, from one point of the profile of the best one.
-
-    A fit that stands alone is judged at its epsilon, and one in a ledger by its whole profile,
-    of which the point at 0 counts most.
-    """
+    """Return about the log(mu) of a trial, from one point of the profile of the best one."""
     rest = math.sqrt(max(target.mu_cap**2 - refit_mu**2, 0.0))
     alone = isinstance(target, SingleFitTarget)
     epsilon = min(target.epsilon, 600.0) * rest / target.mu_cap if alone else 0.0

@@ -210,10 +210,7 @@ Score = Callable[[Any, Any, Any], Any]
 
 @dataclass(frozen=True)
 class Scorer:
-    """A score, higher being better: its name, and the sum over the rows of what lies in [0, 1].
-
-    A score of what a candidate has released needs neither rows nor noise.
-    """
+    """A score, higher being better: its name, and the sum over the rows of what lies in [0, 1]."""
 
     name: str
     total: Score

@@ -535,10 +535,7 @@ class DPSlicedFlowSampler(SyntheticRows):
         return self.particles_
 
     def _draw(self, n_samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows and the positions of their classes, in random order.
-
-        A random subset of the particles; for more rows than particles, a new flow is run.
-        """
+        """Return rows and the positions of their classes, in random order."""
         sizes = rng.multinomial(n_samples, self._class_shares)
         parts = [self._draw_class(k, int(size), rng) for k, size in enumerate(sizes) if size]
         order = rng.permutation(n_samples)
@@ -552,10 +549,7 @@ class DPSlicedFlowSampler(SyntheticRows):
         return particles[rng.choice(len(particles), size, replace=False)]
 
     def _to_data(self, particles: np.ndarray) -> np.ndarray:
-        """Map particles to the units of the data, and into the bounds that the rows were in.
-
-        Those of the paper's process stay where they are: its law is wider than the ball.
-        """
+        """Map particles to the units of the data, and into the bounds that the rows were in."""
         rows = self.bounds_.from_ball(particles.astype(np.float64))
         if self._schedule().is_process:
             return rows
@@ -563,11 +557,7 @@ class DPSlicedFlowSampler(SyntheticRows):
 
 
 def apportion(total: int, shares: np.ndarray) -> np.ndarray:
-    """Split a number by largest remainders.
-
-    Each part is within one of ``total * shares``, except that the largest parts give to empty parts
-    of positive share, if there are enough.
-    """
+    """Split a number by largest remainders."""
     quotas = total * shares
     sizes = np.floor(quotas).astype(int)
     largest = np.argsort(sizes - quotas, kind="stable")

@@ -326,9 +326,6 @@ class DPSlicedGenerator(SyntheticRows):
 
 
 def _default_width(n_samples: int, n_features: int) -> int:
-    """Return the width of the hidden layers: a public rule, a power of two in [32, 256].
-
-    About ``1.5 sqrt(n)``: what a fit costs grows with its data.
-    """
+    """Return the width of the hidden layers: a public rule, a power of two in [32, 256]."""
     wanted = 2 ** round(math.log2(_UNITS_PER_ROOT * math.sqrt(n_samples)))
     return min(max(wanted, _NARROWEST, 2 ** math.ceil(math.log2(n_features))), _WIDEST)

@@ -145,11 +145,7 @@ class Exchange:
         to: Iterable[str] = (SERVER,),
         read: Callable[[M], Any] | None = None,
     ) -> Any:
-        """Send a message, or what a participant answers; return what `read` makes of it.
-
-        `message` is a `Message` or its bytes, a callable that returns one, or what went wrong. A
-        MessageError, also of `read`, is the sender's fault.
-        """
+        """Send a message, or what a participant answers; return what `read` makes of it."""
         try:
             given = message() if callable(message) else message
             if isinstance(given, MessageError):
@@ -175,10 +171,7 @@ class Exchange:
         to: Iterable[str] = (SERVER,),
         also: Sequence[Any] = (),
     ) -> list[dict[str, Any]]:
-        """Ask all parties the same; return what they answer to each method of `due`, by name.
-
-        `also` are further arguments, which only parties of this process can be given.
-        """
+        """Ask all parties the same; return what they answer to each method of `due`, by name."""
         carried: dict[str, Replies] = {}
         for carry in dict.fromkeys(p.carry for p in parties if isinstance(p, RemoteParty)):
             names = [p.name for p in parties if getattr(p, "carry", None) == carry]
@@ -354,11 +347,7 @@ class PairwiseResult:
 
 
 def common_scale(bounds: DataBounds, declared: bool) -> float | None:
-    """Return the factor by which all features were scaled alike, or None.
-
-    None also for scales that were found in the data, even if they came out equal; with too few rows
-    to look for scales, or too many features, private bounds leave features as they are.
-    """
+    """Return the factor by which all features were scaled alike, or None if there is none."""
     as_they_are = not bounds.center.any() and np.all(bounds.scale == 1.0)
     same = as_they_are or (declared and np.all(bounds.scale == bounds.scale[0]))
     return float(bounds.scale[0]) if same else None

@@ -117,10 +117,7 @@ _CHECKS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class Message(Record):
-    """What one participant of a protocol sends to another; frozen, and equal by its bytes.
-
-    `reveals` says in one sentence what it tells to whom. The repr shows sizes only.
-    """
+    """What one participant of a protocol sends to another; frozen, and equal by its bytes."""
 
     noun: ClassVar[str] = "message"
     reveals: ClassVar[str]

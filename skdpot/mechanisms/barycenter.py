@@ -297,11 +297,7 @@ def _radius_of_weights(cells: Cells) -> float:
 def _round(
     tables: OutputTables, sizes: Sequence[int], mixing: np.ndarray, noise: TableNoise
 ) -> Round:
-    """Return the moves to the barycentre of noisy distributions.
-
-    Where the noise hides a distribution, in its tails and in small groups, less is moved: the ends
-    move as what is a few standard deviations of the noise within.
-    """
+    """Return the moves to the barycentre of noisy distributions."""
     of_group, error = np.array(sizes, dtype=np.float64), _errors(noise, sizes)
     ends = np.minimum(_HIDDEN * error, _LARGEST_TAIL)[:, None]
     inside = np.clip(_LEVELS, ends, 1.0 - ends)

@@ -422,11 +422,7 @@ class DPSGD(Mechanism):
 def _warn_of_noise(
     caller: str, loss: AutoencoderLoss, plan: TrainingPlan, network: nn.Module, *, ranked: bool
 ) -> None:
-    """Say before the charge, of public facts, that the noise will hide what rows have in common.
-
-    The longest possible sum of gradients of the reconstruction error, over all steps, is compared
-    with the noise. The least ratios are calibrated: below them errors were those of the mean row.
-    """
+    """Say before the charge, of public facts, that the noise will hide what rows have in common."""
     if plan.sigma == 0.0:
         return
     longest = plan.batch_size * (1.0 - loss.alpha) * loss.clip * math.sqrt(plan.n_steps)
@@ -455,11 +451,7 @@ def sketched_steps(
     streams: Streams,
     cells: Cells,
 ) -> GradientStep:
-    """Make the steps of training by released distributions of codes.
-
-    Each step releases one noisy sum, and each step of `release_at` first a noisy table of all
-    cells.
-    """
+    """Make the steps of training by released distributions of codes."""
     penalty = cast("PriorDistance | ParityDistance", loss.penalty)
     batches, compared = plan.batches(streams.secret), penalty.compared
     directions = penalty.directions(streams.public)

@@ -317,11 +317,7 @@ def tabled_steps(
     secret: SecretStream,
     public: np.random.Generator,
 ) -> GradientStep:
-    """Make the steps of training by released tables.
-
-    Each step releases one noisy sum, and each step of `release_at` first a noisy table of all
-    cells, all of them on lattices.
-    """
+    """Make the steps of training by released tables."""
     batches = plan.batches(secret)
     directions = loss.compared.directions(n_projections, public)
     limits = loss.compared.half_widths(directions)
@@ -362,11 +358,7 @@ def _joint_part(
     cells: Cells,
     tables: OutputTables | None,
 ) -> dict[str, Any]:
-    """Return what each record adds to a joint sum.
-
-    Its own penalty follows from its output under the network that the tables were released of, and
-    from its own cell.
-    """
+    """Return what each record adds to a joint sum."""
     rows, targets = given
     local, cells = None, replace(cells, codes=cells.codes_of(targets, codes))
     if tables is not None:

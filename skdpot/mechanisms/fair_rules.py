@@ -46,21 +46,14 @@ FAIRNESS = {
 
 @dataclass(frozen=True)
 class FairConstraint:
-    """Which rates of groups are to be alike, and how much.
-
-    `level` is the least ratio of two groups' rates, or, for differences, one less their largest
-    difference.
-    """
+    """Which rates of groups are to be alike, and how much."""
 
     fairness: str
     level: float
     measure: str = "ratio"
 
     def rates(self, n_classes: int) -> list[tuple[int, np.ndarray]]:
-        """Return the decisions, and the classes of those decided on, of all rates.
-
-        Of two decisions the rates of the second say all.
-        """
+        """Return the decisions, and the classes of those decided on, of all rates."""
         decisions = range(n_classes) if n_classes > 2 else (1,)
         of = FAIRNESS[self.fairness]
         return [(c, classes) for c in decisions for classes in of(c, n_classes)]
@@ -100,10 +93,7 @@ class FairRule:
         return tuple(np.array(part) for part in zip(*found, strict=True))  # type: ignore[return-value]
 
     def _rate(self, decision: int, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the share of each group that is decided so, and its standard error.
-
-        The numerator and the denominator are both measured, so that much of their noise cancels.
-        """
+        """Return the share of each group that is decided so, and its standard error."""
         law, own = self.law, self.law.lists.holds
         chosen = self._chosen(decision)
         measured = law.measured[:, :, classes].sum(axis=2)
@@ -121,11 +111,7 @@ class FairRule:
 
     @property
     def accuracy(self) -> tuple[float, float]:
-        """The accuracy of the smoothed numbers, and a standard error on the safe side.
-
-        What was measured is too high on average for a rule that its noise has chosen. The error is
-        that of the measured share, whose numerator and denominator have noise in common.
-        """
+        """The accuracy of the smoothed numbers, and a standard error on the safe side."""
         law, right, noise = self.law, 0.0, 0.0
         n, everyone = law.sizes.sum(), np.eye(self.weights.shape[1])[0]
         decided = [self._chosen(c) for c in range(law.lists.n_classes)]

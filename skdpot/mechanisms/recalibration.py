@@ -69,10 +69,7 @@ def release_recalibration(
     stream: SecretStream,
     outputs_of: Callable[[Any, np.ndarray], np.ndarray],
 ) -> Affine:
-    """Return the map to a better mean and spread. The caller has charged the noise.
-
-    Targets are in the units of the network: their norm is at most the square root of their number.
-    """
+    """Return the map to a better mean and spread. The caller has charged the noise."""
     n, q = targets.shape
 
     def vectors_of(rows: Any, targets: Any, codes: np.ndarray) -> np.ndarray:

@@ -143,11 +143,7 @@ def warn_of_noise(sketch: SlicedSketch, caller: str) -> None:
 
 
 def _typical_noise(sketch: SlicedSketch) -> float:
-    """Return the noise of a distribution function after averaging over slices.
-
-    L slices of d features measure each feature about L / d times. Classes are weighted by their
-    released sizes.
-    """
+    """Return the noise of a distribution function after averaging over slices."""
     n_projections, n_features = sketch.directions_.shape
     labels = getattr(sketch, "classes_", (None,))
     shares = sketch.class_counts_ / sketch.class_counts_.sum()

@@ -128,11 +128,7 @@ class CoupledFlowProblem:
         return np.clip(quantiles, -limits, limits).astype(np.float32)
 
     def start(self, rng: np.random.Generator) -> np.ndarray:
-        """Return paths that were followed, or Gaussians of each time's location and spread.
-
-        The same normal numbers at all times, so that particles are nearly coupled from the start.
-        Shape (T, m, d), float32.
-        """
+        """Return paths that were followed, or Gaussians of each time's location and spread."""
         if self.followed is not None:
             return self.followed.astype(np.float32)
         means = self.quantiles.mean(axis=2, dtype=np.float64)
@@ -194,10 +190,7 @@ class _Ties:
         self._partners: tuple[np.ndarray, np.ndarray] | None = None
 
     def gradient(self, particles: np.ndarray, diffusivity: float) -> np.ndarray:
-        """Return the ties' share of the gradient at particles (T, m, d), float32.
-
-        Where loose ties lead to is looked up again in every third call.
-        """
+        """Return the ties' share of the gradient at particles (T, m, d), float32."""
         pull = np.zeros_like(particles)
         if not self._shares.any():
             return pull
@@ -235,12 +228,7 @@ _FAINT = (0.0, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)  # masses of a bin that may
 
 
 def followed_paths(particles: np.ndarray) -> np.ndarray:
-    """Follow the particles of each time to all others; shape (T from, T, n_followed, d).
-
-    Neighbouring times are joined by optimal transport. Each particle moves on with the mean of what
-    its neighbours do, without those that do something else: mass that noise has put elsewhere at
-    one time is not followed, and groups of particles stay together.
-    """
+    """Follow the particles of each time to all others; shape (T from, T, n_followed, d)."""
     n_times, m, _ = particles.shape
     n_followed = min(m, max(_MOST_FOLLOWED // n_times, 1))
     paths = np.empty((n_times, n_times, n_followed, particles.shape[2]))
@@ -515,11 +503,7 @@ n_features), default="axes+orthogonal"
 
 
 def _error_variances(sketch: SlicedSketch) -> np.ndarray:
-    """Return the variances of the errors of each time's distribution functions, roughly.
-
-    The noise of a released function is that of the table over the number of rows; the rows
-    themselves are a sample, whose distribution function has a mean variance near 1 / (6 n).
-    """
+    """Return the variances of the errors of each time's distribution functions, roughly."""
     counts = np.maximum(sketch.class_counts_, 1.0)
     noise = float(np.diag(sketch.strategy_.known_total_covariance).mean()) * sketch.noise_scale_**2
     return noise / counts**2 + 1.0 / (6.0 * counts)

@@ -151,10 +151,7 @@ def cut_short(text: str, most: int) -> str:
 
 
 def data_address(figure: Any, kind: str, media_type: str, dpi: int = 180) -> str:
-    """Write a figure into an address, the same one each time, that a page can hold.
-
-    Text in an SVG stays text: who looks at it has fonts for the names of any script.
-    """
+    """Write a figure into an address, the same one each time, that a page can hold."""
     from matplotlib import rc_context
 
     picture = io.BytesIO()

@@ -33,12 +33,7 @@ from skdpot.release.strategy import Strategy, increasing
 
 
 class Redraws(NamedTuple):
-    """Simulated errors of one table, drawn once and shared by all its comparisons.
-
-    Of sampling there are two independent sets, for the first and for the second side of a
-    comparison: (2, n_simulations, n_projections, n_bins - 1) around the table's own functions, or,
-    where rows are as extreme in every direction as in one, (2, n_simulations, n_levels).
-    """
+    """Simulated errors of one table, drawn once and shared by all its comparisons."""
 
     noise: np.ndarray  # (n_projections, n_simulations, n_bins); none for public rows
     sampling: np.ndarray
@@ -149,10 +144,7 @@ class Comparison:
 
     @property
     def share(self) -> float:
-        """Weight of the second table in the best guess of what both measure if they are equal.
-
-        About by the variances of the distribution functions: of noise, and of sampling.
-        """
+        """Weight of the second table in the best guess of what both measure if they are equal."""
         one, other = (table.cdf_noise**2 + 0.25 / table.n_samples for table in self.tables)
         return one / (one + other)
 
@@ -200,11 +192,7 @@ class Comparison:
     def _sampling(
         self, draws: Sequence[Redraws], side: int, chunk: slice, guess: np.ndarray, mixed: bool
     ) -> np.ndarray:
-        """Return errors of sampling around a guess, or around the mixture of the two.
-
-        A sample of a mixture is one of each part, of sizes that are random themselves: its
-        covariance is the mixture of those of the parts and that of the sizes.
-        """
+        """Return errors of sampling around a guess, or around the mixture of the two."""
         (low, high), n_samples = self.decoder.span, [table.n_samples for table in self.tables]
         own = draws[side].sampling[side, chunk]
         if own.ndim == 2:  # levels: by how much the mean of the second is larger, and less so
@@ -235,11 +223,7 @@ _ROWS_AT_ONCE = 512  # of tables that are simulated, so that arrays stay in the 
 def sampling_errors(
     table: CDFTable, n_samples: int, n_draws: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw how far distribution functions of samples are from a table, at its inner edges.
-
-    Where the table does not tell how directions go together, one function of the level stands
-    for all, of shape (n_draws, n_levels).
-    """
+    """Draw how far distribution functions of samples are from a table, at its inner edges."""
     weights = _resampling_weights(n_samples, n_draws, rng)
     covariance = _fitted_covariance(table)
     if covariance is None:
@@ -559,11 +543,7 @@ def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def refined(cdf: np.ndarray, factor: int) -> np.ndarray:
-    """Draw smooth curves through the values at the bin edges, which binning does not touch.
-
-    What binning loses is the shape in between, and with it a part of the distance between a narrow
-    and a wide measure, or between one peak and two.
-    """
+    """Draw smooth curves through the values at the bin edges, which binning does not touch."""
     n_bins = cdf.shape[1] - 1
     cdf = _without_dust(cdf)
     curve = PchipInterpolator(np.arange(n_bins + 1), cdf, axis=1)

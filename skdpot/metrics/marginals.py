@@ -128,10 +128,7 @@ def column_numbers(column: pd.Series, kind: str) -> np.ndarray:
 def _shared_codes(
     real: pd.Series, synthetic: pd.Series
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return places of values among the categories of both columns, -1 if missing, and these.
-
-    Categories are in their order if they have one, else the frequent first.
-    """
+    """Return places of values among the categories of both columns, -1 if missing, and these."""
     first, second = _texts(real), _texts(synthetic)
     if isinstance(real.dtype, pd.CategoricalDtype) and real.dtype.ordered:
         known = list(dict.fromkeys(map(str, real.cat.categories)))

@@ -324,11 +324,7 @@ def private_steps(
     public: np.random.Generator,
     cells: Cells | None = None,
 ) -> GradientStep:
-    """Make the steps of training with noisy sums of clipped gradients.
-
-    Each step releases the sum, rounded to a lattice, with discrete Gaussian noise ``plan.noise``.
-    Batches are secret; nothing of them is kept.
-    """
+    """Make the steps of training with noisy sums of clipped gradients."""
     batches = plan.batches(secret, None if cells is None else cells.members)
 
     def step(autoencoder: Any, number: int) -> None:

@@ -43,10 +43,7 @@ _NARROWEST = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class OutputUnits:
-    """An affine map from a network's outputs to the mapped rows: ``location + scale * y``.
-
-    A network whose outputs have mean 0 and variance 1 needs few steps to learn the rest.
-    """
+    """An affine map from a network's outputs to the mapped rows: ``location + scale * y``."""
 
     location: np.ndarray
     scale: float
@@ -256,11 +253,7 @@ def noisy_gradient_steps(
     clip_jacobian: float,
     secret: SecretStream,
 ) -> GradientStep:
-    """Make training steps from noisy gradients of batches.
-
-    Each step releases the gradient times the batch size, rounded to a lattice, with discrete
-    Gaussian noise ``plan.noise``. Batches are secret; nothing of them is kept.
-    """
+    """Make training steps from noisy gradients of batches."""
     batches, reach = plan.batches(secret), _REACH * radius
 
     def step(network: nn.Module, number: int) -> None:

@@ -82,11 +82,7 @@ def build_networks(
     image: tuple[int, int, int] | None,
     latent_dim: int,
 ) -> tuple[nn.Module, nn.Module]:
-    """Make an encoder and a decoder.
-
-    "conv" and "dcgan" are those of Sebag et al. (`skdpot.mechanisms.Architecture`), with group
-    normalisation instead of batch normalisation and without padding images of 28 x 28.
-    """
+    """Make an encoder and a decoder."""
     if not isinstance(architecture, str):
         if len(architecture) != 2:
             raise ValueError(
@@ -202,10 +198,7 @@ _TINY = 1e-12
 
 
 def make_mlp(latent_dim: int, n_classes: int, n_features: int, width: int) -> nn.Sequential:
-    """Return the default network: two hidden layers behind a `LatentEncoding`.
-
-    With a single latent number there is no encoding.
-    """
+    """Return the default network: two hidden layers behind a `LatentEncoding`."""
     n_inputs = latent_dim + n_classes
     layers: list[nn.Module] = []
     if latent_dim > 1:

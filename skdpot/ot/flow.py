@@ -196,10 +196,7 @@ class SmoothedFlowProblem:
 
 @dataclass(frozen=True, eq=False)
 class GaussianFlowProblem:
-    """Minimise the sliced distance of particles to a mixture of Gaussians, which they start as.
-
-    Only chance keeps draws from their law, and a step along a random basis reduces it.
-    """
+    """Minimise the sliced distance of particles to a mixture of Gaussians, which they start as."""
 
     shares: np.ndarray
     means: np.ndarray

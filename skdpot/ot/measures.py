@@ -161,10 +161,7 @@ _DUST = 1e-12  # share of a row's mass below which a flow is rounding
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TransportPlan:
-    """Which share of mass goes from where to where, and the prices that prove it optimal.
-
-    `source` and `target` are the measures; None for a plan that is made from costs alone.
-    """
+    """Which share of mass goes from where to where, and the prices that prove it optimal."""
 
     rows: np.ndarray
     columns: np.ndarray
@@ -216,11 +213,7 @@ class TransportPlan:
 
 
 def optimal_plan(source: DiscreteMeasure, target: DiscreteMeasure) -> TransportPlan:
-    """Solve optimal transport between two measures for the cost ``‖x − y‖²``.
-
-    Potentials of discrete measures need not be unique; those of two clouds of equally many
-    points of equal mass never are. Another solver may give other ones of the same total worth.
-    """
+    """Solve optimal transport between two measures for the cost ``‖x − y‖²``."""
     if source.n_features != target.n_features:
         raise ValueError(
             f"The source has {source.n_features} features and the target {target.n_features}."
@@ -233,11 +226,7 @@ def optimal_plan(source: DiscreteMeasure, target: DiscreteMeasure) -> TransportP
 def plan_from_costs(
     costs: ArrayLike, source_masses: ArrayLike | None = None, target_masses: ArrayLike | None = None
 ) -> TransportPlan:
-    """Solve optimal transport for a given matrix of costs.
-
-    Cost matrices of several sources against the same target can be stacked: the result is the
-    plan of the union of the sources.
-    """
+    """Solve optimal transport for a given matrix of costs."""
     matrix = np.ascontiguousarray(costs, dtype=np.float64)
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"costs has shape {matrix.shape}; it must be (n, m), both at least 1.")
@@ -282,12 +271,7 @@ def _solve(costs: np.ndarray, a: np.ndarray, b: np.ndarray) -> TransportPlan:
 def _feasible_potentials(
     costs: np.ndarray, prices: np.ndarray, sources: np.ndarray, targets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return prices for all points, with ``f_i + g_j ≤ c_ij``, from those of `targets`.
-
-    Each step takes the largest prices that the earlier ones allow. For points with mass this
-    repairs the rounding of the solver and keeps every equality; the others get the price at
-    which their first crumb of mass would be shipped.
-    """
+    """Return prices for all points, with ``f_i + g_j ≤ c_ij``, from those of `targets`."""
     n, m = costs.shape
     if len(sources) == n and len(targets) == m:
         return (costs - prices).min(axis=1), prices

@@ -24,10 +24,7 @@ _MAX_PIVOTS = 10**8  # of the network simplex; a few times n suffice in practice
 def exact_plan(
     costs: np.ndarray, a: np.ndarray | None = None, b: np.ndarray | None = None
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return POT's optimal plan for these costs and masses, and its log, by network simplex.
-
-    Its tolerances are absolute: give it costs of size one, whatever the unit. It uses them up.
-    """
+    """Return POT's optimal plan for these costs and masses, and its log, by network simplex."""
     from ot import emd  # here, because POT loads torch
 
     uniform: list[float] = []  # as POT writes it

@@ -196,10 +196,7 @@ _SEEN: dict[str, "Totals"] = {}
 
 @dataclass(frozen=True)
 class PlannedFit:
-    """An event that was fixed when the ledger was made and is paid for by lower caps.
-
-    Estimators are calibrated to `epsilon` and `delta`; the other numbers are what is reserved.
-    """
+    """An event that was fixed when the ledger was made and is paid for by lower caps."""
 
     epsilon: float
     delta: float
@@ -253,10 +250,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Charge:
-    """One event as the ledger sees it: its cost, and text for the history.
-
-    One that was admitted has a number, and a time in seconds since 1970.
-    """
+    """One event as the ledger sees it: its cost, and text for the history."""
 
     label: str
     event: str

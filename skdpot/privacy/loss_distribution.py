@@ -106,11 +106,7 @@ class LossDistribution:
         return epsilon, np.minimum(delta, 1.0)
 
     def delta(self, epsilon: float, mu: float = 0.0) -> float:
-        """Return delta at `epsilon` of this loss composed with a mu-GDP release.
-
-        The Gaussian needs no grid: the composition is the mean of its closed form at
-        ``epsilon - loss``, an infinite loss counting fully.
-        """
+        """Return delta at `epsilon` of this loss composed with a mu-GDP release."""
         gains = gdp_delta(epsilon - self.values, mu)
         # A sum by pairs, whose error does not grow with the number of losses; of a tiny mu the
         # closed form loses 2e-15 / mu.
@@ -173,10 +169,7 @@ class LossPair:
         return LossPair(*(mine.compose(theirs) for mine, theirs in both))
 
     def to_gdp(self, leak: float) -> ApproximateGDP:
-        """Return the smallest mu with which this `leak` covers the losses, rounded up.
-
-        An infinite loss is charged to the leak; where that is too small, mu is infinite.
-        """
+        """Return the smallest mu with which this `leak` covers the losses, rounded up."""
         return ApproximateGDP(max(_smallest_mu(order, leak) for order in self.orders), leak)
 
     def delta(self, epsilon: float, mu: float = 0.0) -> float:
@@ -300,10 +293,7 @@ def _composed(parts: _Counted) -> LossDistribution:
 
 
 def _chernoff(parts: _Counted, log_mass: float, sign: float) -> tuple[float, float]:
-    """Return t and x such that ``sign * loss > x`` has at most that mass, x nearly smallest.
-
-    Every t > 0 gives a bound, ``x = (K(sign * t) - log_mass) / t``.
-    """
+    """Return t and x such that ``sign * loss > x`` has at most that mass, x nearly smallest."""
 
     def bound(log_t: float) -> float:
         t = math.exp(log_t)

@@ -296,11 +296,7 @@ def counts_of(
 
 
 class JointTables:
-    """Few contingency tables of many columns, of which many marginals are sums.
-
-    A table of many cells takes hardly longer to count than one of few. Columns with few cells are
-    joined to parts, and parts to tables, as the marginals say, whatever the rows are.
-    """
+    """Few contingency tables of many columns, of which many marginals are sums."""
 
     def __init__(self, wanted: Sequence[Marginal], n_rows: int, n_cells: int = _ALL_CELLS) -> None:
         times = Counter(marginal.columns for marginal in wanted)

@@ -446,10 +446,7 @@ def gradients_of_vectors(
     output_gradient: OutputGradient | None = None,
     places: np.ndarray | None = None,
 ) -> Gradients:
-    """Return what `skdpot.release.gradients.pulled_back_sum` sums over.
-
-    `places` says where in the batch of `vectors` each row is, by default in their order.
-    """
+    """Return what `skdpot.release.gradients.pulled_back_sum` sums over."""
     jacobians = record_jacobians(network, rows, output_gradient)
     index: Any = slice(0, len(rows)) if places is None else torch.from_numpy(places)
     chosen = vectors(jacobians.outputs, jacobians.gram(), index).double()

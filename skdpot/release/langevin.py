@@ -160,11 +160,7 @@ def plan_langevin(
     warm: WarmStartPlan | None = None,
     group_size: int = 1,
 ) -> LangevinPlan:
-    """Find the least noise that meets a target, or account for the noise that is given.
-
-    The noise has standard deviation ``noise_multiplier * clip``; a sum has sensitivity ``2 * clip``
-    (`clipped_fit_gradient`), and slightly more on its lattice. The event is that of one time.
-    """
+    """Find the least noise that meets a target, or account for the noise that is given."""
     phases = tuple(phases)
     before = [one.event for one in (bounds, warm) if isinstance(one, BoundsPlan | WarmStartPlan)]
 
@@ -307,10 +303,7 @@ def clipped_fit_gradient(
 def clipped_pulls(
     particles: FloatArray, rows: FloatArray, *, bandwidth: float, weight: float, clip: float
 ) -> FloatArray:
-    """Return the clipped gradient of each row on all particles, shape (n_rows, m * d).
-
-    Their sum is `clipped_fit_gradient`, which never forms them.
-    """
+    """Return the clipped gradient of each row on all particles, shape (n_rows, m * d)."""
     offsets = particles - rows[:, None]
     squares = np.einsum("bkd,bkd->bk", offsets, offsets)
     pulls = (_softmax(squares, bandwidth)[:, :, None] * offsets).reshape(len(rows), -1)
@@ -334,11 +327,7 @@ def _softmax(squares: FloatArray, bandwidth: float) -> FloatArray:
 def averaged_over_neighbours(
     gradients: np.ndarray, particles: np.ndarray, width: float
 ) -> np.ndarray:
-    """Average released gradients with weights that fall with the distance of particles.
-
-    The gradient of the data fit is smooth at the scale of its kernel, while each particle has its
-    own noise, which the average reduces. This is post-processing.
-    """
+    """Average released gradients with weights that fall with the distance of particles."""
     averages = np.empty_like(gradients)
     with one_blas_thread():
         for place, gradient, average in zip(particles, gradients, averages, strict=True):

@@ -80,10 +80,7 @@ class Cells:
         return tuple(np.flatnonzero(self.codes == cell) for cell in range(len(self.sizes)))
 
     def batch_sizes(self, fraction: float, *, parameter: str = "batch_fraction") -> tuple[int, ...]:
-        """Return how many records a batch takes of each cell: ``floor(fraction * size)``.
-
-        `parameter` is what the message names, if that is none.
-        """
+        """Return how many records a batch takes of each cell: ``floor(fraction * size)``."""
         taken = tuple(min(n, math.floor(fraction * n * _ROUNDED_UP)) for n in self.sizes)
         for name, size, count in zip(self.names, self.sizes, taken, strict=True):
             if count < 1:
@@ -112,10 +109,7 @@ def one_cell(n_samples: int) -> Cells:
 def read_groups(
     sensitive_features: Any, n_samples: int, *, needed_by: str = "Fairness between groups"
 ) -> tuple[Cells, np.ndarray]:
-    """Read the group of each record; return at least two groups to compare, and their labels.
-
-    Groups are strings, integers, booleans or categories, none missing. No row's value is quoted.
-    """
+    """Read the public group of each record, and the labels of at least two groups."""
     codes, labels = encode_labels(
         sensitive_features,
         n_samples,

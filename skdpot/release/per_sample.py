@@ -45,10 +45,7 @@ class _Factors:
 
 
 class OuterProducts(_Factors):
-    """Jacobians by a linear layer: row r of record i is g_ir a_i', and g_ir for the offset.
-
-    The factors are the inputs a, (n, i), and the gradients g of the layer's outputs, (n, k, u).
-    """
+    """Jacobians by a linear layer: row r of record i is g_ir a_i', and g_ir for the offset."""
 
     @classmethod
     def joined(cls, rows: Sequence["OuterProducts"]) -> "OuterProducts":
@@ -218,10 +215,7 @@ _Pulled: TypeAlias = tuple[torch.Tensor, list[list[RecordJacobians]], int]
 def record_jacobians(
     network: nn.Module, rows: torch.Tensor, output_gradient: OutputGradient | None = None
 ) -> ChunkJacobians:
-    """Compute the outputs of records and their Jacobians, each record by itself.
-
-    With `output_gradient` this vector at the outputs takes the place of the rows of the identity.
-    """
+    """Compute the outputs of records and their Jacobians, each record by itself."""
 
     def given(outputs: torch.Tensor, records: torch.Tensor) -> Sequence[torch.Tensor]:
         return _units(outputs) if output_gradient is None else [output_gradient(outputs, records)]
@@ -321,10 +315,7 @@ _Run: TypeAlias = tuple[torch.Tensor, list[tuple[nn.Module, torch.Tensor, torch.
 
 
 def _run_layers(layers: list[nn.Module], rows: torch.Tensor) -> _Run | None:
-    """Run a chain; None if any layer returns another number of records than it was given.
-
-    A layer behind that would see parts of records, each of which would be clipped by itself.
-    """
+    """Run a chain; None if any layer returns another number of records than it was given."""
     taped, value = [], rows
     for layer in layers:
         before = value.detach()
@@ -395,10 +386,7 @@ def _linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor) -> RecordJacobia
 def _conv(
     layer: nn.Conv2d | nn.ConvTranspose2d, a: torch.Tensor, g: torch.Tensor
 ) -> RecordJacobians:
-    """Compute each record's gradient of a kernel by one convolution with one group per record.
-
-    A transposed convolution is a convolution from the output to the input.
-    """
+    """Compute each record's gradient of a kernel by one convolution with one group per record."""
     n_records = len(a)
     larger, smaller = (g, a) if isinstance(layer, nn.ConvTranspose2d) else (a, g)
     weights = conv2d_weight(
@@ -466,11 +454,7 @@ _N_COMPONENTS = 64
 
 
 class LatentEncoding(nn.Module):
-    """Read one of K components off the first latent number; pass the others on.
-
-    Data in clusters are hard for a continuous map of a Gaussian cloud, which has to tear it.
-    A network that is told a component can move clusters apart.
-    """
+    """Read one of K components off the first latent number; pass the others on."""
 
     def __init__(self, latent_dim: int, n_columns: int, n_components: int = _N_COMPONENTS) -> None:
         super().__init__()

@@ -302,11 +302,7 @@ def _same_shape(one: Any, other: Any) -> bool:
 def first_difference(
     one: Any, other: Any, name: str = "", met: dict[tuple[int, int], Any] | None = None
 ) -> str | None:
-    """Name the first place where two objects differ by a single bit; None if they are equal.
-
-    Compares arrays, tensors, numbers, containers, dataclasses (by field) and other objects (by
-    attribute) recursively, and functions by name.
-    """
+    """Name the first place where two objects differ by a single bit; None if they are equal."""
     # Objects may hold each other. Kept alive, since a number is given to another afterwards.
     met = {} if met is None else met
     if one is other or (id(one), id(other)) in met:

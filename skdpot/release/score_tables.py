@@ -74,11 +74,7 @@ class ScoreLists:
         return np.repeat(np.eye(n_groups, dtype=bool), len(self.pairs), axis=0)
 
     def place(self, classes: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the list and the margin of rows.
-
-        `classes` holds the probability of each class, and `groups` that of each group, or one and
-        zeros where the group is known.
-        """
+        """Return the list and the margin of rows."""
         rows = np.arange(len(classes))
         if self.group_aware:
             place = groups.argmax(axis=1)

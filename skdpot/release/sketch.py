@@ -332,10 +332,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         groups: Any = None,
         parties: SecureSum | None = None,
     ) -> Self:
-        """Fit with the given label and streams; used by the estimators that compose a sketch.
-
-        `origin` is what the rows of X were taken from; `parties` fit the same sketch together.
-        """
+        """Fit with the given label and streams; used by the estimators that compose a sketch."""
         with all_or_nothing(self):
             fewest = 2 if groups is None else 1  # of rows; a refusal counts them
             rows, classes = self._read(X, y, reset=True, min_samples=fewest)

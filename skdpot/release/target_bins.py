@@ -48,11 +48,7 @@ def plan_target_bins(mu: float, cells: Cells) -> TableNoise:
 def release_target_bins(
     targets: np.ndarray, cells: Cells, noise: TableNoise, stream: SecretStream
 ) -> BinnedCells:
-    """Divide groups by quantiles of their targets in [-1, 1], (n, 1); the caller has charged.
-
-    All groups have the same bins, with a fifth of all records in each, but for noise. Bins that the
-    release does not tell apart are one.
-    """
+    """Divide groups by quantiles of their targets in [-1, 1], (n, 1); the caller has charged."""
     given = (targets, cells.codes, cells.sizes, _ALONG, _ONE, noise, stream)
     seen: Seen = lambda records, codes: (np.asarray(records[1], dtype=np.float64), codes)  # noqa: E731
     tables = release_tables(*given, previous=release_tables(*given, seen=seen), seen=seen)

@@ -105,11 +105,7 @@ class TableColumn:
         return self.from_unit(places)
 
     def _is_missing(self, position: FloatArray, mask: FloatArray) -> npt.NDArray[np.bool_]:
-        """Whether the point of missing values is nearer than that of any value.
-
-        Values lie at (p, 0) with abs(p) <= 1, missing ones at (0, 1). The point (x, m) is as far
-        from both where 2 m = 1 + 2 x p - p^2, p being the value that is nearest to x.
-        """
+        """Whether the point of missing values is nearer than that of any value."""
         nearest = np.clip(position, -1.0, 1.0)
         if (last := self._last_step) is not None:
             nearest = np.rint((nearest + 1) / 2 * last) / max(last, 1) * 2 - 1
@@ -122,17 +118,11 @@ class TableColumn:
 
     @classmethod
     def from_texts(cls, texts: list[str], base: "TableColumn") -> "tuple[TableColumn | None, str]":
-        """Return a column of this kind that reads all of the distinct texts, and why.
-
-        Without a column the reason is why none does although they look alike, or nothing.
-        """
+        """Return a column of this kind that reads all of the distinct texts, and why."""
         return None, ""
 
     def guessed(self, values: PlainColumn, keep: bool) -> tuple["TableColumn | None", str]:
-        """Return the column that values suggest, None to leave it out, and a note or nothing.
-
-        The values are read without any privacy; `keep` says that they shall not be left out.
-        """
+        """Return the column that values suggest, None to leave it out, and a note or nothing."""
         return self, ""
 
     def left_open(self) -> "TableColumn":

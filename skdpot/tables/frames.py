@@ -133,11 +133,7 @@ def _polars_dtype(pl: Any, name: str, categories: tuple[Any, ...]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class PlainColumn:
-    """The values of one column in numpy's types, read once.
-
-    Integers, floats, booleans, times (UTC for those with a zone) or objects. Where `missing`,
-    `values` mean nothing.
-    """
+    """The values of one column in numpy's types, read once."""
 
     values: npt.NDArray[Any]
     missing: BoolArray
@@ -270,10 +266,7 @@ class Table:
 
     @classmethod
     def of(cls, data: Any, names: tuple[str, ...] | None = None) -> "Table":
-        """Recognise a table; `names` are those of the columns of an array (``x0``, ``x1``...).
-
-        A table of another library that speaks Arrow's protocol is read as one of polars.
-        """
+        """Recognise a table; `names` are those of the columns of an array (``x0``, ``x1``...)."""
         if isinstance(data, Table):
             return data
         if isinstance(data, np.ndarray) and data.ndim == 2:
@@ -375,11 +368,7 @@ def _from_arrow(data: Any) -> Any:
 def read_table(
     estimator: Any, X: Any, *, reset: bool, names: tuple[str, ...] | None, min_samples: int = 1
 ) -> Table:
-    """Validate a table and record its columns on an estimator, or check them.
-
-    `names` are those of the columns of what is no DataFrame, which must be numbers, and those
-    that a DataFrame must have in any case. No message quotes a value.
-    """
+    """Validate a table and record its columns on an estimator, or check them."""
     if not isinstance(X, Table) and not Table.is_frame(X):
         _check_numbers(X)
         rows = validate_rows(

@@ -27,11 +27,7 @@ _POWERS = 10.0 ** np.arange(1, 16)
 
 @dataclass(frozen=True, eq=False)
 class Rounding:
-    """Which values are round, on a lattice of whole numbers: multiples of each step in a chain.
-
-    A step of 0 stands for all values, on the lattice or not. How round values are is known by
-    order of magnitude, if the steps have such.
-    """
+    """Which values are round, on a lattice of whole numbers: multiples of each step in a chain."""
 
     steps: tuple[int, ...]
     phases: tuple[int, ...]  # the first number that is a multiple of each step
@@ -266,11 +262,7 @@ _FINEST, _PER_OCTAVE, _MANY = 30, 10, 2**14  # of slots, as powers of 2; places 
 
 
 def _cuts_below(cuts: FloatArray, places: FloatArray) -> IntArray:
-    """Return how many cuts are not above each place, as `numpy.searchsorted` does, but faster.
-
-    Numbers with the same first bits share a slot. Slots are in the order of the numbers, so that
-    all but the slots with several cuts need one comparison.
-    """
+    """Return how many cuts are not above each place, as `numpy.searchsorted` does, but faster."""
     if len(places) < _MANY:
         return np.searchsorted(cuts, places, side="right")
     n_slots = (_FINEST << _PER_OCTAVE) + 2

@@ -70,10 +70,7 @@ def _frame(
 
 
 def labels_of(grid: ColumnGrid, parts: IntArray) -> pd.Series:
-    """Return what each part of the cells holds: values, tuples of categories, or intervals.
-
-    Missing values have a part of their own, which comes last.
-    """
+    """Return what each part of the cells holds: values, tuples of categories, or intervals."""
     column, cells = grid.column, parts[: grid.n_cells]
     n_parts = int(cells.max()) + 1
     order = np.argsort(cells, kind="stable")
@@ -121,11 +118,7 @@ def fit_given(
     rng: np.random.Generator,
     event: Event,
 ) -> TableModel:
-    """Fit a model to tables that somebody else released.
-
-    Bins are the parts of the scales that the tables of several columns tell apart. The tree joins
-    the columns whose pairs are farthest from independent, by the counts given.
-    """
+    """Fit a model to tables that somebody else released."""
     given = [_read(f"marginals[{k}]", table, schema, n_rows) for k, table in enumerate(marginals)]
     known = [_column(column, place, given, n_rows) for place, column in enumerate(schema)]
     grids = tuple(one.grid for one in known)

@@ -71,11 +71,7 @@ _AT_ONCE = 2**13  # particles: what is looked up for them stays in cache
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """How particles are moved that follow a product of factors.
-
-    Factors are given by their logarithms in the cells of marginals. Each entry of `impossible`
-    marks bins of columns that do not occur together.
-    """
+    """How particles are moved that follow a product of factors."""
 
     factors: tuple[Factor, ...]
     impossible: Sequence[Mapping[int, npt.NDArray[np.bool_]]]
@@ -131,10 +127,7 @@ _DEGENERATE = 0.2  # effective share of particles
 
 
 class ScaledParticles:
-    """Particles whose weights are scaled until their marginals fit.
-
-    If it is known how they can be moved they are, when little of their weights is left.
-    """
+    """Particles whose weights are scaled until their marginals fit."""
 
     def __init__(self, codes: IntArray, weights: FloatArray, moves: Moves | None = None) -> None:
         self.codes = codes
@@ -340,11 +333,7 @@ def with_second_parents(
     n_particles: int,
     rng: np.random.Generator,
 ) -> tuple[ColumnTree, IntArray]:
-    """Let columns hang on one more of those before them, and draw rows.
-
-    Each takes the column with the largest gain, of noisy counts that come with gains. Particles of
-    a tree that lacks strong pairs have weights of which few are not small.
-    """
+    """Let columns hang on one more of those before them, and draw rows."""
     codes = np.zeros((n_particles, len(shares)), dtype=np.int32, order="F")
     tables = {columns: noisy for columns, (_, noisy) in pairs.items()}
     drawn: set[int] = set()
@@ -562,10 +551,7 @@ class TableModel:
         impossible: Sequence[Mapping[int, npt.NDArray[np.bool_]]] = (),
         n_moved: int = MOST_MOVED,
     ) -> ScaledParticles:
-        """Draw weighted particles; the weights add up to the number of rows.
-
-        Each entry of `impossible` marks bins of columns that do not occur together.
-        """
+        """Draw weighted particles; the weights add up to the number of rows."""
         codes, log_weights = self.tree.draw(n_particles, rng, allowed)
         weights = np.exp(log_weights - log_weights.max())
         for marks in impossible:

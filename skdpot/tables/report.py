@@ -360,11 +360,7 @@ def _misfit(
     n_samples: int,
     rng: np.random.Generator,
 ) -> dict[str, Any]:
-    """Return the distance to noisy counts, and what the noise alone would make of it.
-
-    If the synthetic shares are those of the private rows, then noisy counts of them are the
-    private ones plus noise, and the synthetic rows at hand a sample: both are drawn anew.
-    """
+    """Return the distance to noisy counts, and what the noise alone would make of it."""
     sizes = np.bincount(joined)
     counts, truth = (_join(part, joined) for part in (noisy.counts, synthetic))
     scales = noisy.sigma * np.sqrt(sizes)
@@ -406,10 +402,7 @@ def _numbers_of_values(values: FloatArray, prefix: str) -> dict[str, float]:
 
 
 def numbers_of_counts(grid: ColumnGrid, noisy: NoisyMarginal) -> dict[str, float]:
-    """Return the figures that noisy counts of cells give, each value in the middle of its cell.
-
-    Counts are taken as they are: cut off below zero, the noise of empty cells would become a tail.
-    """
+    """Return the figures that noisy counts of cells give, each value in the middle of its cell."""
     values = column_numbers(grid.column.compared(grid.middles), "number")
     order = np.argsort(values, kind="stable")
     values, counts = values[order], noisy.counts[: grid.n_cells][order]
@@ -461,10 +454,7 @@ def drawn_marginal(
 
 
 def _drawn_cells(grid: ColumnGrid, synthetic: FloatArray, n_bins: int) -> IntArray:
-    """Return the first cell of each drawn bin, about equally long, and where the last one ends.
-
-    The noisy counts themselves would not do: the noise of many empty cells is no tail.
-    """
+    """Return the first cell of each drawn bin, about equally long, and where the last one ends."""
     below = np.cumsum(synthetic)
     first, last = np.searchsorted(below, [_TAIL * below[-1], (1.0 - _TAIL) * below[-1]])
     stop = int(np.clip(last, first, len(below) - 1)) + 1

@@ -357,10 +357,7 @@ class RowMap:
         tested: Mapping[str, Condition],
         rng: np.random.Generator,
     ) -> dict[str, Any]:
-        """Draw until enough rows of the model obey all rules and conditions.
-
-        Where few do, those that were found are drawn from again; where none does, it is refused.
-        """
+        """Draw until enough rows of the model obey all rules and conditions."""
         if not self._rules:
             return self.from_model(draw(n_rows))
         kept: list[pd.DataFrame] = []
