@@ -1,6 +1,6 @@
 """Draw the two pictures of the first page from the measured figures of Table 1.
 
-``python doc/front_picture.py`` reads ``table1.csv`` and ``images/table1.png``, both written by
+``python doc/front_picture.py`` reads ``table1.csv`` and ``table1_samples.png``, both written by
 ``examples/benchmarks/bench_table1.py``, and writes ``images/front.png`` (samples) and
 ``images/front_distance.png``. They stand side by side, and one above the other on a telephone.
 """
@@ -20,16 +20,14 @@ METHODS = {
     "DPSWflow-r": ("noise on every row (DPSWflow-r)", (0.2, 41), PAPER, "s", "-"),
     "DPSWflow": ("noise on every row (DPSWflow)", (0.2, 142), PAPER, "^", "--"),
 }
-# Where the samples lie in the mosaic: the first pixel of a column and of a row, and their sizes.
-COLUMNS, ROWS, WIDTH, HEIGHT = {1.0: 770}, {"DPSWflow-r": 773, "sketch flow": 1082}, 199, 137
-REAL = (148, 25)
 
 
 def main() -> None:
     """Write the pictures."""
     plt.style.use("skdpot.metrics.pictures")
-    draw_samples(plt.imread(HERE / "images" / "table1.png"))
-    draw_distances(pd.read_csv(HERE / "table1.csv").set_index(["column", "method"])["frechet"])
+    table = pd.read_csv(HERE / "table1.csv")
+    draw_samples(table, plt.imread(HERE / "table1_samples.png"))
+    draw_distances(table.set_index(["column", "method"])["frechet"])
 
 
 def save(figure: plt.Figure, name: str) -> None:
@@ -38,17 +36,21 @@ def save(figure: plt.Figure, name: str) -> None:
     plt.close(figure)
 
 
-def draw_samples(mosaic: np.ndarray) -> None:
+def draw_samples(table: pd.DataFrame, pixels: np.ndarray) -> None:
     """Draw real images and those of two methods at ε = 1."""
+    methods = list(table["method"].unique())
+    columns = [column for column in table["column"].unique() if column.startswith("epsilon")]
+    height, width = len(pixels) // len(methods), pixels.shape[1] // len(columns)
     figure, axes = plt.subplots(3, 1, figsize=(5.4, 3.6))
     samples = [
-        (REAL, "real images", "black"),
-        ((COLUMNS[1.0], ROWS["sketch flow"]), "skdpot: one private sketch", OURS),
-        ((COLUMNS[1.0], ROWS["DPSWflow-r"]), "noise on every row (DPSWflow-r)", PAPER),
+        ("real images", "inf", "real images", "black"),
+        ("sketch flow", "1", "skdpot: one private sketch", OURS),
+        ("DPSWflow-r", "1", "noise on every row (DPSWflow-r)", PAPER),
     ]
-    for ax, ((left, top), name, colour) in zip(axes, samples, strict=True):
-        block = mosaic[top : top + HEIGHT, left : left + WIDTH]
-        ax.imshow(np.hstack([block[: HEIGHT // 2], block[HEIGHT // 2 :][: HEIGHT // 2]]))
+    for ax, (method, epsilon, name, colour) in zip(axes, samples, strict=True):
+        i, j = methods.index(method), columns.index(f"epsilon={epsilon}")
+        block = pixels[i * height : (i + 1) * height, j * width : (j + 1) * width]
+        ax.imshow(np.hstack(np.vsplit(block, 2)), cmap="gray", vmin=0, vmax=1)
         ax.set_title(name, color=colour, pad=3)
         ax.axis("off")
     figure.suptitle("At ε = 1 one private sketch draws digits", x=0.01, ha="left")

@@ -9,10 +9,6 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-
-from skdpot.metrics import FairnessFrontierDisplay
 
 KEYS = ["data", "sees_group", "group_feature", "method", "epsilon", "setting"]
 FIGURES = [
@@ -25,23 +21,26 @@ FIGURES = [
     "seconds",
 ]
 PARITY_LEVELS = (0.7, 0.8, 0.9, 0.95)
-# Colours of Okabe and Ito, which colour-blind readers can tell apart; later methods lie on top.
-STYLES = {
-    "logistic regression": ("#CC79A7", "o"),
-    "ExponentiatedGradient": ("#0072B2", "s"),
-    "ThresholdOptimizer": ("#56B4E9", "P"),
-    "DP-SGD": ("#999999", "o"),
-    "DP-SGD + thresholds": ("#009E73", "^"),
-    "ours, ranks": ("#E69F00", "v"),
-    "ours, sketch": ("#D55E00", "D"),
-    "ours, sketch, tuned": ("#D55E00", "*"),
-    "ours, bayes": ("#000000", "*"),
-    "ThresholdOptimizer, odds": ("#56B4E9", "P"),
-    "ours, bayes, odds": ("#000000", "*"),
+# The order of the methods in the tables, and how those of the picture look: colour, marker, line.
+STYLES: dict[str, tuple[str, str, str]] = {
+    "logistic regression": ("black", "X", "-"),
+    "ExponentiatedGradient": ("black", "s", "--"),
+    "ThresholdOptimizer": ("", "", ""),
+    "DP-SGD": ("C3", "P", "-"),
+    "DP-SGD + thresholds": ("", "", ""),
+    "ours, ranks": ("C1", "^", "-"),
+    "ours, sketch": ("C2", "D", "-"),
+    "ours, sketch, tuned": ("", "", ""),
+    "ours, bayes": ("C0", "o", "-"),
+    "ThresholdOptimizer, odds": ("", "", ""),
+    "ours, bayes, odds": ("", "", ""),
 }
-TITLES = {
-    False: "decisions that do not use the group",
-    True: "decisions that use the group",
+LABELS = {
+    "logistic regression": "logistic regression, no privacy",
+    "ExponentiatedGradient": "ExponentiatedGradient, no privacy",
+    "ours, ranks": 'skdpot, mechanism="ranks"',
+    "ours, sketch": 'skdpot, mechanism="sketch"',
+    "ours, bayes": 'skdpot, mechanism="bayes" (default)',
 }
 
 
@@ -157,60 +156,39 @@ def to_rst(table: pd.DataFrame) -> str:
 
 
 def draw(table: pd.DataFrame, path: Path) -> None:
-    """Draw a row a data set, and two columns an ε: decisions without and with the group."""
-    data_sets = table["data"].unique()
-    levels = sorted(level for level in table["epsilon"].unique() if math.isfinite(level)) or [0.0]
-    views = [(level, sees_group) for sees_group in (False, True) for level in levels]
-    size = (4.1 * len(views), 3.7 * len(data_sets) + 0.8)
+    """Draw a panel per data set: decisions that do not use the group, at the smallest ε."""
+    plt.style.use("skdpot.metrics.pictures")
+    shown = table[~table["sees_group"]].dropna(subset="disparate_impact")  # 0/0: all refused
+    level = shown["epsilon"].min()
+    shown = shown[shown["epsilon"].isin([level, math.inf])]
+    data_sets = list(shown["data"].unique())
     figure, axes = plt.subplots(
-        len(data_sets), len(views), figsize=size, squeeze=False, layout="constrained"
+        1, len(data_sets), figsize=(4.2 * len(data_sets), 4.6), squeeze=False
     )
-    for i, data in enumerate(data_sets):
-        for j, (level, sees_group) in enumerate(views):
-            shown = table[
-                (table["data"] == data)
-                & (table["sees_group"] == sees_group)
-                & table["epsilon"].isin([level, math.inf])
-            ]
-            _draw_panel(_one_curve_each(shown), axes[i, j])
-            axes[i, j].set_title(f"{data}, ε = {level:g}:\n{TITLES[sees_group]}", fontsize=10)
-            # Both ε on one scale; the two kinds of rules differ too much to share one.
-            axes[i, j].sharex(axes[i, 0])
-            axes[i, j].sharey(axes[i, j - j % len(levels)])
-            axes[i, j].autoscale()
-    front = Line2D([], [], color="0.8", linewidth=5, label="Pareto front of the panel")
-    methods = [
-        Line2D([], [], color=color, marker=marker, label=name)
-        for name, (color, marker) in STYLES.items()
-        if name in set(table["method"])
-    ]
-    figure.legend(handles=[*methods, front], loc="outside lower center", ncols=5, frameon=False)
-    figure.savefig(path, dpi=110)
+    for data, ax in zip(data_sets, axes[0], strict=True):
+        for name, (color, marker, line) in STYLES.items():
+            points = shown[(shown["data"] == data) & (shown["method"] == name)]
+            if not marker or not len(points):
+                continue
+            ax.errorbar(
+                points["disparate_impact"],
+                points["accuracy"],
+                points["accuracy_std"],
+                color=color,
+                marker=marker,
+                ls=line,
+                elinewidth=0.8,
+                label=LABELS.get(name, name),
+            )
+        ax.set(
+            title={"compas": "COMPAS"}.get(data, data.capitalize()),
+            xlabel="disparate impact (1 is parity)",
+        )
+        ax.grid()
+    axes[0, 0].set_ylabel("accuracy")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    figure.suptitle(
+        f"At ε = {level:g} the default is close to the frontier without privacy", x=0.01, ha="left"
+    )
+    figure.savefig(path)
     plt.close(figure)
-
-
-def _one_curve_each(shown: pd.DataFrame) -> pd.DataFrame:
-    """Keep one variant of rules that need the group anyway: without it as a feature, the better."""
-    both = shown.groupby("method")["group_feature"].transform("nunique") > 1
-    return shown[~both | ~shown["group_feature"]]
-
-
-def _draw_panel(shown: pd.DataFrame, axes: Axes) -> None:
-    """Draw the frontiers in one panel."""
-    if not len(shown):
-        return
-    shown = shown.dropna(subset="disparate_impact")  # 0/0: the same unfavourable decision for all
-    display = FairnessFrontierDisplay.from_results(shown, settings="setting", ax=axes, legend=False)
-    for position, name in enumerate(STYLES):
-        if name in display.errorbars_:
-            _restyle(display.errorbars_[name], *STYLES[name], zorder=3 + position)
-
-
-def _restyle(container: object, color: str, marker: str, zorder: int) -> None:
-    """Give a method the same look in every panel."""
-    line, caps, bars = container.lines
-    line.set(marker=marker, markersize=5)
-    for artist in (line, *caps):
-        artist.set(color=color, markeredgecolor=color, zorder=zorder)
-    for bar in bars:
-        bar.set(color=color, zorder=zorder, alpha=0.4)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.gridspec import SubplotSpec
 
 N_COLUMNS = 6
+REFERENCES = ("real images", "decoded codes", "uniform codes")
 
 
 def write_report(paths: Sequence[Path], folder: Path) -> None:
@@ -18,7 +22,8 @@ def write_report(paths: Sequence[Path], folder: Path) -> None:
     Summarise the cells.
 
     Writes ``table1_cells.csv`` (a row a cell), ``table1.csv`` and ``table1.txt`` (means over
-    seeds) and ``table1.png`` (the first seed's samples) into `folder`, and prints the table.
+    seeds), ``table1_samples.png`` (the first seed's images, a block a cell) and ``table1.png`` (the
+    same with titles) into `folder`, and prints the table.
     """
     if not paths:
         return
@@ -29,7 +34,7 @@ def write_report(paths: Sequence[Path], folder: Path) -> None:
     text = to_text(means)
     (folder / "table1.txt").write_text(text + "\n", encoding="utf-8")
     print(text)
-    draw(table, pictures, folder / "table1.png")
+    draw(table, pictures, folder)
 
 
 def read_cells(paths: Sequence[Path]) -> tuple[pd.DataFrame, list[np.ndarray]]:
@@ -73,30 +78,60 @@ def to_text(means: pd.DataFrame) -> str:
     return "\n".join(lines).rstrip()
 
 
-def draw(table: pd.DataFrame, pictures: Sequence[np.ndarray], path: Path) -> None:
-    """Draw samples of the first seed: a row a method, a column a column of the table."""
-    methods, columns = table["method"].unique(), table["column"].unique()
-    size = (1.9 * len(columns) + 1.2, 1.35 * len(methods) + 0.3)
-    figure, axes = plt.subplots(
-        len(methods), len(columns), figsize=size, squeeze=False, layout="constrained"
-    )
-    for axis in axes.flat:
-        axis.set(xticks=[], yticks=[], frame_on=False)
-    for i, method in enumerate(methods):
-        axes[i, 0].set_ylabel(method, rotation=0, ha="right", va="center")
+def draw(table: pd.DataFrame, pictures: Sequence[np.ndarray], folder: Path) -> None:
+    """Write samples of the first seed as raw pixels, a block a cell, and as a picture."""
+    methods, columns = _cells(table)
+    height, width = mosaic(pictures[0]).shape
+    pixels = np.zeros((len(methods) * height, len(columns) * width), dtype=np.uint8)
+    for (i, method), (j, column) in product(enumerate(methods), enumerate(columns)):
+        cell = table[(table["method"] == method) & (table["column"] == column)]
+        if len(cell):
+            block = mosaic(pictures[cell.index[cell["seed"].argmin()]])
+            pixels[i * height : (i + 1) * height, j * width : (j + 1) * width] = block
+    plt.imsave(folder / "table1_samples.png", pixels, cmap="gray_r", vmin=0, vmax=255)
+    draw_samples(summary(table), plt.imread(folder / "table1_samples.png"), folder / "table1.png")
+
+
+def draw_samples(means: pd.DataFrame, pixels: np.ndarray, path: Path) -> None:
+    """Draw images that use no private rows above those of each method at each ε."""
+    plt.style.use("skdpot.metrics.pictures")
+    methods, columns = _cells(means)
+    height, width = len(pixels) // len(methods), pixels.shape[1] // len(columns)
+    private = [name for name in methods if name not in REFERENCES]
+    figure = plt.figure(figsize=(8.4, 8.6))
+    grid = figure.add_gridspec(len(private) + 1, len(REFERENCES) * len(columns))
+
+    def show(place: SubplotSpec, method: str, column: str, wide: bool = False) -> Axes:
+        i, j = methods.index(method), columns.index(column)
+        block = pixels[i * height : (i + 1) * height, j * width : (j + 1) * width]
+        if wide:
+            block = np.hstack(np.vsplit(block, 2))
+        axes = figure.add_subplot(place, xticks=[], yticks=[], frame_on=False)
+        axes.imshow(block, cmap="gray", vmin=0, vmax=1)
+        return axes
+
+    for k, method in enumerate(REFERENCES):
+        place = grid[0, k * len(columns) : (k + 1) * len(columns)]
+        show(place, method, columns[0], wide=True).set_title(method, loc="center")
+    for i, method in enumerate(private, start=1):
         for j, column in enumerate(columns):
-            cell = table[(table["method"] == method) & (table["column"] == column)]
-            if len(cell):
-                first = cell.index[cell["seed"].argmin()]
-                axes[i, j].imshow(mosaic(pictures[first]), cmap="gray_r", vmin=0, vmax=255)
-                if np.isfinite(cell["epsilon_spent"].max()) and "sigma" in column:
-                    axes[i, j].set_xlabel(f"ε = {cell['epsilon_spent'].max():.4g}", fontsize=8)
-    for j, column in enumerate(columns):
-        name, value = column.split("=")
-        symbol = {"epsilon": "ε", "sigma": "paper's σ"}[name]
-        axes[0, j].set_title(f"{symbol} = {value.replace('inf', '∞')}", fontsize=10)
-    figure.savefig(path, dpi=110)
+            place = grid[i, j * len(REFERENCES) : (j + 1) * len(REFERENCES)]
+            axes = show(place, method, column)
+            if i == 1:
+                title = column.replace("epsilon=", "ε = ").replace("inf", "∞")
+                axes.set_title(title, loc="center")
+            if j == 0:
+                color = "C0" if method.startswith("sketch") else "C1"
+                axes.set_ylabel(method.replace(" ", "\n", 1), color=color)
+    figure.suptitle("Digits of the sketches stay legible down to ε = 0.2", x=0.01, ha="left")
+    figure.savefig(path)
     plt.close(figure)
+
+
+def _cells(table: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """Return the rows and columns of the picture."""
+    columns = [column for column in table["column"].unique() if column.startswith("epsilon")]
+    return list(table["method"].unique()), columns
 
 
 def mosaic(images: np.ndarray) -> np.ndarray:

@@ -7,15 +7,14 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 
 __all__ = ["write_report"]
 
-BLUE, GREY = "#0072B2", "#666666"
 COUPLED, WANDERING, UNCOUPLED = "sketch", "sketch, wandering", "sketch, times apart"
 FIRST = 9  # times, from which on the error between the knots no longer matters
 PICKED = ("default", "chosen")
-LABELS = {"N": "rows a time, N", "T": "times, T"}
+LABELS = {"N": "people per time, N", "T": "times, T"}
+METHODS = {COUPLED: ("C0", "all times together"), UNCOUPLED: ("C1", "each time alone")}
 
 
 def write_report(folder: Path) -> None:
@@ -26,8 +25,9 @@ def write_report(folder: Path) -> None:
             print(f"\n{part}\n{'=' * len(part)}")
             summarise(pd.read_csv(path))
     if (folder / "rates.csv").exists():
+        plt.style.use("skdpot.metrics.pictures")
         figure = _picture(pd.read_csv(folder / "rates.csv"))
-        figure.savefig(folder / "trajectory_rates.png", dpi=130)
+        figure.savefig(folder / "trajectory_rates.png")
         plt.close(figure)
 
 
@@ -172,50 +172,31 @@ SUMMARIES = {
 
 
 def _picture(table: pd.DataFrame) -> plt.Figure:
-    """Draw the error against N and against T, a row of pictures for each budget."""
-    budgets = sorted(table["epsilon"].unique(), reverse=True)
-    figure, axes = plt.subplots(
-        len(budgets), 3, figsize=(12, 4.0 * len(budgets)), layout="constrained", squeeze=False
-    )
-    panels: dict[tuple[float, str, int], Axes] = {}
+    """Draw the error at the smallest ε against N, and against T at the largest N."""
+    figure, axes = plt.subplots(1, 2, figsize=(8.2, 4.4), sharey=True)
+    epsilon = table["epsilon"].min()
+    chosen = {}
     for names, line in _lines(table):
-        epsilon, fixed, varied = names["epsilon"], int(names["fixed"]), names["varied"]
-        ax = panels.get((epsilon, varied, fixed))
-        if ax is None:
-            row = budgets.index(epsilon)
-            ax = axes[row, sum(key[0] == epsilon for key in panels)]
-            panels[epsilon, varied, fixed] = ax
-            _decorate(ax, names, line)
-        groups = line.groupby(varied)["squared_hellinger"]
-        color = BLUE if names["method"] == COUPLED else GREY
-        ax.errorbar(
-            *zip(*groups.mean().items(), strict=True),
-            groups.sem(),
-            marker="o",
-            ms=4,
-            color=color,
-            label=names["method"],
-        )
-    axes[0, 0].legend(fontsize="small")
-    figure.supylabel("integrated squared Hellinger distance")
+        if names["epsilon"] == epsilon:
+            chosen.setdefault(names["varied"], {})[int(names["fixed"]), names["method"]] = line
+    for ax, (varied, lines) in zip(axes, sorted(chosen.items()), strict=True):
+        fixed = max(fixed for fixed, _ in lines)
+        for method, (color, label) in METHODS.items():
+            groups = lines[fixed, method].groupby(varied)["squared_hellinger"]
+            mean = groups.mean()
+            ax.errorbar(mean.index, mean, groups.sem(), marker="o", color=color, label=label)
+            if method == COUPLED:
+                power = -2 / 3 if varied == "N" else -1 / 3
+                rate = mean.iloc[0] * (mean.index / mean.index[0]) ** power
+                ax.plot(mean.index, rate, color="black", ls=":", label="rate of the theorem")
+        ax.set(xscale="log", yscale="log", xlabel=LABELS[varied])
+        ax.set_title(f"{'T' if varied == 'N' else 'N'} = {fixed}", fontsize=11)
+        ax.set_xticks(mean.index, [str(size) for size in mean.index], minor=False)
+        ax.set_xticks([], minor=True)
+        ax.grid()
+    axes[0].set_ylabel("integrated squared Hellinger distance")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.suptitle(
+        f"At ε = {epsilon:g} more times help only if all are fitted together", x=0.01, ha="left"
+    )
     return figure
-
-
-def _decorate(ax: Axes, names: pd.Series, line: pd.DataFrame) -> None:
-    """Set titles and scales, and draw the rate of the theorem from the first point on."""
-    varied, epsilon = names["varied"], names["epsilon"]
-    fixed = "T" if varied == "N" else "N"
-    name = "no privacy" if np.isinf(epsilon) else f"ε = {epsilon:g}"
-    ax.set_title(f"{name}, {fixed} = {names['fixed']}", fontsize="medium")
-    mean = line.groupby(varied)["squared_hellinger"].mean()
-    power = -2 / 3 if varied == "N" else -1 / 3
-    rate = mean.iloc[0] * (mean.index / mean.index[0]) ** power
-    label = "N to the power -2/3" if varied == "N" else "T to the power -1/3"
-    ax.plot(mean.index, rate, color="black", ls=":", label=label)
-    if varied == "T" and names["fixed"] >= mean.index.max():
-        # Then this is the larger term of the theorem's bound.
-        ax.plot(mean.index, mean.iloc[0] * mean.index[0] / mean.index, color="black", ls="--")
-    ax.set(xscale="log", yscale="log", xlabel=LABELS[varied])
-    ax.set_xticks(mean.index, [str(size) for size in mean.index], minor=False)
-    ax.set_xticks([], minor=True)
-    ax.grid(alpha=0.25)
