@@ -25,6 +25,7 @@ html_math_renderer = "mathml"
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 default_role = "py:obj"
+highlight_language = "none"  # literal blocks are tables and output; doctests are highlighted anyway
 nitpicky = False
 
 autosummary_generate = True

@@ -34,6 +34,7 @@ from skdpot.mechanisms import RankedOutputs, SketchedOutputs
 from skdpot.metrics import FairnessDisplay, FairnessFrontierDisplay, disparate_impact
 from skdpot.metrics.fairness import equalized_odds_ratios
 
+plt.style.use("skdpot.metrics.pictures")
 N_ROWS = 30_000
 ALPHAS, EPSILONS = (0.0, 0.25, 0.5, 0.75), (np.inf, 1.0, 0.5)
 LEVELS = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95)
@@ -70,11 +71,9 @@ print(parity[1.0, 0.75].privacy_spent_)
 # classifiers of the same people, let the fits share a ``PrivacyBudget``, which adds up their costs.
 
 
-def draw(classifiers, fairness):
+def draw(classifiers, fairness, title):
     """Draw the scores of the test rows by α and ε; return the figure and a table of metrics."""
-    figure, axes = plt.subplots(
-        3, 4, figsize=(10, 7.6), sharex=True, sharey=True, layout="constrained"
-    )
+    figure, axes = plt.subplots(3, 4, figsize=(8.4, 6.6), sharex=True, sharey=True)
     rows = []
     for (epsilon, alpha), axis in zip(classifiers, axes.flat, strict=True):
         display = FairnessDisplay.from_estimator(
@@ -89,26 +88,26 @@ def draw(classifiers, fairness):
             bins=25,
             legend=False,
         )
-        axis.set(xlabel="", ylabel="")
-        axis.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+        axis.set(xlabel="", ylabel="", xticks=[0, 0.5, 1], xticklabels=["0", "0.5", "1"], yticks=[])
+        figures = [f"{value:.2f}" for value in display.metrics.values()]
+        axis.set_title(f"accuracy {figures[0]}\nratio {', '.join(figures[1:])}", fontsize=10)
         rows.append({"α": alpha, "ε": epsilon} | display.metrics)
-    for axis, alpha in zip(axes[0], ALPHAS, strict=True):
-        header = rf"$\boldsymbol{{\alpha = {alpha:g}}}$"
-        axis.set_title(f"{header}\n{axis.get_title()}", fontsize="medium")
+    for axis, alpha in zip(axes[-1], ALPHAS, strict=True):
+        axis.set_xlabel(f"score\nα = {alpha:g}")
     for axis, epsilon in zip(axes[:, 0], EPSILONS, strict=True):
-        value = r"\infty" if np.isinf(epsilon) else f"{epsilon:g}"
-        axis.set_ylabel(rf"$\boldsymbol{{\varepsilon = {value}}}$")
-    figure.supxlabel("predicted probability of class 1", fontsize="medium")
-    figure.supylabel("density", fontsize="medium")
+        axis.set_ylabel(f"ε = {epsilon:g}".replace("inf", "∞"))
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=5, frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=5)
+    figure.suptitle(title, x=0.01, ha="left")
     return figure, pd.DataFrame(rows).pivot(index="α", columns="ε").reindex(
         columns=EPSILONS, level=1
     )
 
 
-figure, table = draw(parity, "demographic_parity")
-figure.savefig("fair_classification.png", dpi=120)
+figure, table = draw(
+    parity, "demographic_parity", "The groups' scores meet as α grows; privacy changes little"
+)
+figure.savefig("fair_classification.png")
 plt.show()
 print(table.round(3).to_string())
 
@@ -132,7 +131,9 @@ odds = {
     for epsilon in EPSILONS
     for alpha in ALPHAS
 }
-figure, table = draw(odds, "equalized_odds")
+figure, table = draw(
+    odds, "equalized_odds", "Equalized odds: the scores meet within each class as α grows"
+)
 plt.show()
 print(table.round(3).to_string())
 

@@ -40,6 +40,7 @@ from skdpot.datasets import make_biased_classification
 from skdpot.mechanisms import DPSGD, Architecture, CodeParity
 from skdpot.metrics import disparate_impact
 
+plt.style.use("skdpot.metrics.pictures")
 ALPHAS, EPSILONS = (0.0, 0.25, 0.5, 0.75), (np.inf, 4.0, 1.0)
 N_PRIVATE, N_CORE = 30_000, 8
 
@@ -111,9 +112,10 @@ print(table.round(3).to_string())
 # %%
 # Plot the codes
 # --------------
-# Each point is the code of a public row. Each panel has its own scale, because only relative
-# distances between codes matter. `core` is the squared error of the eight core features: 2.26 for
-# the mean of all rows, which carries no information, and 1.2 for the best two numbers.
+# Each point is the code of a public row, without privacy and at ε = 1. Each panel has its own
+# scale, because only relative distances between codes matter. In the table, `core error` is the
+# squared error of the eight core features: 2.26 for the mean of all rows, which carries no
+# information, and 1.2 for the best two numbers.
 #
 # Without a penalty the codes mainly reveal the group. At α = 0.75 the groups overlap at every
 # budget, and the codes describe the core features as well as before or better, because they no
@@ -122,28 +124,23 @@ print(table.round(3).to_string())
 # a batch instead (``comparison="ranks"``): one record changes the ranks of others, and at α = 0.75
 # and ε = 1 the noise is so much larger that little of the core features is left.
 
-COLOURS = np.array(["tab:blue", "tab:orange"])
-shown = np.random.default_rng(0).choice(len(X_public), 1_500, replace=False)
+COLOURS = np.array(["#0072B2", "#D55E00"])
+shown = np.random.default_rng(0).choice(len(X_public), 1_000, replace=False)
 
-figure, axes = plt.subplots(
-    len(EPSILONS), len(ALPHAS), figsize=(11, 9.2), squeeze=False, layout="constrained"
-)
-for (epsilon, alpha), axis in zip(codes, axes.flat, strict=True):
-    points = codes[epsilon, alpha]
-    points = (points - points.mean(axis=0)) / (points - points.mean(axis=0)).std()
-    axis.scatter(*points[shown].T, s=5, alpha=0.5, c=COLOURS[group_public[shown]], linewidths=0)
-    facts = table.loc[(epsilon, alpha)]
-    axis.set_title(
-        f"core {facts['core error']:.2f}, accuracy {facts['accuracy']:.2f}\n"
-        f"disparate impact {facts['disparate impact']:.2f}",
-        fontsize=10,
-    )
-    axis.set(xlim=(-3.5, 3.5), ylim=(-3.5, 3.5), xticks=[], yticks=[], aspect="equal")
+figure, axes = plt.subplots(2, len(ALPHAS), figsize=(8.4, 5))
+for row, epsilon in zip(axes, (np.inf, 1.0), strict=True):
+    for axis, alpha in zip(row, ALPHAS, strict=True):
+        points = codes[epsilon, alpha]
+        points = (points - points.mean(axis=0)) / (points - points.mean(axis=0)).std()
+        axis.scatter(*points[shown].T, s=5, alpha=0.5, c=COLOURS[group_public[shown]], lw=0)
+        found = table.loc[(epsilon, alpha), "group from code"]
+        axis.set_title(f"group found: {found:.0%}", fontsize=10)
+        axis.set(xlim=(-3.5, 3.5), ylim=(-3.5, 3.5), xticks=[], yticks=[], aspect="equal")
+    row[0].set_ylabel(f"ε = {epsilon:g}".replace("inf", "∞"))
 for axis, alpha in zip(axes[-1], ALPHAS, strict=True):
-    axis.set_xlabel(f"α = {alpha:g}", fontsize=12)
-for axis, epsilon in zip(axes[:, 0], EPSILONS, strict=True):
-    axis.set_ylabel(f"ε = {epsilon:g}".replace("inf", "∞"), fontsize=12)
+    axis.set_xlabel(f"α = {alpha:g}")
 handles = [plt.Line2D([], [], marker="o", ls="", color=colour) for colour in COLOURS]
-figure.legend(handles, ["group 0", "group 1"], loc="outside upper center", ncols=2, frameon=False)
-figure.savefig("fair_codes.png", dpi=100)
+figure.legend(handles, ["group 0", "group 1"], loc="outside lower center", ncols=2)
+figure.suptitle("The larger α, the less the codes reveal the group", x=0.01, ha="left")
+figure.savefig("fair_codes.png")
 plt.show()

@@ -33,6 +33,7 @@ from skdpot import FairPrivateRegressor
 from skdpot.datasets import make_biased_regression
 from skdpot.metrics import wasserstein_parity
 
+plt.style.use("skdpot.metrics.pictures")
 N_ROWS = 24_000
 LEVELS, EPSILONS = (0.0, 0.5, 0.8, 1.0), (np.inf, 1.0, 0.5)
 GROUPS = {"A = 0": ("#0072B2", "-"), "A = 1": ("#D55E00", "--")}
@@ -94,8 +95,8 @@ print(table.round(3).to_string())
 # %%
 # Plot the predictions
 # --------------------
-# Points are test predictions, and a line encloses the densest half of the predictions of a group.
-# The titles show the error and, for both groups, the share above the diagonal.
+# Points are test predictions without privacy and at ε = 0.5. A line encloses the densest half of
+# the predictions of a group. The titles show the share above the diagonal in both groups.
 #
 # At level 0 the network has learned the triangles of the groups. As the level grows the outlines
 # approach each other, and at level 1 both groups have nearly the same distribution at every ε.
@@ -115,29 +116,29 @@ def outline(axis, points, color, style):
 def draw(axis, predicted, figures):
     """Draw the predictions of both groups."""
     axis.plot([0, 1], [1, 0], color="black", lw=0.8, ls=":")
-    shown = slice(0, 1200)
+    shown = slice(0, 800)
     colors = [GROUPS[name][0] for name in group_test[shown]]
-    axis.scatter(*predicted[shown].T, s=7, c=colors, alpha=0.4, lw=0, rasterized=True)
+    axis.scatter(*predicted[shown].T, s=5, c=colors, alpha=0.35, lw=0)
     for name, (color, style) in GROUPS.items():
         outline(axis, predicted[group_test == name][:3000], color, style)
-    above = " | ".join(f"{figures[f'OD, {name}']:.2f}" for name in GROUPS)
-    axis.set_title(f"error {figures['error']:.2f}, above {above}", fontsize="medium")
-    axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
+    above = " and ".join(f"{figures[f'OD, {name}']:.0%}" for name in GROUPS)
+    axis.set_title(f"above: {above}", fontsize=10)
+    axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=[0, 1], yticks=[0, 1])
 
 
-figure, axes = plt.subplots(3, 4, figsize=(10, 8.3), sharex=True, sharey=True, layout="constrained")
-for key, axis in zip(regressors, axes.flat, strict=True):
-    draw(axis, predictions[key], table.loc[key])
-for axis, level in zip(axes[0], LEVELS, strict=True):
-    axis.set_title(f"level {level:g}\n{axis.get_title()}", fontsize="medium")
-for axis, epsilon in zip(axes[:, 0], EPSILONS, strict=True):
-    value = r"\infty" if np.isinf(epsilon) else f"{epsilon:g}"
-    axis.set_ylabel(rf"$\boldsymbol{{\varepsilon = {value}}}$")
-figure.supxlabel("first predicted target")
-figure.supylabel("second predicted target")
+SHOWN = (np.inf, 0.5)
+figure, axes = plt.subplots(2, 4, figsize=(8.4, 5.2), sharex=True, sharey=True)
+for row, epsilon in zip(axes, SHOWN, strict=True):
+    for axis, level in zip(row, LEVELS, strict=True):
+        draw(axis, predictions[epsilon, level], table.loc[(epsilon, level)])
+    row[0].set_ylabel(f"ε = {epsilon:g}".replace("inf", "∞") + "\nsecond target")
+for axis, level in zip(axes[-1], LEVELS, strict=True):
+    axis.set_xlabel(f"first target\nlevel {level:g}")
 handles = [plt.Line2D([], [], color=color, ls=style) for color, style in GROUPS.values()]
 handles.append(plt.Line2D([], [], color="black", lw=0.8, ls=":"))
-labels = [*GROUPS, "diagonal"]
-figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
-figure.savefig("fair_regression.png", dpi=120)
+figure.legend(handles, [*GROUPS, "diagonal"], loc="outside lower center", ncols=3)
+figure.suptitle(
+    "At level 1 both groups get the same predictions, also with noise", x=0.01, ha="left"
+)
+figure.savefig("fair_regression.png")
 plt.show()

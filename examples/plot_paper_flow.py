@@ -24,6 +24,7 @@ from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem, SmoothedFlowProblem,
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.ot.transport import sliced_wasserstein_distance
 
+plt.style.use("skdpot.metrics.pictures")
 RADIUS, SPREAD, N_ROWS, N_SLICES = 3.0, 0.3, 3000, 200
 STEPS = (1, 10, 200)
 ANGLES = np.pi / 2 + 2 * np.pi * np.arange(5) / 5
@@ -97,7 +98,7 @@ print(table.round(3).to_string())
 # %%
 # Plot the flows
 # --------------
-# Level sets of the target are black, particles are green. With noise on every row, the five
+# Level sets of the target are black. With noise on every row, the five
 # Gaussians are recovered at σ = 0.5 and blurred at σ = 1. In both cases ε is in the thousands:
 # projections of rows of norm 3 along 200 directions need far more noise to be private. The sketch
 # recovers them at ε = 1. Its noise is added to counts of rows, so it matters less the more rows
@@ -115,22 +116,23 @@ def price(epsilon):
     return "no privacy" if np.isinf(epsilon) else f"ε = {epsilon:,.0f}"
 
 
+COLOURS = ("0.35", "C1", "C1", "C0")
 axis = np.linspace(-RADIUS, RADIUS, 150)
 heights = density(np.stack(np.meshgrid(axis, axis), axis=-1))
-figure, grid = plt.subplots(
-    len(samplers), len(STEPS), figsize=(8.6, 11.6), sharex=True, sharey=True, layout="constrained"
-)
-for cells, name in zip(grid, samplers, strict=True):
-    for cell, n_steps in zip(cells, STEPS, strict=True):
-        cell.scatter(*particles[name, n_steps][:1000].T, s=4, color="tab:green", alpha=0.5, lw=0)
+figure, grid = plt.subplots(len(STEPS), len(samplers), figsize=(8.2, 6.9))
+for column, name, colour in zip(grid.T, samplers, COLOURS, strict=True):
+    for cell, n_steps in zip(column, STEPS, strict=True):
+        cell.scatter(*particles[name, n_steps][:1000].T, s=5, color=colour, alpha=0.5, lw=0)
         cell.contour(axis, axis, heights, levels=[0.02, 0.06, 0.12], colors="black", linewidths=0.7)
         cell.set(xlim=(-RADIUS, RADIUS), ylim=(-RADIUS, RADIUS), aspect="equal")
-        cell.set(xticks=[], yticks=[])
-        label = f"SW$_2$ = {distances[name, n_steps]:.3f}"
-        box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
-        cell.text(0.97, 0.03, label, transform=cell.transAxes, ha="right", fontsize=9, bbox=box)
-    cells[0].set_ylabel(f"{name}\n{price(epsilons[name])}", fontsize=11)
-for cell, n_steps in zip(grid[0], STEPS, strict=True):
-    cell.set_title("after the first step" if n_steps == 1 else f"after {n_steps} steps")
-figure.savefig("paper_flow.png", dpi=100)
+        cell.set(xticks=[], yticks=[], frame_on=False)
+        cell.set_xlabel(f"SW$_2$ = {distances[name, n_steps]:.3f}", labelpad=1)
+    column[0].set_title(f"{name}\n{price(epsilons[name])}", color=colour, loc="center")
+for cell, n_steps in zip(grid[:, 0], STEPS, strict=True):
+    cell.set_ylabel("1 step" if n_steps == 1 else f"{n_steps} steps")
+least = min(epsilon for epsilon in epsilons.values() if epsilon > 2)
+figure.suptitle(
+    f"Noise on every row costs ε = {least:,.0f} or more; a sketch needs ε = 1", x=0.01, ha="left"
+)
+figure.savefig("paper_flow.png")
 plt.show()

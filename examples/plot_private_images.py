@@ -30,6 +30,7 @@ from skdpot import DPSlicedFlowSampler, PrivateSWAutoencoder
 from skdpot.mechanisms import DPSGD, Architecture
 from skdpot.metrics import train_synthetic_test_real
 
+plt.style.use("skdpot.metrics.pictures")
 X, y = load_digits(return_X_y=True)
 X_public, X_rest, _, y_rest = train_test_split(X, y, train_size=600, stratify=y, random_state=0)
 X_private, X_test, y_private, y_test = train_test_split(
@@ -69,22 +70,23 @@ print(pd.Series(accuracies, name="accuracy on real held-out images").round(3).to
 # %%
 # Plot the images
 # ---------------
-# Twelve images per digit. The synthetic images depend on the private ones through the released
+# Three images per digit. The synthetic images depend on the private ones through the released
 # sketch only.
 
 
-def sheet(images, labels, n_columns=12):
-    """Return one image with a row of images per digit."""
-    rows = [images[labels == digit][:n_columns].reshape(-1, 8, 8) for digit in range(10)]
-    return np.block([[np.pad(image, 1) for image in row] for row in rows])
+def sheet(images, labels, n_rows=3):
+    """Return one image with a column of images per digit."""
+    columns = [images[labels == digit][:n_rows].reshape(-1, 8, 8) for digit in range(10)]
+    return np.block([[np.pad(column[i], 1) for column in columns] for i in range(n_rows)])
 
 
-figure, axes = plt.subplots(1, 4, figsize=(14, 3.2))
-for axis, (name, (images, labels)) in zip(axes, copies.items(), strict=True):
+figure, axes = plt.subplots(2, 2, figsize=(8.4, 3.9))
+for axis, (name, (images, labels)) in zip(axes.flat, copies.items(), strict=True):
     axis.imshow(sheet(images, labels), cmap="gray_r", vmin=0, vmax=16, interpolation="bilinear")
     axis.set_title(f"{name}: accuracy {accuracies[name]:.2f}")
-    axis.set_xticks([])
-    axis.set_yticks([])
-figure.tight_layout()
-figure.savefig("private_images.png", dpi=100)
+    axis.axis("off")
+figure.suptitle(
+    "With a public autoencoder, 60 images per digit give legible ones at ε = 3", x=0.01, ha="left"
+)
+figure.savefig("private_images.png")
 plt.show()
