@@ -409,7 +409,7 @@ class DatasetSource(ArrowSource):
         for place, path in enumerate([given] if isinstance(given, str | PathLike) else given):
             found = sorted(glob(fspath(path), recursive=True))
             if not found:  # what it says may be no path
-                raise FileNotFoundError(f"X names no file by the path at place {place}.")
+                raise FileNotFoundError(f"No file exists at entry {place} of X.")
             for name in found:
                 paths += _files_in(Path(name)) if Path(name).is_dir() else [name]
         if len(set(map(realpath, paths))) < len(paths):

@@ -163,7 +163,7 @@ def unpack(
         if set(facts) != {"content", "kind", "version"}:
             raise ValueError("unknown entries")
         if type(facts["kind"]) is not str or type(facts["version"]) is not int:
-            raise TypeError("a kind and a version are due")
+            raise TypeError("it must have a kind and a version")
         found = _checksum(facts, arrays)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{broken}it is not a safetensors file written by skdpot.") from error
@@ -284,7 +284,7 @@ def _check_values(array: np.ndarray, path: str) -> None:
 def _read_array(hint: Any, mark: Any, path: str, arrays: dict[str, np.ndarray]) -> np.ndarray:
     match = _OTHERS.fullmatch(mark) if isinstance(mark, str) else None
     if match is None:
-        raise TypeError("an array is due")
+        raise TypeError("an array is expected")
     array = arrays.pop(path)
     if match[1]:
         dtype = np.dtype(match[1])

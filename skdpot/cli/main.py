@@ -120,7 +120,7 @@ def _add_synth(parser: argparse.ArgumentParser) -> None:
     _value(fit, "what is public; see `skdpot schema`", "--schema", "JSON")
     fit.add_argument("--epsilon", type=_positive, help="privacy cost of the fit")
     _value(fit, "the column to be predicted from the others", "--target", "COLUMN")
-    _value(fit, "the column that says whose row it is, if a person has several", "--unit", "COLUMN")
+    _value(fit, "the column that identifies persons, if they have several rows", "--unit", "COLUMN")
     _value(fit, "how many rows of a person count, at most", "--max-rows", "N", type=_count)
     weigh = "rows of a person weigh as much as one row together (default), or one each"
     _value(fit, weigh, "--weighting", "WHAT", choices=("person", "row"))

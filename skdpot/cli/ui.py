@@ -363,7 +363,7 @@ class Page:
                 self.cap = ui.number("cap of a new ledger", value=3.0, min=0.001)
             matters = "column that the others should predict, if one matters most"
             self.target = ui.select(list(self.schema.names), label=matters, clearable=True)
-            persons = "column that tells whose row it is, if people have several"
+            persons = "column that identifies the person, if a person has several rows"
             self.unit = ui.select(names, label=persons, clearable=True)
             for field in (self.target, self.unit):
                 field.classes("w-full")

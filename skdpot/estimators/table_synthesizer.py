@@ -85,7 +85,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     budget : PrivacyBudget or None, default=None
         Shared budget that each fit is charged to. If None, the fit is charged to no budget.
     unit : str or None, default=None
-        Column that says whose row it is, if a person may have several. It is not modelled. The
+        Column that identifies the person, if a person may have several. It is not modelled. The
         guarantee is then for a person with all rows. If None, each row is a person.
     max_rows : int or None, default=None
         Largest number of rows of a person that count, drawn at random. With ``weighting="person"``

@@ -565,7 +565,7 @@ def check_statement(spent: PrivacySpent, noun: str) -> tuple[tuple[Any, ...], fl
     for scale in (spent.sigma, spent.sensitivity):
         numbers = scale if isinstance(scale, tuple) else () if scale is None else (scale,)
         if not all(is_number(number) and 0 <= number < math.inf for number in numbers):
-            raise ValueError(f"The {noun} states noise or a sensitivity that cannot be.")
+            raise ValueError(f"The {noun} states an impossible noise or sensitivity.")
     if spent.relation is not Relation.REPLACE_ONE or spent.event.relation is not spent.relation:
         raise ValueError(f"A {noun} is private under replace-one, and states no other relation.")
     events = spent.event.phases

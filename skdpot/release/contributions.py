@@ -57,7 +57,7 @@ class Unit:
         if of is None and (max_rows is not None or by_row):
             raise ValueError(
                 "max_rows and weighting are about the rows of one person: pass unit, the name of "
-                "the column that says whose row it is."
+                "the column that identifies the person."
             )
         if of is None:
             return cls()
@@ -128,7 +128,7 @@ def read_persons(values: Any, name: str, n_rows: int, fewest: int = 2) -> IntArr
             persons = pd.factorize(labels, sort=True)[0]  # whatever the order of the rows
     if not len(persons):
         raise ValueError(
-            f"{name} must say for each row whose it is: one text or number per row, none missing."
+            f"{name} must identify the person of each row: one text or number each, none missing."
         )
     if persons.max() + 1 < fewest:
         raise ValueError(f"{name} names a single person; a minimum of 2 is required.")

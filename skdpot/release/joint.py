@@ -212,5 +212,5 @@ class SecureSum:
         if not (fits and (found <= largest).all() and (found >= -largest).all()):
             raise MessageError(f"The secure sum failed: {problem}. Nothing was released.")
         if found[-1] != self.n_parties:
-            raise MessageError(f"The secure sum is not one of {self.n_parties} parties.")
+            raise MessageError(f"The secure sum was not made by {self.n_parties} parties.")
         return found[:-1].reshape(values.shape)

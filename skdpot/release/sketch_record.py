@@ -193,7 +193,7 @@ class SketchRecord(Record):
         )
         if charged is not None:
             if due > noise_scale * charged * (1 + _ROUNDING):
-                raise ValueError("The noise of the sketch is less than its statement speaks of.")
+                raise ValueError("The noise of the sketch is less than its statement claims.")
             return  # the lattice of the noise is not a part of such a statement
         if not (
             table.n_steps == 1
@@ -202,7 +202,7 @@ class SketchRecord(Record):
             and _is_close(spent.sigma, table.sigma)
             and _is_close(spent.sensitivity, table.sensitivity)
         ):
-            raise ValueError("The noise of the sketch is not the one that its statement speaks of.")
+            raise ValueError("The noise of the sketch is not the noise that its statement claims.")
         _check_lattice(table.lattice, strategy.lattice, self.statistic)
 
 

@@ -326,7 +326,7 @@ class Table:
         """Return the number of each row's person, which a column tells."""
         if self.kind == "array" or unit not in self.names:
             raise ValueError(
-                f"unit={unit!r} must name a column of a DataFrame that says whose row it is."
+                f"unit={unit!r} must name the column of a DataFrame that identifies the person."
             )
         return read_persons(self.series(unit), f"Column {unit!r}", self.n_rows)
 

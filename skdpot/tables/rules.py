@@ -118,7 +118,7 @@ def _plain(value: Any) -> Any:
     is_number = isinstance(value, int | float) and abs(value) < _LARGEST
     if not (value is None or isinstance(value, str) or is_number):
         raise ValueError(
-            f"A rule cannot hold such a value of type {type(value).__name__}; write text, numbers, "
+            f"A rule cannot hold a value of type {type(value).__name__}; write text, numbers, "
             "truth values or None, and dates in ISO format."
         )
     return value

@@ -460,7 +460,7 @@ def bound_schema(
 
 
 def without_unit(schema: TableSchema, unit: str | None) -> TableSchema:
-    """Exclude the column that says whose row it is, which need not be described."""
+    """Exclude the column that identifies the person, which need not be described."""
     if unit in schema.names:
         return schema.exclude(str(unit))
     if unit is None or unit in schema.excluded:

@@ -143,7 +143,7 @@ SIZES = "numbers of rows of the classes"
         ({"public_labels": False}, "exactly if labels are public"),
         ({"group_size": 0}, "group_size of the sketch"),
         ({"group_size": 4}, "group_size of the sketch"),
-        ({"group_size": 3}, "not the one that its statement"),
+        ({"group_size": 3}, "not the noise that its statement"),
     ],
 )
 def test_a_record_cannot_lie_about_public_labels(facts, text, of_public_labels):
@@ -155,5 +155,5 @@ def test_a_record_cannot_lie_about_public_labels(facts, text, of_public_labels):
 def test_private_labels_cannot_pass_for_public_ones():
     """The noise of a table whose labels are public does not hide a change of class."""
     record = replace(SketchRecord.of(public(1)), label_counts=None, public_labels=False)
-    with pytest.raises(ValueError, match="not the one that its statement"):
+    with pytest.raises(ValueError, match="not the noise that its statement"):
         record.restore()

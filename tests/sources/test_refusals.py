@@ -238,7 +238,7 @@ def test_paths(tmp_path):
     ROWS.to_parquet(tmp_path / "0.parquet", index=False)
     both = [tmp_path / "*.parquet", tmp_path / "." / "0.parquet"]
     assert "names a file twice" in told("sketch", both)
-    assert "names no file by the path at place 1" in told("sketch", [tmp_path, SECRET])
+    assert "No file exists at entry 1 of X" in told("sketch", [tmp_path, SECRET])
     assert "files of one format" in told("sketch", [tmp_path, __file__])
     (tmp_path / "none").mkdir()
     assert "files of one format" in told("sketch", tmp_path / "none")
