@@ -132,10 +132,7 @@ def gradient_fair() -> Call:
 
 def sinkhorn() -> Call:
     """Solve for the Schrödinger potentials of six pairs of clouds of 700 points."""
-    try:
-        from skdpot.ot.sinkhorn import schrodinger_potentials
-    except ModuleNotFoundError:  # a base from before the package skdpot.ot
-        from skdpot.trajectories.sinkhorn import schrodinger_potentials
+    from skdpot.ot.sinkhorn import schrodinger_potentials
 
     first, second = RNG.uniform(-1, 1, size=(2, 6, 700, 2))
     regularization = np.full(6, 0.01)
