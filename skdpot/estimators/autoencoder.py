@@ -56,9 +56,9 @@ class PrivateSWAutoencoder(
 ):
     """Autoencoder with codes on a sphere, trained with or without differential privacy.
 
-    With ``private=True`` every record's gradient is clipped and sums get noise (DP-SGD). With
-    ``private=False`` it is trained on *public* rows, to give later private steps few and
-    well-behaved features: for example a `DPSlicedFlowSampler` of codes, whose samples
+    With ``private=True`` every record's gradient is clipped, and noise is added to sums (DP-SGD).
+    With ``private=False`` the networks are trained on *public* rows. Their codes are then few,
+    well-behaved features for a private step, for example a `DPSlicedFlowSampler` whose samples
     `inverse_transform` turns into images::
 
         autoencoder = PrivateSWAutoencoder(private=False).fit(X_public)
@@ -66,12 +66,12 @@ class PrivateSWAutoencoder(
         pipeline = make_pipeline(FrozenEstimator(autoencoder), sampler).fit(X_private)
         images = autoencoder.inverse_transform(pipeline[-1].sample(n))
 
-    where ``norm_bound=1.0`` holds for codes on the sphere and is free.
+    Codes on the sphere have norm 1, so ``norm_bound=1.0`` costs nothing.
 
-    Private training needs many rows. On 64 pixels the default network learns little from 900 rows
-    at epsilon 3 and nothing at epsilon 1, something from 1,800 rows at both; a network for 784
+    Private training needs many rows. With 64 pixels the default network learns little from 900 rows
+    at epsilon 3 and nothing at epsilon 1, and more from 1,800 rows at both. A network for 784
     pixels learns from 10,000 rows at epsilon 3. A fit warns before the charge if its noise will
-    hide nearly all. With fewer rows, train on public rows.
+    hide nearly everything. With fewer rows, train on public rows.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class PrivateSWAutoencoder(
     penalty : {"prior", "parity"}, PriorPenalty or CodeParity, optional
         Adds a squared sliced Wasserstein distance to the reconstruction error: "prior" between the
         codes of a batch and the prior of `sample`; "parity" between the codes of groups, averaged
-        over pairs, so that a code tells little about the group of its row. "parity" needs
+        over pairs, so that a code reveals little about the group of its row. "parity" needs
         ``fit(X, sensitive_features=groups)``. A name stands for `skdpot.mechanisms.PriorPenalty`
         or `skdpot.mechanisms.CodeParity` with defaults.
     architecture : {"mlp", "conv", "dcgan"}, (encoder, decoder) or Architecture, default="mlp"
@@ -114,7 +114,7 @@ class PrivateSWAutoencoder(
         Seed of everything, the noise included. With ``private=True`` for tests only: it lets anyone
         remove the noise.
     verbose : int, default=0
-        1 shows a progress bar, of steps and not of losses.
+        1 shows a progress bar of steps; losses are not shown.
 
     Attributes
     ----------
@@ -133,9 +133,8 @@ class PrivateSWAutoencoder(
     n_steps_ : int
         Number of finished training steps.
     losses_ : DataFrame or None
-        Where nothing is protected (``epsilon=inf`` or ``private=False``): half the squared error in
-        mapped units and the penalty before at most 300 steps, by their numbers, of at most 2,000
-        rows. None otherwise.
+        Half the squared error in mapped units and the penalty before at most 300 steps, on at most
+        2,000 rows; only if nothing is protected (``epsilon=inf`` or ``private=False``).
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
     n_features_in_ : int
@@ -153,17 +152,17 @@ class PrivateSWAutoencoder(
     (`skdpot.nets.autoencoder_training`). Rounding to the
     lattice of the noise adds at most 1/512 (`skdpot.privacy.noise.noise_for_sums`). Gradients are
     computed in single precision, of which the last bits can depend on the size of a Poisson batch;
-    the statement assumes that they do not. No loss is recorded. Public: the number of rows
-    and of features and their names, the dtype, the architecture and its first weights, and that all
-    values are finite. With ``penalty="parity"`` the groups, their sizes and **who belongs to
-    which** are public too: protected is what X says of a person, given the person's group. With
+    the statement assumes that they do not. No loss is recorded. The number of rows and of features
+    and their names, the dtype, the architecture and its initial weights, and the fact that all
+    values are finite are public. With ``penalty="parity"`` the groups, their sizes and **the group
+    of each row** are public too, and the features of a person are protected given the group. With
     ``CodeParity(fairness="equalized_odds")`` the class of every row is public as well.
 
     Rows given to `transform`, `inverse_transform` and `score` are treated as public: **codes of
-    private rows are not private**. A private estimator that is fitted on codes pays for itself. It
-    warns of a fit on the same rows without a shared budget only if the codes came from
-    `fit_transform`, as in a pipeline, not from `transform` or a `FrozenEstimator`: train on other
-    rows than those that are encoded.
+    private rows are not private**. A private estimator that is fitted on codes is charged
+    separately. It warns of a fit on the same rows without a shared budget only if the codes came
+    from `fit_transform`, as in a pipeline, and not from `transform` or a `FrozenEstimator`.
+    Therefore train the autoencoder and the estimator on different rows.
 
     References
     ----------
@@ -249,9 +248,9 @@ class PrivateSWAutoencoder(
 
         Notes
         -----
-        If private training is interrupted, the network of the finished steps stays and can be used;
-        `n_steps_` is their number, and the charge is still that of all steps. A fit interrupted in
-        its first step leaves nothing behind but its charge.
+        If private training is interrupted, the network of the finished steps can be used.
+        `n_steps_` is their number, and all steps stay charged. A fit that is interrupted in its
+        first step stays charged and sets no attributes.
         """
         check_callbacks(self.callbacks)
         with all_or_nothing(self):
@@ -340,9 +339,9 @@ class PrivateSWAutoencoder(
         Returns
         -------
         ndarray or DataFrame of shape (n_samples, latent_dim)
-            Codes. They are as private as X; a private estimator that is fitted on them
-            without sharing `budget` warns of what both fits cost together, which is no
-            protection at all after ``private=False``.
+            Codes, as private as X. A private estimator that is fitted on them without sharing
+            `budget` warns of the total cost of both fits, which is infinite after
+            ``private=False``.
         """
         codes = self.fit(X, y, sensitive_features=sensitive_features).transform(X)
         return made_by(X, codes, self.privacy_spent_, self.budget)
@@ -405,9 +404,9 @@ class PrivateSWAutoencoder(
         Returns
         -------
         ndarray or DataFrame of shape (n_samples, n_features)
-            Synthetic rows; a DataFrame when the autoencoder was fitted on one. They resemble
-            the data only as far as codes resemble the prior: use ``penalty="prior"``, or learn
-            the codes with a `DPSlicedFlowSampler`.
+            Synthetic rows; a DataFrame when the autoencoder was fitted on one. They resemble the
+            data only if the codes resemble the prior. Use ``penalty="prior"``, or learn the codes
+            with a `DPSlicedFlowSampler`.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What the private predictors whose outputs are alike in all groups share.
+"""What private predictors with similar outputs in all groups share.
 
 The groups, their sizes and who belongs to which are public facts, so that messages may name a
 group and its size. They never say which rows it holds.
@@ -88,12 +88,12 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
             Group of each row: integers, strings, booleans or categories; public. If None, there is
             one group, and nothing is compared.
         **fit_params : dict
-            None are supported; `sample_weight` is refused with the reason.
+            Not supported; `sample_weight` raises an error.
 
         Returns
         -------
         self : estimator
-            Fitted predictor. A fit that is interrupted leaves nothing behind but its charge.
+            Fitted predictor. An interrupted fit stays charged and sets no attributes.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The private classifier whose decisions are alike in all groups."""
+"""A private classifier with similar decisions in all groups."""
 
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
@@ -38,45 +38,44 @@ _LABELS = {
 class FairPrivateClassifier(FairDecisions, FairPredictor):
     r"""Classifier that treats groups alike, trained with differential privacy.
 
-    With the default mechanism, a network is trained for its loss alone, and the distributions of
-    its scores in each group and class are released once (`skdpot.mechanisms.BayesRule`). The most
-    accurate rule that keeps a constraint follows from that release by a linear programme, at no
-    cost: so do the rules of all other constraints (`with_constraint`) and what each would cost in
-    accuracy (`frontier_`).
+    By default a network is trained for its loss alone, and the distributions of its scores in each
+    group and class are released once (`skdpot.mechanisms.BayesRule`). A linear programme finds the
+    most accurate rule under a fairness constraint from that release. Rules for other constraints
+    (`with_constraint`) and the accuracy of each (`frontier_`) follow at no further cost.
 
     With the mechanisms "sketch" and "ranks" training minimises :math:`(1 - \alpha)` times the
     cross-entropy plus :math:`\alpha` times the squared Wasserstein distance between the groups'
     distributions of predicted probabilities (sliced for more than two classes, summed over pairs
-    of K groups, weighted 4 / K²). Scores, not only decisions, are then alike.
+    of K groups, weighted 4 / K²). This makes scores similar, not only decisions.
 
-    X is used as it is. Scale it first by *public* ranges to about [-1, 1], or with a
+    X is not scaled. Scale it first by *public* ranges to about [-1, 1], or with a
     `PrivateScaler` that shares the budget.
 
     Parameters
     ----------
     level : float, default=0.8
-        How alike the groups' rates are to be, from 0, the most accurate rule, to 1, the same rates:
-        their least ratio, or one less their largest difference (`measure`). 0.8 is the "four-fifths
-        rule". Read by "bayes"; the other mechanisms have an `alpha`.
+        Required similarity of the groups' rates: their smallest ratio, or one minus their largest
+        difference (`measure`). 0 gives the most accurate rule, 1 equal rates, and 0.8 is the
+        "four-fifths rule". For "bayes" only; the other mechanisms have an `alpha`.
     fairness : str, default="demographic_parity"
-        Whose rates are compared. "demographic_parity": of all members of the groups;
-        "equalized_odds": of those of the same class, for each class; "equal_opportunity": of those
-        for whom the decision is right; "predictive_equality": of those for whom it is wrong. For
-        two classes, the decision is the second class. The last two are for "bayes". With "sketch"
-        and "ranks", equalised odds takes the class of every record as public.
+        The rates to compare. "demographic_parity": the rate of a decision among all members of a
+        group; "equalized_odds": among those of each true class; "equal_opportunity": among those
+        for whom it is right; "predictive_equality": among those for whom it is wrong. For two
+        classes, the decision is the second class. The last two are for "bayes" only. With "sketch"
+        and "ranks", equalised odds treats the class of every record as public.
     epsilon : float, default=1.0
         Privacy parameter of the whole fit; ``inf`` for no privacy.
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
     measure : {"ratio", "difference"}, default="ratio"
-        What `level` is.
+        Whether `level` bounds the ratio of rates or one minus their difference.
     group_aware : bool, default=False
-        Whether decisions may use the group: `predict` then needs `sensitive_features`. For "bayes"
-        alone; with other mechanisms make the group a feature of X.
+        Whether decisions may use the group. `predict` then needs `sensitive_features`. For "bayes"
+        only; with other mechanisms make the group a feature of X.
     randomized : bool, default=True
-        Whether the rule may decide at random between two thresholds, as the optimum does in few
-        places. The same row is always decided the same way: the coin is a hash of its features. If
-        False, the best rule with one threshold in each place is taken.
+        Whether the rule may choose at random between two thresholds, as the optimum does in few
+        places. The coin is a hash of the features, so equal rows get equal decisions. If False, the
+        best rule with a single threshold in each place is used.
     module : {"linear", "mlp"}, torch.nn.Module or callable, default="linear"
         Network from features to logits: one for two classes, one per class for more. "linear" is
         logistic regression, "mlp" has one hidden layer of 64 units and more noise; better where
@@ -111,17 +110,17 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
     mechanism_ : BayesRule, SketchedOutputs or RankedOutputs
         The mechanism of the fit, a copy.
     score_law_ : object or None
-        Of "bayes": the released counts.
+        The released counts; only with "bayes".
     rule_ : object or None
-        Of "bayes": the thresholds.
+        The thresholds; only with "bayes".
     threshold_ : float
-        Of the other mechanisms: probability of the network from which the second class is
-        predicted; 0.5 unless tuned.
+        Smallest probability of the second class at which it is predicted, 0.5 unless tuned; not
+        with "bayes".
     n_steps_ : int
-        Of the other mechanisms: number of training steps.
+        Number of training steps; not with "bayes".
     losses_ : DataFrame or None
-        Of the other mechanisms at ``epsilon=inf``: loss and penalty before at most 300 steps,
-        of at most 2,000 records. None otherwise.
+        Loss and penalty before at most 300 steps, on at most 2,000 records; only at ``epsilon=inf``
+        and not with "bayes".
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
     n_features_in_ : int
@@ -134,9 +133,9 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
     A fit releases the noisy summed gradient of every step and, with "bayes", one noisy count of all
     records by group, class and score, or, with "sketch", noisy distributions of the outputs: one
     composed event under replace-one, for a neighbour with *the same group* (and, under equalised
-    odds by "sketch" and "ranks", the same class). Public are the groups, their sizes and members,
-    the set of classes, the number of rows and of features and their names, and the initial weights;
-    under equalised odds by "sketch" and "ranks" also the class of every record.
+    odds by "sketch" and "ranks", the same class). The groups, their sizes and members, the set of
+    classes, the number of rows and of features and their names, and the initial weights are public;
+    under equalised odds by "sketch" and "ranks" the class of every record is public too.
 
     With "bayes", all records take part in each step, and one of them moves the sum by at most twice
     its clipped length (`skdpot.mechanisms.scores`) and the counts by

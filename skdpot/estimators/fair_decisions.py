@@ -55,7 +55,7 @@ class FairDecisions(ClassifierMixin):
     def with_constraint(
         self, fairness: str | None = None, *, level: float | None = None, measure: str | None = None
     ) -> Self:
-        """Return a fitted copy that keeps another constraint, at no cost.
+        """Return a fitted copy with another constraint, at no cost.
 
         Parameters
         ----------
@@ -65,7 +65,7 @@ class FairDecisions(ClassifierMixin):
         Returns
         -------
         classifier
-            Shares what was learned with this one. Both are the result of one charge.
+            Copy that shares the release of this one. Both are covered by one charge.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class FairDecisions(ClassifierMixin):
         return frontier(self._law(), self._constraint, randomized=self.randomized)
 
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
-        """Return by how much the second of two classes is decided, or a value for each class.
+        """Return the margin of the second of two classes, or a value per class.
 
         Parameters
         ----------
@@ -105,9 +105,9 @@ class FairDecisions(ClassifierMixin):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            With a rule: the difference of the two probabilities, less the threshold; for more than
-            two classes the probabilities, with 1 added to the class that is decided. Otherwise
-            logits, or log-probabilities.
+            With a rule, the difference of the two probabilities minus the threshold; for more than
+            two classes, the probabilities, with 1 added to the predicted class. Otherwise logits,
+            or log-probabilities.
         """
         check_is_fitted(self)
         if (rule := self.rule_) is None:
@@ -125,8 +125,8 @@ class FairDecisions(ClassifierMixin):
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
         """Return the probability of each class.
 
-        With a rule these are probabilities of the class, recalibrated by the release, whatever is
-        decided: `predict` is not their maximum.
+        With a rule, these are recalibrated by the release, and `predict` need not return the most
+        probable class.
 
         Parameters
         ----------
@@ -149,7 +149,7 @@ class FairDecisions(ClassifierMixin):
         return law.recalibrated(classes, lists, margins)
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
-        """Return the class that is decided.
+        """Predict the class of each row.
 
         Parameters
         ----------

@@ -51,11 +51,11 @@ class EstimatorScores:
 
 @dataclass(eq=False, repr=False)
 class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimator):
-    """Decide fairly by the scores of a fitted classifier, with differential privacy.
+    """Fair decisions from the scores of a fitted classifier, with differential privacy.
 
     The scores of private rows are counted once, with noise, by group and class. The most accurate
-    rule that keeps a constraint follows from the counts at no cost, as in `FairPrivateClassifier`,
-    which trains its scores itself. Nothing else of the rows is used.
+    rule under a fairness constraint follows from the counts at no cost, as in
+    `FairPrivateClassifier`, which trains its own scores. Nothing else of the rows is used.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
         not fitted again. Wrap it in `sklearn.frozen.FrozenEstimator` where this estimator is
         cloned, as in a search.
     level : float, default=0.8
-        How alike the groups' rates are to be, as in `FairPrivateClassifier`.
+        Required similarity of the groups' rates, as in `FairPrivateClassifier`.
     fairness : str, default="demographic_parity"
         "demographic_parity", "equalized_odds", "equal_opportunity" or "predictive_equality", as in
         `FairPrivateClassifier`.
@@ -73,9 +73,9 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
     delta : float, default=1e-5
         Privacy parameter of the counts, in (0, 1).
     measure : {"ratio", "difference"}, default="ratio"
-        What `level` is.
+        Whether `level` bounds the ratio of rates or one minus their difference.
     group_estimator : classifier, optional
-        Fitted classifier of the group, with the same groups as classes: decisions then do not use
+        Fitted classifier of the group, with the groups as its classes. Decisions then do not use
         the group. By default they do, and `predict` needs `sensitive_features`.
     randomized : bool, default=True
         Whether the rule may decide at random between two thresholds, as in `FairPrivateClassifier`.
@@ -100,8 +100,8 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
     Privacy
     -------
     One release of noisy counts under replace-one, for a neighbour with *the same group*; a record
-    may change its features and class. Public are the groups, their sizes and members, the number of
-    rows and the given estimators, which must score a row by that row alone.
+    may change its features and class. The groups, their sizes and members, the number of rows and
+    the given estimators are public. These must score a row by that row alone.
 
     References
     ----------

@@ -34,24 +34,24 @@ from skdpot.release.output_tables import SAME_GROUP, Cells, ClippedOutputs
 class FairPrivateRegressor(RegressorMixin, FairPredictor):
     r"""Regressor that treats groups alike, trained with differential privacy.
 
-    A network is trained for its squared error, and its predictions are moved to the Wasserstein
-    barycentre of their distributions in the groups (`skdpot.mechanisms.Barycenter`). How far is
-    chosen at no cost, before or after the fit: `level` is the share of the way, and so of the
-    distance between groups, that is gone. Targets are mapped to [-1, 1] by their bounds.
+    A network is trained for its squared error, and its predictions are moved towards the
+    Wasserstein barycentre of their distributions in the groups (`skdpot.mechanisms.Barycenter`).
+    `level` is the share of the distance between groups that this removes. It can be chosen before
+    or after the fit, at no cost. Targets are mapped to [-1, 1] by their bounds.
 
     With the mechanisms "sketch" and "ranks" training minimises :math:`(1 - \alpha)` times half the
     squared error plus :math:`\alpha` times the squared (sliced) Wasserstein distance between the
     groups' distributions of predictions, summed over pairs of K groups with the weight 4 / K².
 
-    X is used as it is. Scale it first by *public* ranges to about [-1, 1], or with a
+    X is not scaled. Scale it first by *public* ranges to about [-1, 1], or with a
     `PrivateScaler` that shares the budget.
 
     Parameters
     ----------
     level : float, default=1.0
-        Share of the distance between groups that is removed, from 0, the best prediction whatever
-        the group, to 1, the same distribution of predictions in all groups. Read by "barycenter";
-        the others have an `alpha`.
+        Share of the distance between groups that is removed, from 0, the most accurate prediction,
+        to 1, the same distribution of predictions in all groups. For "barycenter" only; the other
+        mechanisms have an `alpha`.
     epsilon : float, default=1.0
         Privacy parameter of the whole fit; ``inf`` for no privacy.
     delta : float, default=1e-5
@@ -60,18 +60,18 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         Network from features to mapped targets, as in `FairPrivateClassifier`. "mlp" needs tens of
         thousands of rows at epsilon 1.
     mechanism : {"barycenter", "sketch", "ranks"} or a mechanism, default="barycenter"
-        How predictions are made alike: by moving them, or by a penalty of the training. A name
+        How predictions are made similar: by moving them, or by a penalty of the training. A name
         stands for `skdpot.mechanisms.Barycenter`, `skdpot.mechanisms.SketchedOutputs` or
         `skdpot.mechanisms.RankedOutputs` with defaults.
     group_aware : bool, default=False
-        Whether predictions may use the group: `predict` then needs `sensitive_features`. For
-        "barycenter" alone; with other mechanisms make the group a feature of X.
+        Whether predictions may use the group. `predict` then needs `sensitive_features`. For
+        "barycenter" only; with other mechanisms make the group a feature of X.
     fairness : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
-        Whose predictions are alike: those of all members of the groups, or of those with the same
-        target. Equalised odds [1]_ is that prediction and group are independent given the target.
-        Here it is so for bins of the target with about a fifth of the records each, whose edges are
-        released: the penalty is the mean over bins of the distance of two groups within one. The
-        bin of a record is private. For the mechanism "sketch" and a single target.
+        Whether predictions are compared over all members of the groups, or among those with similar
+        targets. Equalised odds [1]_ means that prediction and group are independent given the
+        target. Here the penalty is the mean distance of two groups within bins of the target. Each
+        bin has about a fifth of the records, and its edges are released. The bin of a record is
+        private. Equalised odds needs the mechanism "sketch" and a single target.
     callbacks : list of skorch.callbacks.Callback, optional
         Called at each training step, which counts as an epoch. They see the network and its noisy
         gradients; callbacks that need rows, losses or batch sizes are refused.
@@ -98,23 +98,22 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     target_bounds_ : DataBounds
         Map from targets to [-1, 1]; predictions lie within.
     target_bins_ : ndarray of shape (n_bins - 1,)
-        Of equalised odds: the edges between the bins of the target, in its unit. They measure what
-        is left: ``wasserstein_parity(predictions, sensitive_features=groups,
-        y_true=np.digitize(y, target_bins_))`` on public rows.
+        The edges between the bins of the target, in its unit; only with equalised odds. Measure the
+        remaining distance on public rows by ``wasserstein_parity(predictions,
+        sensitive_features=groups, y_true=np.digitize(y, target_bins_))``.
     frontier_ : DataFrame or None
-        Of "barycenter", for 21 levels: the mean squared error (over targets) and the mean
-        Wasserstein distance of two groups (`skdpot.metrics.wasserstein_parity`), with standard
-        errors. They follow from what was released and cost nothing more. None if there is one
-        group.
+        Mean squared error (over targets) and mean Wasserstein distance of two groups
+        (`skdpot.metrics.wasserstein_parity`) at 21 levels, with standard errors, from the release.
+        Only with "barycenter"; None if there is one group.
     posterior_ : torch.nn.Module or None
-        Of "barycenter" where predictions do not use the group: from rows to logits of the groups.
+        From rows to logits of the groups; only with "barycenter" and ``group_aware=False``.
     transport_ : object
-        Of "barycenter": the map of predictions to one distribution.
+        The map of predictions to one distribution; only with "barycenter".
     n_steps_ : int
-        Of the other mechanisms: number of training steps.
+        Number of training steps; not with "barycenter".
     losses_ : DataFrame or None
-        Of the other mechanisms at ``epsilon=inf``: loss and penalty before at most 300 steps,
-        of at most 2,000 records. None otherwise.
+        Loss and penalty before at most 300 steps, on at most 2,000 records; only at ``epsilon=inf``
+        and not with "barycenter".
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
     n_features_in_ : int
@@ -124,9 +123,9 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
 
     Privacy
     -------
-    Protected are a row and its targets, among neighbours with *the same group*; public are the
-    groups, their sizes and members, the number of rows, features and targets, names, and the
-    initial weights. "barycenter" releases the noisy summed gradients of the networks, noisy
+    A row and its targets are protected, for a neighbour with *the same group*. The groups, their
+    sizes and members, the number of rows, features and targets, names, and the initial weights are
+    public. "barycenter" releases the noisy summed gradients of the networks, noisy
     distributions of predictions in each group, noisy sums of posteriors per group, and noisy
     moments of targets, predictions, errors and moves (`skdpot.release.sums`); frontier, levels and
     predictions are post-processing. "sketch" and "ranks" release what they do in
@@ -239,7 +238,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_targets)
-            As y was in `fit`.
+            Predictions in the shape of y in `fit`.
 
         Raises
         ------
@@ -280,7 +279,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         return float(r2_score(y, predicted, sample_weight=sample_weight))
 
     def with_level(self, level: float) -> Self:
-        """Return a fitted copy that predicts at another level, at no cost.
+        """Return a fitted copy with another level, at no cost.
 
         Parameters
         ----------
@@ -290,7 +289,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         Returns
         -------
         FairPrivateRegressor
-            Shares what was learned with this one. Both are the result of one charge.
+            Copy that shares the release of this one. Both are covered by one charge.
 
         Raises
         ------

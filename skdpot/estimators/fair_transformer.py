@@ -46,29 +46,29 @@ class FairPrivateTransformer(
 ):
     """Move rows of all groups to one distribution, with differential privacy.
 
-    Meant for few features, such as the codes of an encoder that is public or has paid for itself:
-    models that are trained on moved codes have little to tell the groups apart by. The
-    distributions of the groups along the directions of orthogonal bases are released, one basis
-    after the other, and rows are moved to the barycentre of the groups along each (iterative
-    distribution transfer). How far is chosen at no cost, before or after the fit (`level`).
+    Use it for few features, such as the codes of an encoder that is public or private by itself.
+    Models that are trained on moved codes can hardly distinguish the groups. The distributions of
+    the groups along the directions of orthogonal bases are released, one basis after the other, and
+    rows are moved towards the barycentre of the groups along each (iterative distribution
+    transfer). `level` is how far, and can be chosen before or after the fit, at no cost.
 
     Parameters
     ----------
     level : float, default=1.0
         Share of the way to the barycentre, and so of the distance between groups that is removed,
-        from 0, rows as they are, to 1, the same distribution in all groups.
+        from 0, unchanged rows, to 1, the same distribution in all groups.
     epsilon : float, default=1.0
         Privacy parameter of the whole fit; ``inf`` for no privacy.
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
     n_rounds : int, default=8
-        Number of bases. More of them find differences in more directions, each with more noise.
+        Number of bases. More bases find differences in more directions, each with more noise.
     budget : PrivacyBudget, optional
         Shared budget that every fit is charged to.
     bounds : "private", (low, high) or DataBounds, default="private"
         Range of each feature. ``(low, high)``, scalars or arrays of shape (n_features,), is public
-        and free; rows beyond are clipped, and clumps of clipped rows stay. "private" spends at most
-        10 % of the squared mu on estimating it.
+        and free; rows beyond are clipped, and clipped rows are not spread out. "private" spends at
+        most 10 % of the squared mu on estimating it.
     norm_bound : float, optional
         Public bound of the norm of every row, in place of `bounds`: 1 for codes on the sphere.
     random_state : int, RandomState or None, default=None
@@ -94,9 +94,10 @@ class FairPrivateTransformer(
     Releases noisy distributions of each group along `n_rounds` bases: one Gaussian event under
     replace-one within a group, of which each round has the sensitivity of
     `skdpot.release.output_tables.release_tables` (a record moves one count per direction, wherever
-    rows were moved before), after the events of private bounds. Public are the groups, their sizes
-    and **who belongs to which**, the number of rows and features, names, and that all values are
-    finite. Rows given to `transform` are treated as public: moved private rows are still private.
+    rows were moved before), after the events of private bounds. The groups, their sizes and **the
+    group of each row**, the number of rows and features, names, and the fact that all values are
+    finite are public. Rows given to `transform` are treated as public: moved private rows are still
+    private.
 
     See Also
     --------
@@ -280,7 +281,7 @@ class FairPrivateTransformer(
         return made_by(X, moved, self.privacy_spent_, self.budget)
 
     def with_level(self, level: float) -> Self:
-        """Return a fitted copy that moves rows by another share of the way, at no cost.
+        """Return a fitted copy with another level, at no cost.
 
         Parameters
         ----------
@@ -290,7 +291,7 @@ class FairPrivateTransformer(
         Returns
         -------
         FairPrivateTransformer
-            Shares what was released with this one. Both are the result of one charge.
+            Copy that shares the release of this one. Both are covered by one charge.
 
         Raises
         ------

@@ -1,7 +1,7 @@
-"""Synthetic rows from a private release: what all samplers share, and the one with particles.
+"""Synthetic rows from a private release: the base of all samplers, and the one with particles.
 
-`fit` validates, lets the mechanism plan, charge and release, stores what was released, and makes of
-it what is drawn from. Everything after the release is post-processing.
+`fit` validates, lets the mechanism plan, charge and release, stores the release, and makes the
+sampler from it. Everything after the release is post-processing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -113,8 +113,8 @@ class SyntheticRows(PrivateSampler):
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Release X privately, and make the sampler from the release.
 
-        An interrupt after the release loses nothing that was paid for: the release is kept, and the
-        first `sample` or `score` completes the fit.
+        If the fit is interrupted after the release, the release is kept, and the first `sample` or
+        `score` completes the fit.
 
         Parameters
         ----------
@@ -301,10 +301,10 @@ class DPSlicedFlowSampler(SyntheticRows):
     mechanism : {"sketch", "moments", "resample", "presample"} or Mechanism, default="sketch"
         How private data are read: an object such as ``Sketch(n_bins=32)``, or a name, which stands
         for the object with default parameters. `Sketch` releases noisy distribution functions of
-        the projections along L directions, and `Moments` sizes, means and covariances of classes,
-        for many features. `Resample` (Algorithm 1 of the paper, DPSWflow-r)
-        releases the noisy projections of a new batch of rows along new directions in each step;
-        `Presample` (Algorithm 2, DPSWflow) those of all rows along L directions, once.
+        the projections along L directions. `Moments` releases sizes, means and covariances of
+        classes, for many features. `Resample` (Algorithm 1 of the paper, DPSWflow-r) releases noisy
+        projections of a new batch of rows along new directions in each step, and `Presample`
+        (Algorithm 2, DPSWflow) those of all rows along L directions, once.
     epsilon : float, default=1.0
         Privacy parameter of the whole fit; ``inf`` for no privacy. Ignored when the mechanism is
         given its noise (``sigma``).
@@ -318,8 +318,8 @@ class DPSlicedFlowSampler(SyntheticRows):
     norm_bound : float, optional
         Public bound of the norm of every row, instead of `bounds`.
     conditional : bool, default=False
-        Make one table and one flow per class of `y`, so that `sample_labeled` works. Otherwise `y`
-        is ignored. Needs a `Sketch`, which declares what is public about labels, or `Moments`.
+        Make one table and one flow per class of `y`, as `sample_labeled` needs. Otherwise `y` is
+        ignored. Needs a `Sketch`, which declares whether labels are public, or `Moments`.
     n_particles : int, optional
         Number of particles kept after `fit`. By default the number of rows, at least 1000 and at
         most 10,000.
@@ -379,7 +379,7 @@ class DPSlicedFlowSampler(SyntheticRows):
     all steps together, charged before noise is drawn. For sensitivity and public facts see
     `SlicedSketch` and `skdpot.mechanisms.Moments`, and for rows
     `skdpot.release.rows.projection_sensitivity`; neither diffusion nor the solver's
-    own noise counts. Protected are each row of X and, with ``conditional=True``, its label unless
+    own noise counts. Each row of X is protected and, with ``conditional=True``, its label unless
     labels are public. Rows given to `score` are treated as public; a score on private rows is not
     private.
 

@@ -67,7 +67,7 @@ class DPSlicedGenerator(SyntheticRows):
     Parameters
     ----------
     mechanism : {"sketch", "smoothing", "gradient"} or Mechanism, default="sketch"
-        How private data are touched: an object such as ``Gradient(batch_size=100)``, or a name for
+        How private data are read: an object such as ``Gradient(batch_size=100)``, or a name for
         the object with default parameters. "sketch" (`Sketch`) releases a `SlicedSketch` once and
         trains on its quantiles; steps are free. The other two pay for every step: "smoothing"
         (`Resample`, DPSWgen) releases noisy projections of a batch of rows and compares them with
@@ -96,8 +96,8 @@ class DPSlicedGenerator(SyntheticRows):
         Called at each training step, which counts as an epoch. They see the network and what was
         released; callbacks that need rows or losses are refused.
     conditional : bool, default=False
-        Learn the rows of each class of `y`, so that `sample_labeled` works. Otherwise `y` is
-        ignored. Needs a `Sketch`, which says what is public about labels.
+        Learn the rows of each class of `y`, as `sample_labeled` needs. Otherwise `y` is ignored.
+        Needs a `Sketch`, which declares whether labels are public.
     bounds : "private" or (low, high), default="private"
         Range of each feature. ``(low, high)``, scalars or arrays of shape (n_features,), is public
         and free; "private" spends at most 10 % of the squared mu on estimating it.
@@ -143,14 +143,14 @@ class DPSlicedGenerator(SyntheticRows):
     Releases `sketch_`, `releases_`, or the noisy gradients of all steps as one event under
     replace-one; training on the first two is free. Sensitivities: `SlicedSketch`,
     `skdpot.release.rows.projection_sensitivity`,
-    `skdpot.release.output_tables.fixed_side_sensitivity`. No loss is recorded or shown. Public are
-    what `SlicedSketch` lists and the initial network. Protected are each row of X and, with
+    `skdpot.release.output_tables.fixed_side_sensitivity`. No loss is recorded or shown. The initial
+    network and the facts that `SlicedSketch` lists are public. Each row of X is protected and, with
     ``conditional=True``, its label unless labels are public. Rows given to `score` are treated as
     public.
 
     See Also
     --------
-    DPSlicedFlowSampler : Particles in place of a network.
+    DPSlicedFlowSampler : Particles instead of a network.
     skdpot.mechanisms : The mechanisms and their parameters.
 
     References
@@ -238,7 +238,7 @@ class DPSlicedGenerator(SyntheticRows):
         Returns
         -------
         self : DPSlicedGenerator
-            With another `module_`.
+            Generator with a new `module_`.
 
         Raises
         ------
