@@ -53,16 +53,16 @@ _LABELS = {
 
 @dataclass(eq=False, repr=False)
 class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
-    r"""Classifier of a target domain, from labelled rows of a source domain, all of them private.
+    r"""Private classifier for a target domain, trained on labelled rows of a source domain.
 
-    Rows of the source have labels. Rows of the target, which the classifier is for, have none and
-    are distributed otherwise: other hospitals, instruments, years. One budget protects the rows of
-    both. Both domains are aligned by optimal transport, in one of three ways (`mechanism`). Classes
-    should be about as frequent in both domains: transport moves all of one distribution to the
-    other.
+    Rows of the source have labels. Rows of the target, to which the classifier will be applied,
+    have no labels and another distribution, for example another hospital, instrument or year. One
+    budget protects the rows of both. The domains are aligned by optimal transport, in one of three
+    ways (`mechanism`). The classes should be about equally frequent in both domains, because
+    transport moves one whole distribution to the other.
 
-    X is used as it is. Scale it by *public* ranges to about [-1, 1] first, or with a
-    `PrivateScaler` that shares the budget.
+    X is not scaled. Scale it first by *public* ranges to about [-1, 1], or with a `PrivateScaler`
+    that shares the budget.
 
     Parameters
     ----------
@@ -106,8 +106,8 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
     n_steps_ : int
         Number of training steps.
     losses_ : DataFrame or None
-        Of "sketch" and "ranks" at ``epsilon=inf``: loss and penalty before at most 300 steps, of at
-        most 2,000 records. None otherwise.
+        Loss and penalty before at most 300 steps, on at most 2,000 records; only with "sketch" and
+        "ranks" at ``epsilon=inf``.
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
     n_features_in_ : int
@@ -117,10 +117,10 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
 
     Privacy
     -------
-    One composed event under replace-one, for a neighbour with *the same domain*. Protected are each
-    row of either domain and the labels of the source; labels of target rows are not read. Public
-    are the domain of each row, the sizes of both, the set of classes, the number and names of
-    features, and the initial weights. Releases and sensitivities are those of the mechanism. Rows
+    One composed event under replace-one, for a neighbour with *the same domain*. Each row of either
+    domain and the labels of the source are protected; labels of target rows are not read. The
+    domain of each row, the sizes of both, the set of classes, the number and names of features, and
+    the initial weights are public. Releases and sensitivities are those of the mechanism. Rows
     given to `predict` and `score` are treated as public.
 
     References
@@ -184,7 +184,7 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
         Returns
         -------
         self : DPDomainAdapter
-            Fitted classifier. A fit that is interrupted leaves nothing behind but its charge.
+            Fitted classifier. An interrupted fit stays charged and sets no attributes.
 
         Raises
         ------

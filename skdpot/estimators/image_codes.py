@@ -19,9 +19,9 @@ from skdpot._utils.validation import Interval, StrOptions, fit_context, image_ro
 class ImageCodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Low frequencies of images, as short codes that can be turned back into images.
 
-    Images of n pixels are mapped to the coefficients of a cosine or wavelet transform that describe
-    coarse shapes. The map is fixed before any image is read, so it costs no privacy. Samplers learn
-    a few dozen codes from far fewer images than all pixels.
+    Images are mapped to the coefficients of a cosine or wavelet transform that describe coarse
+    shapes. The map is fixed before any image is read, so it costs no privacy. Samplers need far
+    fewer images for a few dozen codes than for all pixels.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class ImageCodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     decay : float, default=0.5
         The coefficient of frequency f, the sum of those along both sides, is multiplied by
         ``(1 + f) ** decay``. Amplitudes of photographs fall like 1 / f, so 1 makes them equal and 0
-        leaves them as they are. A common factor keeps the mean square of such images.
+        does not change them. A common factor preserves the mean square of such images.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class ImageCodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return codes.reshape(len(rows), -1) * self._weights(shape).astype(rows.dtype)
 
     def inverse_transform(self, X: Any) -> np.ndarray:
-        """Return the images of codes, without the frequencies that codes do not have.
+        """Return the images of codes; higher frequencies are zero.
 
         Parameters
         ----------
@@ -189,8 +189,8 @@ class ImageCodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def norm_bound(self) -> float:
         """Norm of an image of the given contrast: a public bound to declare for the codes.
 
-        Codes of images of more contrast are shortened to it by the samplers. A bound near the
-        typical norm serves better than one that all images keep, since noise grows with it.
+        Samplers shorten the codes of images with more contrast to this norm. A bound near the
+        typical norm is better than one that no image exceeds, because the noise grows with it.
         """
         low, high, _ = self._limits()
         return self.contrast * (high - low) * math.sqrt(math.prod(self._shape()))

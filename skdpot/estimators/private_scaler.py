@@ -36,10 +36,10 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
     """Centre and scale features by differentially private, robust statistics.
 
     The private counterpart of `~sklearn.preprocessing.RobustScaler`. The centre of a feature is
-    its median. Its scale is the median distance between two values that differ, divided by the same
-    quantity of the standard normal distribution: near the standard deviation for bell-shaped
-    features, and robust to outliers. The data may have any range. Both are read from histograms, of
-    which the cells are at most about a scale wide.
+    its median. Its scale is the median distance between two different values, divided by the same
+    quantity of the standard normal distribution. It is close to the standard deviation for
+    bell-shaped features, and robust to outliers. Both are estimated from histograms with cells at
+    most about one scale wide. The data may have any range.
 
     Parameters
     ----------
@@ -76,10 +76,9 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
     A fit releases five noisy histograms per feature: of absolute values on a public grid of powers
     of two, and of values in cells that follow from the histograms before. Under replace-one each
     round has L2 sensitivity ``sqrt(2 * n_features)``; the noise is discrete Gaussian. The fit is
-    one event, charged before the data are touched. ``with_centering=False`` costs no less: a scale
-    is found in cells that have to be where the values are, and the rounds that find these tell
-    centres at the same time. The number of rows and the number, names and
-    types of the features are treated as public. `transform` and `inverse_transform` treat their
+    one event, charged before the data are read. ``with_centering=False`` costs the same, because
+    the rounds that find the scale also find the centre. The number of rows and the number, names
+    and types of the features are treated as public. `transform` and `inverse_transform` treat their
     input as public, and neither clip nor add noise: transformed private rows are still private.
 
     See Also
@@ -90,9 +89,9 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
     -----
     For 8 bell-shaped features, 30,000 rows at ``epsilon=0.2`` give scales accurate to 2 % and
     centres accurate to 0.02 scales; 1,000 rows at ``epsilon=1``, to 11 % and 0.07 scales. Scales of
-    heavy-tailed features, part of whose tail the noise hides, are up to a third off. A feature that
-    the noise hides gets centre 0 and scale 1, with a `PrivacyWarning`, which depends on the noisy
-    histograms only.
+    heavy-tailed features are wrong by up to a third, because the noise hides a part of the tail. A
+    feature that the noise hides entirely gets centre 0 and scale 1, with a `PrivacyWarning`, which
+    depends on the noisy histograms only.
 
     Examples
     --------

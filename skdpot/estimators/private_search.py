@@ -193,7 +193,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     plan_ : SearchPlan
         What was planned and charged.
     privacy_spent_ : PrivacySpent
-        What the search cost, and under which assumptions.
+        Cost of the search and its assumptions.
     classes_ : ndarray of shape (n_classes,)
         Classes that `estimator` declares, or else all classes in y; only for classifiers.
     n_features_in_ : int
@@ -213,17 +213,12 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     The number of rows, their split, the distribution of the candidates, the law of the number of
     trials and what the candidates themselves treat as public are public. The set of classes is that
     of all rows, not that of the rows of a fit. Every candidate is checked before its fit, and those
-    of a grid before the charge: no part of it may learn without noise. There is no
-    ``cv_results_``: neither the other trials nor their number are paid for. **Time leaks the
-    number.** Whoever can measure how long a fit took, or how much power it used, learns about the
-    number of trials, which is then no longer secret. Run the search where that cannot be observed,
-    or publish the result at a fixed time. A fit that fails reveals that a trial came to that point;
-    candidates must fail for public reasons only. Rows passed to `predict` and `score` are treated
-    as public.
-
-    See Also
-    --------
-    search_leaks : What scikit-learn's own searches reveal.
+    of a grid before the charge: no part of it may learn without noise. There is no ``cv_results_``:
+    neither the other trials nor their number are paid for. **Time leaks the number.** Anyone who
+    can measure how long a fit took, or how much power it used, learns about the number of trials,
+    which is then no longer secret. Run the search where that cannot be observed, or publish the
+    result at a fixed time. A failed fit reveals that a trial reached that point, so candidates must
+    fail for public reasons only. Rows passed to `predict` and `score` are treated as public.
 
     References
     ----------

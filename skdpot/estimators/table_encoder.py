@@ -69,12 +69,13 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         Shared budget that each fit is charged to, unless it is free. If None, the fit is charged
         to no budget.
     scale : {"auto", "private", "even"}, default="auto"
-        How numbers and times are laid on their coordinate. "even" is in proportion to the value,
-        or to its logarithm for a column with ``log_scale``. Scales that follow the rows give more
-        room to where many rows are, and a stretch of its own to a value that many share: better
-        for heavy tails, zeros and clusters, and no matter for others. With "auto" the columns
-        without stated bounds have these, from the histograms that find the bounds. With "private"
-        all columns do, whose histograms are then paid for although the bounds are stated.
+        How numbers and times are mapped to their coordinate. "even" is proportional to the value,
+        or to its logarithm for a column with ``log_scale``. A private scale gives more room to
+        regions with many rows, and an interval of its own to a value that many rows share. This is
+        better for heavy tails, zeros and clusters, and makes no difference otherwise. With "auto",
+        columns without stated bounds have private scales, from the histograms that find the bounds.
+        With "private", all columns have them, and the histograms are paid for even if bounds are
+        stated.
     random_state : int, RandomState instance or None, default=None
         Seed of the privacy noise. For tests only: anyone who knows it can remove the noise. Not
         used if nothing is estimated.
@@ -97,12 +98,12 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     -------
     With a resolved schema, unless ``scale="private"``, `fit` releases nothing and charges nothing:
     its result is the same for all tables with the same columns, data types and number of rows.
-    Otherwise it releases five noisy histograms per column without bounds or of which the scale is
-    private, and the categories whose noisy counts pass a
-    threshold per column without a list (`skdpot.tables.schema`), as one event under replace-one
-    that is charged before the noise is drawn. The number of rows, the names and data types of the
-    columns and all that the schema states are treated as public; so is that each value is of the
-    kind that the schema states, because a refused fit shows it. `transform` and
+    Otherwise it releases five noisy histograms per column without bounds or with a private scale,
+    and, per column without a list, the categories whose noisy counts pass a threshold
+    (`skdpot.tables.schema`), as one event under replace-one that is charged before the noise is
+    drawn. The number of rows, the names and data types of the columns and all statements of the
+    schema are treated as public. So is the fact that each value is of the stated kind, because a
+    refused fit shows it. `transform` and
     `inverse_transform` treat their input as public: encoded private rows are still private rows.
 
     See Also

@@ -370,8 +370,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         n_samples : int
             Number of rows that were counted.
         statement : PrivacySpent, optional
-            What whoever released the tables says about the privacy of the rows; becomes
-            `privacy_spent_`.
+            The privacy statement of whoever released the tables; becomes `privacy_spent_`.
 
         Returns
         -------
@@ -386,9 +385,9 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
         Privacy
         -------
-        No private row is touched. Nothing is charged: what the result says about a person follows
-        from the tables, and is covered by the statement of whoever released them.
-        ``privacy_spent_`` is that statement, or None if none is passed.
+        No private row is read and nothing is charged. The result is computed from the tables, and
+        is covered by the statement of their release, which ``privacy_spent_`` holds if it is
+        passed.
         """
         self._validate_params()
         n_rows = check_count(n_samples, "n_samples")
@@ -600,7 +599,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Privacy
         -------
         Without X the report costs nothing and can be shared like the synthetic rows. With X it is
-        computed from these rows without noise, so it is as confidential as they are, and says so.
+        computed from these rows without noise, so it is as confidential as the rows, and says so.
         """
         check_is_fitted(self)
         return make_report(self, X, n_samples, random_state)
