@@ -72,8 +72,7 @@ for name, epsilon in (("without noise", np.inf), ("ε = 2", 2.0)):
     print(found[name][["auc", "tpr_at_0.01", "tpr_at_0.1"]].round(3).to_string())
 
 # %%
-# A wrong alarm for one patient in ten is what each attacker may afford. Who guesses then finds one
-# patient in ten, too.
+# Each attack is set to suspect one non-member in ten. Guessing then also finds one patient in ten.
 
 figure, ax = plt.subplots(figsize=(6.4, 3.5))
 for color, (name, attacks) in zip(("C1", "C0"), found.items(), strict=True):

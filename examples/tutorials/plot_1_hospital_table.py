@@ -104,10 +104,9 @@ text = schema.to_json(folder / "schema.json")
 # %%
 # 2. Set up the budget of the study
 # ---------------------------------
-# A budget is one number for all that is ever released about these patients, kept in a file. Whoever
-# opens the file continues it, and a fit that it cannot pay for is refused before it draws any
-# noise. δ is far below one over the number of patients. :doc:`/privacy_in_ten_minutes` explains how
-# to choose both.
+# A budget caps everything that is ever released about these patients. It is kept in a file, which
+# later fits continue. A fit that it cannot pay for is refused before it draws any noise. δ is far
+# below one over the number of patients. :doc:`/privacy_in_ten_minutes` explains how to choose both.
 
 budget = PrivacyBudget(epsilon=3.0, delta=1e-6, ledger=folder / "study.db")
 

@@ -118,9 +118,9 @@ plt.show()
 # %%
 # A request for rows is refused
 # -----------------------------
-# TriangleWad and FedWad are protocols of the literature that promise privacy and give every row
-# away (:ref:`sphx_glr_auto_examples_plot_who_learns_what.py`). A party that did not allow them
-# refuses before its rows are touched, whoever asks.
+# TriangleWad and FedWad are protocols from the literature that promise privacy but reveal every row
+# (:ref:`sphx_glr_auto_examples_plot_who_learns_what.py`). A party that did not allow them refuses
+# every such request before its rows are read.
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", NotPrivateWarning)

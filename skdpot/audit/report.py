@@ -62,7 +62,7 @@ NOT_COVERED = (
     "Persons with more than one record, unless the assumptions say how many each may have.",
     "Facts about a whole group. A release may show that smoking is harmful, and so reveal "
     "something about you, whether or not your record was used.",
-    "Security of the machine. Whoever can read its memory or disk needs no release.",
+    "Security of the machine. Anyone who can read its memory or disk needs no release.",
 )
 
 

@@ -383,10 +383,10 @@ class PrivateTrajectorySampler(PrivateSampler):
     def estimate(self, statistic: Any = None, *, n_simulations: int = 20) -> SimulatedEstimate:
         """Estimate statistics of the population with their errors, at no privacy cost.
 
-        A parametric bootstrap of the fit: people are drawn from the particles of each time,
-        released with noise of the same law, and paths made of the release. How far the statistic of
-        these simulated fits is from that of this one is the error of both the noise and the
-        sampling of people.
+        A parametric bootstrap of the fit: people are drawn from the particles of each time and
+        released with noise of the same law, and paths are made of the release. The differences
+        between the statistic of these simulated fits and that of this one show the error due to
+        noise and sampling.
 
         Parameters
         ----------
@@ -411,16 +411,14 @@ class PrivateTrajectorySampler(PrivateSampler):
         Raises
         ------
         ValueError
-            If the mechanism is not a `TrajectorySketch`: how the noise of hundreds of gradients
-            moves the particles of "mfld" away from the population is not known. If the statistic
-            is not finite.
+            If the mechanism is not a `TrajectorySketch` (for "mfld" the effect of the noise on the
+            particles is not known), or the statistic is not finite.
 
         Notes
         -----
-        The errors are those of numbers that follow from the distribution at each time. Of a
-        statistic of paths they say how noise and sampling move it, and not how far a population can
-        be from the assumption that it moves like the diffusion: points of different people do
-        not tell (see the user guide).
+        The errors cover the noise and the sampling of people. For a statistic of paths they do not
+        cover the assumption that the population moves like the diffusion, which points of different
+        people cannot test (see the user guide).
 
         References
         ----------
@@ -454,7 +452,7 @@ class PrivateTrajectorySampler(PrivateSampler):
         Returns
         -------
         sampler : PrivateTrajectorySampler
-            Shares the release with this one. Both are the result of one charge.
+            Copy that shares the release of this one. Both are covered by one charge.
 
         Raises
         ------

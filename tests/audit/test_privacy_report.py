@@ -299,7 +299,7 @@ def test_members_are_attacked_only_if_they_are_given(monkeypatch, fitted):
     assert source.budget is None
     assert {tuple(row) for row in members} <= {tuple(row) for row in X_PUBLIC}
     assert not made.membership.of_members
-    assert "No private record was touched" in words_of(made)
+    assert "No private record was read" in words_of(made)
 
     made = privacy_report(fitted, X_PUBLIC, X_members=X, audit=False)
     assert seen[1] == (fitted, X)
@@ -309,7 +309,7 @@ def test_members_are_attacked_only_if_they_are_given(monkeypatch, fitted):
     head = made.to_html().split("<section>")[0]
     assert "This report is not private" in head
     assert 'class="box good"' not in head
-    assert "No private record was touched" not in words_of(made)
+    assert "No private record was read" not in words_of(made)
 
 
 def test_a_ledger_is_read_once_and_may_be_gone(tmp_path):

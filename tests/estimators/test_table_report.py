@@ -365,7 +365,7 @@ def test_names_are_escaped():
     assert "<b>" not in page
     assert "<i>" not in page
     assert "&lt;b&gt;" in page
-    assert "Made of counts that were released without noise: not private." in page
+    assert "This report uses counts that were released without noise. It is not private." in page
 
 
 def test_a_wide_table_has_a_page_of_bounded_length(monkeypatch):
