@@ -182,7 +182,8 @@ def make_lineage_trajectories(
     n_genes : int, default=200
         Number of genes, at least 20.
     n_features : int, default=5
-        Number of public directions d, up to 20. Three tell the states apart, others hold noise.
+        Number of public directions d, up to 20. Three distinguish the states, the others hold
+        noise.
     dropout : float, default=1.0
         Mean count that is lost with probability one half; 0 for none.
     random_state : int, RandomState or None, default=None

@@ -184,7 +184,7 @@ def make_spiral_trajectories(
         Number of time stamps T, equally spaced from 0 to 1.
     turns : float, default=1.0
         Number of turns of each cluster, at most 1000. Unless they turn by less than a quarter
-        between neighbouring times, points do not tell which cluster went where.
+        between neighbouring times, the points do not determine which cluster went where.
     noise_variance : float, default=0.01
         Variance of the displacement in each coordinate.
     random_state : int, RandomState or None, default=None

@@ -125,13 +125,12 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     Parameters
     ----------
     estimator : estimator
-        A private estimator of skdpot (one that inherits
-        `~skdpot.privacy.PrivateEstimatorMixin`) with ``budget=None``, or a pipeline, union or
-        column transformer of such ones and of scikit-learn's steps that learn nothing. The search
-        sets `epsilon`, `delta`, `budget`, `random_state`, `verbose` and, if none are declared,
-        `classes` of every candidate. A part that learns nothing, such as `FunctionTransformer`,
-        must transform each row *by that row alone*: ``X - X.mean(0)`` mixes rows, which cannot be
-        checked.
+        A private estimator of skdpot (one that inherits `~skdpot.privacy.PrivateEstimatorMixin`)
+        with ``budget=None``, or a pipeline, union or column transformer of such estimators and of
+        scikit-learn's steps that learn nothing. The search sets `epsilon`, `delta`, `budget`,
+        `random_state`, `verbose` and, if none are declared, `classes` of every candidate. A part
+        that learns nothing, such as `FunctionTransformer`, must transform each row *by that row
+        alone*: ``X - X.mean(0)`` mixes rows, which cannot be checked.
     param_distributions : dict or list of dict
         Public distribution of the candidates, as for `sklearn.model_selection.RandomizedSearchCV`:
         lists are sampled uniformly, objects with ``rvs`` by their own law. It must not depend on

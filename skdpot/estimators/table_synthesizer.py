@@ -130,7 +130,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
     Privacy
     -------
-    A fit is one event under replace-one, charged before the data are touched. It covers what the
+    A fit is one event under replace-one, charged before the data are read. It covers what the
     schema leaves open and five Gaussian releases with fixed shares of the squared mu
     (`skdpot.tables.fitting`); later releases are chosen by earlier ones. The sensitivities are
     proved in `skdpot.release.contingency`. The noise is discrete Gaussian, on a lattice that holds

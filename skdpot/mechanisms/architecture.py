@@ -267,7 +267,7 @@ def with_edges(X: ArrayLike, image_shape: tuple[int, ...]) -> np.ndarray:
     """Append the edges of images to their pixels: a public map of each row by itself.
 
     The edges are the positive parts of the derivatives of each channel in eight directions,
-    averaged over places of 6 x 6 pixels, in [0, 1]. How they are distributed tells more of a class
+    averaged over places of 6 x 6 pixels, in [0, 1]. Their distributions describe a class better
     than projections of pixels do.
 
     Parameters

@@ -556,7 +556,7 @@ class Barycenter(FairMechanism):
         public: Sequence[str],
         callbacks: Sequence[Any] | None,
     ) -> Released:
-        """Plan, charge, and only then touch the rows."""
+        """Plan, charge, and only then read the rows."""
         streams, bounds, q = context.streams, task.bounds, task.compared.n_outputs
         plan = self._plan(context, task, *rows.shape)
         facts = context.assumptions(declared_bounds=isinstance(bounds, DataBounds))

@@ -90,7 +90,7 @@ class BayesRule(FairMechanism):
         public: Sequence[str],
         callbacks: Sequence[Any] | None,
     ) -> Released:
-        """Plan, charge, and only then touch the rows."""
+        """Plan, charge, and only then read the rows."""
         compared, cells = bool(task.cells.strata), task.cells
         mu, noise = context.target.mu_cap * DOWN, None
         if compared:

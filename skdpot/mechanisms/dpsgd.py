@@ -267,7 +267,7 @@ class DPSGD(Mechanism):
         callbacks: Sequence[Any] | None,
         public: Sequence[str],
     ) -> Released:
-        """Plan, charge, and only then touch the rows: train the network in place.
+        """Plan, charge, and only then read the rows: train the network in place.
 
         An interrupt after at least one step is part of the result, for the caller to raise once
         what has been paid for is stored: the parameters are a function of noisy sums at any time.

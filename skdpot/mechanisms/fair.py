@@ -429,7 +429,7 @@ class FairGradients(FairMechanism):
         public: Sequence[str],
         callbacks: Sequence[Any] | None,
     ) -> Released:
-        """Plan, charge, and only then touch the rows."""
+        """Plan, charge, and only then read the rows."""
         network, streams, compared = task.network, context.streams, task.compared
         n_steps = self.n_steps or _default_steps(self.alpha)
         if self.clip_output is not None:

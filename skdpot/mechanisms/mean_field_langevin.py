@@ -81,8 +81,8 @@ class MeanFieldLangevin(Mechanism):
     replacing a row moves the sum by at most 2C, and rounding to the lattice of the noise adds at
     most 1/512 of that (`skdpot.privacy.noise.noise_for_sums`). Sums are divided by the expected
     size of the sample. Warm starts are events of their own (Gaussian, on a lattice). One row
-    touches the releases of one time only, so that these are the whole charge; for the interleaved
-    steps see the proof in `skdpot.release.langevin`.
+    affects the releases of one time only, so these are the whole charge; for the interleaved steps
+    see the proof in `skdpot.release.langevin`.
 
     See Also
     --------

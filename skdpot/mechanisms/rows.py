@@ -103,7 +103,7 @@ class Resample(_NoisyRows):
     batch_size : int, default=250
         Batch size, capped at n.
     sampling : {"without_replacement", "poisson"}, default="without_replacement"
-        How batches are drawn: of exactly `batch_size` rows, or of so many on average.
+        How batches are drawn: of exactly `batch_size` rows, or of `batch_size` rows on average.
     n_projections : int, default=70
         Number of directions per step.
     projections : {"orthogonal", "uniform"}, default="orthogonal"
@@ -179,8 +179,8 @@ class Presample(_NoisyRows):
     noise : {"discrete", "float"}, default="discrete"
         "float" draws floating-point noise, which is not hardened against attacks on its last bits.
     n_projections_per_step : int, optional
-        Number of directions per step of the flow, drawn anew in each; by default 25 of 31. Does not
-        affect privacy.
+        Number of directions per step of the flow, with a new draw in each step; by default 25 of
+        31. Does not affect privacy.
 
     Privacy
     -------

@@ -111,7 +111,7 @@ class TransportedRows(Mechanism):
         public: Sequence[str],
         callbacks: Sequence[Any] | None,
     ) -> Released:
-        """Plan, charge, and only then touch the rows."""
+        """Plan, charge, and only then read the rows."""
         network, cells, secret = task.network, task.cells, context.streams.secret
         n_source, d = cells.sizes[SOURCE], rows.shape[1]
         n_projections = d * max(1, round(self.n_projections / d))

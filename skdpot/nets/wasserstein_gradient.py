@@ -158,14 +158,14 @@ class PrivateWassersteinGradient(BaseEstimator):
 
     Privacy
     -------
-    All steps are one event under replace-one within a private side, charged when the first is
-    asked for. Batches of fixed sizes are drawn from each side; they are secret, directions are
-    public. With b rows of X and c of Z in a batch, the gradient moves by at most
-    :math:`8 M L / \min(b, c)` if both sides are private outputs, :math:`8 M L / b` for private X,
-    and :math:`4 M L / (c \sqrt k)` for private fixed points of k numbers
-    (`skdpot.release.output_tables` has the proofs). Public: the sizes of both sides, the network
-    and its initial weights, and all rows of a side that is not private. Nothing else may touch the
-    rows: a loss of your own on private rows is not accounted for.
+    All steps are one event under replace-one within a private side, charged when the first is asked
+    for. Batches of fixed sizes are drawn from each side; they are secret, directions are public.
+    With b rows of X and c of Z in a batch, the gradient moves by at most :math:`8 M L / \min(b, c)`
+    if both sides are private outputs, :math:`8 M L / b` for private X, and :math:`4 M L / (c \sqrt
+    k)` for private fixed points of k numbers (`skdpot.release.output_tables` has the proofs).
+    Public: the sizes of both sides, the network and its initial weights, and all rows of a side
+    that is not private. Nothing else may read the rows: a loss of your own on private rows is not
+    accounted for.
 
     References
     ----------
@@ -240,8 +240,8 @@ class PrivateWassersteinGradient(BaseEstimator):
         Returns
         -------
         iterator of int
-            The number of each step. Every trained parameter has the noisy gradient as ``grad``,
-            in the place of what it had. Change the parameters by what you are given alone.
+            The number of each step. Every trained parameter has the noisy gradient as ``grad``.
+            Change the parameters by what you are given alone.
 
         Raises
         ------

@@ -54,7 +54,7 @@ class PrivacySpent:
     relation : Relation
         Definition of neighbouring data sets.
     event : Event
-        Everything that touched private data.
+        Everything that read private data.
     sigma : float, tuple of float or None
         Standard deviation of the noise, or one per phase.
     sensitivity : float, tuple of float or None

@@ -21,23 +21,23 @@ class SecureSum:
 
     Every party calls `fit` at the same time, with its own rows and the same sketch. Each draws a
     share of the noise, adds it to its exact counts, and hands both to `add`, a protocol for secure
-    sums. The noise of the sum is that of one sketch of all rows, times
-    :math:`\sqrt{k / (k - t)}` for k parties of which t may tell others what they know. In a
-    `SlicedSketch.merge` of k sketches it is :math:`\sqrt k` times that noise.
+    sums. The noise of the sum is that of one sketch of all rows, times :math:`\sqrt{k / (k - t)}`
+    for k parties, t of which may share what they know. In a `SlicedSketch.merge` of k sketches it
+    is :math:`\sqrt k` times that noise.
 
     Parameters
     ----------
     add : callable
         ``add(values, largest)`` returns the sum of the arrays that all parties pass to it. Values
-        are int64 and secret, and `largest` is a bound on the absolute values of sums. It must show
-        nobody anything but the sum, even if `n_tolerated` parties and whoever carries messages
-        put together what they see, and must raise an error unless all parties took part.
-        :ref:`secure-sums` has one. skdpot has no cryptography.
+        are int64 and secret, and `largest` is a bound on the absolute values of sums. It must
+        reveal nothing but the sum, even to a coalition of `n_tolerated` parties and those who carry
+        messages, and must raise an error unless all parties took part. :ref:`secure-sums` has one.
+        skdpot has no cryptography.
     n_parties : int
         Number k of parties.
     n_tolerated : int, default=1
-        Largest number t of parties who tell others what they know. Each reader of the sketch who
-        is a party is one, since it can subtract its own noise: at least 1, and less than k.
+        Largest number t of parties that share what they know. Each reader of the sketch who is a
+        party is one, since it can subtract its own noise: at least 1, and less than k.
 
     Raises
     ------
@@ -47,10 +47,10 @@ class SecureSum:
     Privacy
     -------
     Each party charges its own budget with the event of one sketch of all rows, before it counts or
-    draws. The guarantee holds for those who follow the protocol, towards whoever sees the sketch
-    and up to t parties, and rests on `add`: what it leaks is not accounted for. The numbers of rows
-    and the equality of plans are compared before the charge, and the former are public. The noise
-    of the k - t others is a sum of discrete Gaussians, whose distance from one is proved in
+    draws. The guarantee holds for parties that follow the protocol, against anyone who sees the
+    sketch and up to t parties, and rests on `add`: what it leaks is not accounted for. The numbers
+    of rows and the equality of plans are compared before the charge, and the former are public. The
+    noise of the k - t others is a sum of discrete Gaussians, whose distance from one is proved in
     `skdpot.privacy.noise` and covered by the leak that every event of noise charges.
 
     See Also
@@ -102,7 +102,7 @@ class SecureSum:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the statement of a fit rests on besides."""
+        """Further assumptions of the statement of a fit."""
         return (
             f"at most {self.n_tolerated} of {self.n_parties} parties tell others what they know",
             "the protocol that adds their messages shows the sum alone",

@@ -302,7 +302,7 @@ class NumericColumn(ScaledColumn):
         return self.within(lower, upper)
 
     def within(self, lower: float, upper: float) -> Self:
-        """Return the column with bounds in the place of those that it lacks."""
+        """Return the column with bounds where it has none."""
         low, high = (-sys.float_info.max / 4, sys.float_info.max / 4)
         if self.integer:
             lower, upper = float(np.floor(lower)), float(np.ceil(upper))

@@ -153,9 +153,9 @@ class LessEqual(Rule):
 
     Privacy
     -------
-    The difference is modelled in the place of the larger column. In private rows that break the
-    rule the difference counts as 0, and differences above `largest` as `largest`. A smaller
-    column is clipped to the upper bound of the larger one.
+    The difference is modelled instead of the larger column. In private rows that break the rule the
+    difference counts as 0, and differences above `largest` as `largest`. A smaller column is
+    clipped to the upper bound of the larger one.
 
     Notes
     -----
@@ -224,7 +224,7 @@ class LessEqual(Rule):
         )
 
     def encode(self, columns: Columns, values: Values) -> pd.Series:
-        """Return by how much the larger value exceeds the other; 0 where it is smaller."""
+        """Return the difference of the larger value and the other; 0 where it is smaller."""
         column = columns[self.larger]
         excess = numbers_of(column, values[self.larger]) - self._start(columns, values)
         return self.stand_in(columns).from_numbers(np.maximum(excess / (column.step or 1.0), 0.0))
@@ -635,7 +635,7 @@ class SumTo(Rule):
         return self, columns[self.made].bounded(*self._reach(columns), True)
 
     def narrowed(self, columns: Columns, wanted: Condition) -> dict[str, Any]:
-        """Return for each of the others what those beside it leave."""
+        """Return the range that the other columns leave for each column."""
         if wanted.limits is None:
             return {}
         lower, upper = sorted(map(self._left, wanted.limits))

@@ -249,8 +249,8 @@ class TableSchema:
             Columns to keep although their names or values look like identifiers; the categories of
             text columns are then left to private selection.
         read : mapping of str to str, optional
-            How columns of text are to be read, where their texts do not tell: "categories", numbers
-            like "1,234.50" or "1.234,50 EUR" (see `NumericColumn`), or the format of dates, such as
+            How to read columns of text whose values are ambiguous: "categories", numbers like
+            "1,234.50" or "1.234,50 EUR" (see `NumericColumn`), or the format of dates, such as
             "%d/%m/%Y" (see `DatetimeColumn`).
 
         Returns
