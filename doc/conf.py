@@ -30,6 +30,7 @@ nitpicky = False
 
 autosummary_generate = True
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # the docstrings say more, for people
 numpydoc_show_class_members = False  # the template of classes lists them in full
 
