@@ -226,7 +226,10 @@ def _numbers(t: np.ndarray, origin: np.datetime64 | None) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class TimedRows:
-    """Private rows with the public number of the time that each belongs to."""
+    """Private rows with the public number of the time that each belongs to.
+
+    Each time has at least one row, and a person `group_size` rows at most, at different times.
+    """
 
     rows: np.ndarray
     positions: np.ndarray
@@ -365,7 +368,12 @@ def entropic_plans(
 
 
 def _rounded(plan: np.ndarray) -> np.ndarray:
-    """Return a coupling of the uniform masses near an approximate one, with fewer entries."""
+    """Return a coupling of the uniform masses near an approximate one, with fewer entries.
+
+    Negligible entries are dropped and rows and columns that have too much are scaled down
+    (Altschuler, Weed, Rigollet, NeurIPS 2017). The margins that are then missing are coupled in
+    the order of the particles, which adds few entries.
+    """
     m, k = plan.shape
     plan = np.where(plan < _NEGLIGIBLE / (m * k), 0.0, plan)
     with np.errstate(divide="ignore"):
@@ -384,7 +392,12 @@ def _rounded(plan: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class PathMeasure:
-    """Particles at knots, couplings of neighbours, and Brownian bridges in between."""
+    """Particles at knots, couplings of neighbours, and Brownian bridges in between.
+
+    A path is a Markov chain over the particles: its particle at a knot is drawn from the
+    coupling with the knot before, given the particle there and nothing else. Given its
+    particles, the path between neighbouring knots is a Brownian bridge.
+    """
 
     times: np.ndarray
     particles: np.ndarray

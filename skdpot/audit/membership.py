@@ -144,7 +144,11 @@ class MembershipResult:
         return np.clip(np.minimum(steep, flat), 0.0, 1.0)
 
     def epsilon_lower_bound(self, confidence: float = 0.95) -> float:
-        """Bound the ε of the mechanism behind the scores from below."""
+        """Bound the ε of the mechanism behind the scores from below.
+
+        A threshold is chosen on the first half of the scores and judged on the second, with
+        exact binomial confidence limits (Clopper and Pearson) for its two error rates.
+        """
         members, others = self._kinds(confidence)
         tail = (1 - confidence) / 2
         best, bound = -math.inf, 0.0
@@ -436,7 +440,11 @@ def _deviations(rows: np.ndarray) -> np.ndarray:
 def _distance_scores(
     made: np.ndarray, asked: np.ndarray, crowd: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Score rows by their distances to synthetic ones: a small distance speaks for a member."""
+    """Score rows by their distances to synthetic ones: a small distance speaks for a member.
+
+    The calibrated score compares it with the distance to the attacker's own rows, `crowd`, and the
+    ratio with the distance to the second closest synthetic row.
+    """
     near, usual = _nearest(made, asked, 1)[:, 0], _nearest(crowd, asked, 1)[:, 0]
     scores = {
         "distance to closest record": -near,

@@ -204,7 +204,12 @@ class Caution:
 
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
-    """What ε and δ say about an attacker."""
+    """What ε and δ say about an attacker.
+
+    `odds_factor` is e^ε. The other fields bound the probability of guessing which of two records
+    was used, by ε and δ and by the noise (`right_at_most`, `right_by_noise`), the difference of
+    true and false positive rates, and the true positive rate at a false positive rate of 0.01.
+    """
 
     odds_factor: float
     right_at_most: float

@@ -139,7 +139,11 @@ def where_it_happened(error: BaseException) -> str:
 
 
 def _is_ours(trace: TracebackType | None) -> bool:
-    """Whether a statement ``raise`` of this package made the error."""
+    """Whether a statement ``raise`` of this package made the error.
+
+    An error of ``int(text)`` or ``known[text]`` ends in a line of ours as well, but its text is
+    Python's own, and quotes.
+    """
     if trace is None:
         return False
     while trace.tb_next is not None:

@@ -174,7 +174,11 @@ def _read_parquet(path: str) -> Any:
 
 
 def _read_texts(path: str, form: FileFormat) -> tuple[list[str], list[list[str]]]:
-    """Return the names of the columns of a CSV file, and the texts of each."""
+    """Return the names of the columns of a CSV file, and the texts of each.
+
+    Every line is one record, unless a quoted field goes on in the next one: what a record holds
+    has no part in how many there are, nor in how the others are read.
+    """
     problem, place = "", path
     try:
         with _opened(path, form, "rt") as stream:

@@ -23,7 +23,17 @@ _LAW_SEED = 1305  # the genes of a lineage are the same in every draw of cells
 
 @dataclass(frozen=True)
 class Lineage:
-    """Law of cells that differentiate from time 0 to time 1, seen through gene counts."""
+    """Law of cells that differentiate from time 0 to time 1, seen through gene counts.
+
+    Counts follow the Splat model of Zappia, Phipson and Oshlack: gamma means, log-normal library
+    sizes, gamma variation of genes between cells, Poisson counts, and logistic dropout. Means
+    change linearly along a trunk until `fork`, and then along one of two branches. Cells differ in
+    speed. Log-normalised counts are projected on `n_features` public directions: of what
+    differs between the mean profiles of the states, as in a reference atlas, and random ones.
+
+    What is random about a cell and its measurement stays the same along its path. This is a choice:
+    no cell can be measured twice.
+    """
 
     n_genes: int = 200
     n_features: int = 5
@@ -100,7 +110,13 @@ _STAY_AT_HOME = 0.2
 
 @dataclass(frozen=True)
 class Commuters:
-    """Law of people who live west of a river, work east of it, and move along streets."""
+    """Law of people who live west of a river, work east of it, and move along streets.
+
+    Positions are in units of half the side of the city, from -1 to 1. Times are hours of a day. A
+    fifth of the people stay at home. The others leave for work in the morning and return in the
+    evening, along streets and avenues and over that one of two bridges which is the shorter
+    way. A receiver adds a normal displacement that stays the same for each person.
+    """
 
     noise_variance: float = 2e-4
     homes: np.ndarray = field(default_factory=lambda: np.array([[1.0, 2.0], [1.5, 6.0]]))

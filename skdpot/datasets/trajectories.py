@@ -22,7 +22,12 @@ _FAR = 1e100
 
 @dataclass(frozen=True, eq=False)
 class MovingClusters:
-    """Law of people in clusters that move from time 0 to time 1, in equal numbers."""
+    """Law of people in clusters that move from time 0 to time 1, in equal numbers.
+
+    A person stays in one cluster and keeps the same normal displacement from its centre. How the
+    points of one person are related is a choice: data with one point per person do not determine
+    it.
+    """
 
     centers: Callable[[np.ndarray], np.ndarray]  # times (...) to centres (..., n_clusters, d)
     noise_variance: float

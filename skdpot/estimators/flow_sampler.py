@@ -557,7 +557,11 @@ class DPSlicedFlowSampler(SyntheticRows):
 
 
 def apportion(total: int, shares: np.ndarray) -> np.ndarray:
-    """Split a number by largest remainders."""
+    """Split a number by largest remainders.
+
+    Each part is within one of ``total * shares``, except that the largest parts give to empty parts
+    of positive share, if there are enough.
+    """
     quotas = total * shares
     sizes = np.floor(quotas).astype(int)
     largest = np.argsort(sizes - quotas, kind="stable")

@@ -111,7 +111,11 @@ class FairRule:
 
     @property
     def accuracy(self) -> tuple[float, float]:
-        """The accuracy of the smoothed numbers, and a standard error on the safe side."""
+        """The accuracy of the smoothed numbers, and a standard error on the safe side.
+
+        What was measured is too high on average for a rule that its noise has chosen. The error is
+        that of the measured share, whose numerator and denominator have noise in common.
+        """
         law, right, noise = self.law, 0.0, 0.0
         n, everyone = law.sizes.sum(), np.eye(self.weights.shape[1])[0]
         decided = [self._chosen(c) for c in range(law.lists.n_classes)]

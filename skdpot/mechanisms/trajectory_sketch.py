@@ -228,7 +228,12 @@ _FAINT = (0.0, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)  # masses of a bin that may
 
 
 def followed_paths(particles: np.ndarray) -> np.ndarray:
-    """Follow the particles of each time to all others; shape (T from, T, n_followed, d)."""
+    """Follow the particles of each time to all others; shape (T from, T, n_followed, d).
+
+    Neighbouring times are joined by optimal transport. Each particle moves on with the mean of what
+    its neighbours do, without those that do something else: mass that noise has put elsewhere at
+    one time is not followed, and groups of particles stay together.
+    """
     n_times, m, _ = particles.shape
     n_followed = min(m, max(_MOST_FOLLOWED // n_times, 1))
     paths = np.empty((n_times, n_times, n_followed, particles.shape[2]))

@@ -33,7 +33,12 @@ from skdpot.release.strategy import Strategy, increasing
 
 
 class Redraws(NamedTuple):
-    """Simulated errors of one table, drawn once and shared by all its comparisons."""
+    """Simulated errors of one table, drawn once and shared by all its comparisons.
+
+    Of sampling there are two independent sets, for the first and for the second side of a
+    comparison: (2, n_simulations, n_projections, n_bins - 1) around the table's own functions, or,
+    where rows are as extreme in every direction as in one, (2, n_simulations, n_levels).
+    """
 
     noise: np.ndarray  # (n_projections, n_simulations, n_bins); none for public rows
     sampling: np.ndarray
@@ -192,7 +197,11 @@ class Comparison:
     def _sampling(
         self, draws: Sequence[Redraws], side: int, chunk: slice, guess: np.ndarray, mixed: bool
     ) -> np.ndarray:
-        """Return errors of sampling around a guess, or around the mixture of the two."""
+        """Return errors of sampling around a guess, or around the mixture of the two.
+
+        A sample of a mixture is one of each part, of sizes that are random themselves: its
+        covariance is the mixture of those of the parts and that of the sizes.
+        """
         (low, high), n_samples = self.decoder.span, [table.n_samples for table in self.tables]
         own = draws[side].sampling[side, chunk]
         if own.ndim == 2:  # levels: by how much the mean of the second is larger, and less so
@@ -543,7 +552,11 @@ def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def refined(cdf: np.ndarray, factor: int) -> np.ndarray:
-    """Draw smooth curves through the values at the bin edges, which binning does not touch."""
+    """Draw smooth curves through the values at the bin edges, which binning does not touch.
+
+    What binning loses is the shape in between, and with it a part of the distance between a narrow
+    and a wide measure, or between one peak and two.
+    """
     n_bins = cdf.shape[1] - 1
     cdf = _without_dust(cdf)
     curve = PchipInterpolator(np.arange(n_bins + 1), cdf, axis=1)

@@ -213,7 +213,11 @@ class TransportPlan:
 
 
 def optimal_plan(source: DiscreteMeasure, target: DiscreteMeasure) -> TransportPlan:
-    """Solve optimal transport between two measures for the cost ``‖x − y‖²``."""
+    """Solve optimal transport between two measures for the cost ``‖x − y‖²``.
+
+    Potentials of discrete measures need not be unique; those of two clouds of equally many
+    points of equal mass never are. Another solver may give other ones of the same total worth.
+    """
     if source.n_features != target.n_features:
         raise ValueError(
             f"The source has {source.n_features} features and the target {target.n_features}."
@@ -226,7 +230,11 @@ def optimal_plan(source: DiscreteMeasure, target: DiscreteMeasure) -> TransportP
 def plan_from_costs(
     costs: ArrayLike, source_masses: ArrayLike | None = None, target_masses: ArrayLike | None = None
 ) -> TransportPlan:
-    """Solve optimal transport for a given matrix of costs."""
+    """Solve optimal transport for a given matrix of costs.
+
+    Cost matrices of several sources against the same target can be stacked: the result is the
+    plan of the union of the sources.
+    """
     matrix = np.ascontiguousarray(costs, dtype=np.float64)
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"costs has shape {matrix.shape}; it must be (n, m), both at least 1.")
@@ -271,7 +279,12 @@ def _solve(costs: np.ndarray, a: np.ndarray, b: np.ndarray) -> TransportPlan:
 def _feasible_potentials(
     costs: np.ndarray, prices: np.ndarray, sources: np.ndarray, targets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return prices for all points, with ``f_i + g_j ≤ c_ij``, from those of `targets`."""
+    """Return prices for all points, with ``f_i + g_j ≤ c_ij``, from those of `targets`.
+
+    Each step takes the largest prices that the earlier ones allow. For points with mass this
+    repairs the rounding of the solver and keeps every equality; the others get the price at
+    which their first crumb of mass would be shipped.
+    """
     n, m = costs.shape
     if len(sources) == n and len(targets) == m:
         return (costs - prices).min(axis=1), prices

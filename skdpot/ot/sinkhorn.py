@@ -85,7 +85,11 @@ _NARROWEST = 1e-6  # variance that a direction is taken to have, as a share of t
 
 
 def gaussian_potentials(pair: Pair) -> tuple[np.ndarray, np.ndarray]:
-    """Return where a search for the potentials of two clouds may begin."""
+    """Return where a search for the potentials of two clouds may begin.
+
+    Between two Gaussian laws the potentials for the cost ½‖x − y‖² are quadratic, and known.
+    For other clouds with the same means and covariances they are a good start.
+    """
     first, second, regularization = pair
     x, y = first - first.mean(axis=0), second - second.mean(axis=0)
     shift = second.mean(axis=0) - first.mean(axis=0)
@@ -278,7 +282,13 @@ def _search(kernel: ScaledKernel, tol: float, max_iter: int) -> tuple[np.ndarray
 
 
 class _Search:
-    """Where to iterate from next: Sinkhorn's own next point, or a combination of the last."""
+    """Where to iterate from next: Sinkhorn's own next point, or a combination of the last.
+
+    A combination may go no further beyond Sinkhorn's point than a reach that grows with every
+    success. When one fails the search goes back to the best point and starts afresh. When one
+    leaves the range of the kernel, or nothing better is found for long, twice as many plain
+    iterations come before the next combination, so that the search does not go round in circles.
+    """
 
     def __init__(self, size: int) -> None:
         self._mixing = AndersonMixing(size, _MEMORY)
@@ -363,7 +373,11 @@ class SchrodingerPotentials:
         return self.first - self.source_barycentres, self.second - self.target_barycentres
 
     def moved_to(self, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return φ and ψ at other points near the clouds, to first order."""
+        """Return φ and ψ at other points near the clouds, to first order.
+
+        ``½‖x‖² − φ(x)`` is convex, with the mean partner of x as its gradient; it is replaced
+        by its tangent.
+        """
         return (
             self.source + _change(self.first, first, self.source_barycentres),
             self.target + _change(self.second, second, self.target_barycentres),

@@ -118,7 +118,11 @@ def raised_gdp_delta(epsilon: float, mu: float) -> float:
 
 
 def _upper_profile(epsilon: npt.NDArray[np.float64], mu: float) -> npt.NDArray[np.float64]:
-    """Evaluate the profile for epsilon >= 0 without cancelling large exponentials."""
+    """Evaluate the profile for epsilon >= 0 without cancelling large exponentials.
+
+    With a = epsilon/mu - mu/2 and b = epsilon/mu + mu/2, b^2/2 - a^2/2 = epsilon, so that both
+    terms share the factor exp(-a^2/2) / 2 and only scaled error functions are subtracted.
+    """
     with np.errstate(over="ignore"):  # of a tiny mu: infinity is the right limit
         a = (epsilon / mu - mu / 2.0) / _SQRT2
         b = (epsilon / mu + mu / 2.0) / _SQRT2

@@ -106,7 +106,11 @@ class LossDistribution:
         return epsilon, np.minimum(delta, 1.0)
 
     def delta(self, epsilon: float, mu: float = 0.0) -> float:
-        """Return delta at `epsilon` of this loss composed with a mu-GDP release."""
+        """Return delta at `epsilon` of this loss composed with a mu-GDP release.
+
+        The Gaussian needs no grid: the composition is the mean of its closed form at
+        ``epsilon - loss``, an infinite loss counting fully.
+        """
         gains = gdp_delta(epsilon - self.values, mu)
         # A sum by pairs, whose error does not grow with the number of losses; of a tiny mu the
         # closed form loses 2e-15 / mu.
@@ -169,7 +173,10 @@ class LossPair:
         return LossPair(*(mine.compose(theirs) for mine, theirs in both))
 
     def to_gdp(self, leak: float) -> ApproximateGDP:
-        """Return the smallest mu with which this `leak` covers the losses, rounded up."""
+        """Return the smallest mu with which this `leak` covers the losses, rounded up.
+
+        An infinite loss is charged to the leak; where that is too small, mu is infinite.
+        """
         return ApproximateGDP(max(_smallest_mu(order, leak) for order in self.orders), leak)
 
     def delta(self, epsilon: float, mu: float = 0.0) -> float:
@@ -293,7 +300,10 @@ def _composed(parts: _Counted) -> LossDistribution:
 
 
 def _chernoff(parts: _Counted, log_mass: float, sign: float) -> tuple[float, float]:
-    """Return t and x such that ``sign * loss > x`` has at most that mass, x nearly smallest."""
+    """Return t and x such that ``sign * loss > x`` has at most that mass, x nearly smallest.
+
+    Every t > 0 gives a bound, ``x = (K(sign * t) - log_mass) / t``.
+    """
 
     def bound(log_t: float) -> float:
         t = math.exp(log_t)

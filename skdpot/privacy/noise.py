@@ -132,7 +132,11 @@ _MAX_LEAVES = 8  # tables that one draw may consult when s is wide
 
 @dataclass(frozen=True)
 class _Table:
-    """Cumulative probabilities ``P[X <= k] * 2**bits`` for k = -offset, -offset + 1, ..."""
+    """Cumulative probabilities ``P[X <= k] * 2**bits`` for k = -offset, -offset + 1, ...
+
+    Most draws are settled by their first 16 bits: for each of these `guide` has the number of
+    thresholds below, and `crowd` how many there are with the same bits (at most 2 are told).
+    """
 
     offset: int
     bits: int
@@ -353,7 +357,10 @@ def gaussian_noise(
 
 
 def noise_lattice(sigma: float, data_lattice: float = 1.0) -> float:
-    """Return the coarsest ``g = data_lattice / 2**k``, k >= 0, with ``sigma / g >= 16``."""
+    """Return the coarsest ``g = data_lattice / 2**k``, k >= 0, with ``sigma / g >= 16``.
+
+    At 16 lattice steps the discrete Gaussian costs 0.02 % more than a continuous one.
+    """
     lattice = data_lattice
     while sigma / lattice < MIN_LATTICE_STEPS:
         lattice /= 2

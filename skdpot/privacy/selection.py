@@ -188,7 +188,11 @@ class TrialLaw:
         return self.quantile((int(stream.random_uint64(1)[0]) + 0.5) / 2.0**64)
 
     def thinned(self, leak: float) -> "TrialLaw":
-        """Return the law of K given that none of K coins of probability `leak` falls heads."""
+        """Return the law of K given that none of K coins of probability `leak` falls heads.
+
+        Its probabilities are proportional to ``(1 - leak) ** k`` times those of K, which changes
+        the parameter and not the shape.
+        """
         if math.isinf(self.shape):
             return TrialLaw(self.shape, self.parameter * (1.0 - leak))
         return TrialLaw(self.shape, self.parameter + (1.0 - self.parameter) * leak)

@@ -560,7 +560,11 @@ _ROUNDING = 1e-6  # of delta, between machines
 
 
 def check_statement(spent: PrivacySpent, noun: str) -> tuple[tuple[Any, ...], float | None]:
-    """Refuse a statement that promises more than its own events give."""
+    """Refuse a statement that promises more than its own events give.
+
+    Returns the events (none if nothing is private), and the mu that was charged if the release is
+    the best of a private search: it is then a part of one trial or of the refit.
+    """
     check_epsilon_delta(spent.epsilon, spent.delta, noun)
     for scale in (spent.sigma, spent.sensitivity):
         numbers = scale if isinstance(scale, tuple) else () if scale is None else (scale,)

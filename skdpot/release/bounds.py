@@ -310,7 +310,12 @@ _N_CELLS, _N_EXACT_CELLS = 64, 2**14
 
 @dataclass(frozen=True, kw_only=True)
 class BoundsPlan:
-    """The public part of a release of private bounds, fixed before any row is read."""
+    """The public part of a release of private bounds, fixed before any row is read.
+
+    `features` is the noise of the rounds that find the centre and spread of each feature, or of
+    the one that finds its size, `norms` that of a histogram of norms. None is no such release, or
+    no noise if the plan has no event.
+    """
 
     n_samples: int
     n_features: int

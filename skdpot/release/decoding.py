@@ -259,7 +259,12 @@ def _smoothed(
 
 
 def _trimmed(differences: np.ndarray, deviations: np.ndarray, gaussian: np.ndarray) -> np.ndarray:
-    """Reduce the tails' excess over the Gaussian's by one deviation where it may be noise."""
+    """Reduce the tails' excess over the Gaussian's by one deviation where it may be noise.
+
+    Noise puts mass into a tail as often as it removes some, but there is nothing below zero: the
+    monotone function that follows would keep the one and not the other. An excess of several
+    deviations stays.
+    """
     in_tail = np.maximum(0.0, 1.0 - gaussian * (1.0 - gaussian) / _TAIL)
     doubt = np.clip((_CERTAIN * deviations - np.abs(differences)) / (_CERTAIN - 1), 0, deviations)
     smaller = np.maximum(np.abs(differences) - in_tail * doubt, 0.0)
@@ -460,7 +465,12 @@ class SupportedDecoder:
 
 @lru_cache(maxsize=2**12)
 def _cumulative_map(strategy: Strategy, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return gain and offset from entries to inner values, for data in bins first to last - 1."""
+    """Return gain and offset from entries to inner values, for data in bins first to last - 1.
+
+    Least squares under ``sum(h) = 1``: ``h = G s + (1 - 1ᵀG s) q``, where G is the pseudo-inverse
+    of the columns of A that the data can reach, and q the direction in which the fit suffers
+    least, ``(AᵀA)⁻¹1`` scaled to sum to one.
+    """
     n_bins = strategy.n_bins
     reached = strategy.matrix[:, first:last]
     inverse = np.linalg.inv(reached.T @ reached)

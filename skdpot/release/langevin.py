@@ -160,7 +160,11 @@ def plan_langevin(
     warm: WarmStartPlan | None = None,
     group_size: int = 1,
 ) -> LangevinPlan:
-    """Find the least noise that meets a target, or account for the noise that is given."""
+    """Find the least noise that meets a target, or account for the noise that is given.
+
+    The noise has standard deviation ``noise_multiplier * clip``; a sum has sensitivity ``2 * clip``
+    (`clipped_fit_gradient`), and slightly more on its lattice. The event is that of one time.
+    """
     phases = tuple(phases)
     before = [one.event for one in (bounds, warm) if isinstance(one, BoundsPlan | WarmStartPlan)]
 
@@ -303,7 +307,10 @@ def clipped_fit_gradient(
 def clipped_pulls(
     particles: FloatArray, rows: FloatArray, *, bandwidth: float, weight: float, clip: float
 ) -> FloatArray:
-    """Return the clipped gradient of each row on all particles, shape (n_rows, m * d)."""
+    """Return the clipped gradient of each row on all particles, shape (n_rows, m * d).
+
+    Their sum is `clipped_fit_gradient`, which never forms them.
+    """
     offsets = particles - rows[:, None]
     squares = np.einsum("bkd,bkd->bk", offsets, offsets)
     pulls = (_softmax(squares, bandwidth)[:, :, None] * offsets).reshape(len(rows), -1)

@@ -45,7 +45,10 @@ class _Factors:
 
 
 class OuterProducts(_Factors):
-    """Jacobians by a linear layer: row r of record i is g_ir a_i', and g_ir for the offset."""
+    """Jacobians by a linear layer: row r of record i is g_ir a_i', and g_ir for the offset.
+
+    The factors are the inputs a, (n, i), and the gradients g of the layer's outputs, (n, k, u).
+    """
 
     @classmethod
     def joined(cls, rows: Sequence["OuterProducts"]) -> "OuterProducts":
@@ -315,7 +318,10 @@ _Run: TypeAlias = tuple[torch.Tensor, list[tuple[nn.Module, torch.Tensor, torch.
 
 
 def _run_layers(layers: list[nn.Module], rows: torch.Tensor) -> _Run | None:
-    """Run a chain; None if any layer returns another number of records than it was given."""
+    """Run a chain; None if any layer returns another number of records than it was given.
+
+    A layer behind that would see parts of records, each of which would be clipped by itself.
+    """
     taped, value = [], rows
     for layer in layers:
         before = value.detach()

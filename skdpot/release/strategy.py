@@ -36,7 +36,11 @@ _ROUNDED_UP = 1 + 1e-12  # of sums of a few thousand terms in double precision
 
 @dataclass(frozen=True, eq=False)
 class Energy:
-    """A bound of the squared distances of a record's projections from the centres of all slices."""
+    """A bound of the squared distances of a record's projections from the centres of all slices.
+
+    ``Σ_j weights_j m_j² <= limit``, with m_j the least distance from the centre in the record's bin
+    of slice j, in units of the half width. Slices of weight 0 take no part.
+    """
 
     weights: np.ndarray
     limit: float
@@ -225,7 +229,10 @@ class Strategy:
 
     @cached_property
     def _changes(self) -> tuple[np.ndarray, np.ndarray]:
-        """How far a move between two bins changes the statistic, and the energy of the two."""
+        """How far a move between two bins changes the statistic, and the energy of the two.
+
+        Squares, of those pairs alone that no other pair beats in both.
+        """
         diagonal, least = np.diag(self._gram), self._least_squares
         changes = diagonal[:, None] + diagonal - 2 * self._gram
         if self.n_bins > _MOST_BINS:

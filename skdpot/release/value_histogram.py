@@ -201,7 +201,11 @@ def threshold(n_cells: int) -> float:
 
 
 def cells_seen(table: FloatArray, sigma: float, z: float) -> IntArray:
-    """Return the cells of windows that stand out from the noise, and those beside wider ones."""
+    """Return the cells of windows that stand out from the noise, and those beside wider ones.
+
+    Windows are sought among what narrower ones have left, so that a single value brings no noise
+    of its neighbours with it: the sum of empty, noisy cells would drown the rest.
+    """
     left, seen = table.copy(), np.zeros(table.size, dtype=np.bool_)
     for window in (w for w in _WINDOWS if w <= table.size):
         totals = np.convolve(left, np.ones(window), mode="valid")

@@ -243,7 +243,11 @@ def bin_codes(codes: IntArray, bins: Sequence[ColumnBins]) -> IntArray:
 
 
 def coarsen(noisy: NoisyMarginal, grid: ColumnGrid, n_rows: int, n_groups: int) -> ColumnBins:
-    """Choose bins by a noisy histogram."""
+    """Choose bins by a noisy histogram.
+
+    Neighbouring cells of a scale are joined until a bin stands out of the noise and has about its
+    share of the rows; rare categories are joined to one bin. Missing values keep their own.
+    """
     counts, sigma = noisy.counts, noisy.sigma
     counts = counts + (n_rows - counts.sum()) / len(counts)  # the total is known
     ordered, missing = grid.ordered, grid.column.missing
@@ -332,7 +336,11 @@ def _group_categories(counts: FloatArray, n_groups: int, least: float) -> IntArr
 def _shrunk(
     counts: FloatArray, nearest: FloatArray, bins: IntArray, sigma: float, weights: FloatArray
 ) -> FloatArray:
-    """Draw the cells of a bin towards their weights by as much as noise explains the difference."""
+    """Draw the cells of a bin towards their weights by as much as noise explains the difference.
+
+    Cells that stand far out of the noise stay as they are. The sum of a bin is that of its raw
+    counts, which unlike those without negative ones have no bias.
+    """
     n_bins = int(bins.max()) + 1
 
     def added(values: FloatArray) -> FloatArray:

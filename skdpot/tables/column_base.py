@@ -105,7 +105,11 @@ class TableColumn:
         return self.from_unit(places)
 
     def _is_missing(self, position: FloatArray, mask: FloatArray) -> npt.NDArray[np.bool_]:
-        """Whether the point of missing values is nearer than that of any value."""
+        """Whether the point of missing values is nearer than that of any value.
+
+        Values lie at (p, 0) with abs(p) <= 1, missing ones at (0, 1). The point (x, m) is as far
+        from both where 2 m = 1 + 2 x p - p^2, p being the value that is nearest to x.
+        """
         nearest = np.clip(position, -1.0, 1.0)
         if (last := self._last_step) is not None:
             nearest = np.rint((nearest + 1) / 2 * last) / max(last, 1) * 2 - 1

@@ -71,7 +71,11 @@ _AT_ONCE = 2**13  # particles: what is looked up for them stays in cache
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """How particles are moved that follow a product of factors."""
+    """How particles are moved that follow a product of factors.
+
+    Factors are given by their logarithms in the cells of marginals. Each entry of `impossible`
+    marks bins of columns that do not occur together.
+    """
 
     factors: tuple[Factor, ...]
     impossible: Sequence[Mapping[int, npt.NDArray[np.bool_]]]

@@ -360,7 +360,11 @@ def _misfit(
     n_samples: int,
     rng: np.random.Generator,
 ) -> dict[str, Any]:
-    """Return the distance to noisy counts, and what the noise alone would make of it."""
+    """Return the distance to noisy counts, and what the noise alone would make of it.
+
+    If the synthetic shares are those of the private rows, then noisy counts of them are the
+    private ones plus noise, and the synthetic rows at hand a sample: both are drawn anew.
+    """
     sizes = np.bincount(joined)
     counts, truth = (_join(part, joined) for part in (noisy.counts, synthetic))
     scales = noisy.sigma * np.sqrt(sizes)
