@@ -44,12 +44,6 @@ class Pattern(Rule):
         Whether the rows of a sample have different codes; not for alternatives.
     dtype : str, default="str"
         Data type of the column: "str", "object", or for digits an integer type.
-
-    Raises
-    ------
-    ValueError
-        If an argument is invalid.
-
     Privacy
     -------
     Nothing of the private column is read. A code may by chance be that of a person.

@@ -277,11 +277,6 @@ class DatetimeColumn(TickColumn):
         Data type of decoded values, such as "datetime64[us]", "datetime64[ns, Europe/Rome]" or
         "date"; by default that of the table of the fit.
 
-    Raises
-    ------
-    ValueError
-        If a field is invalid.
-
     Examples
     --------
     >>> from skdpot.preprocessing import DatetimeColumn
@@ -521,11 +516,6 @@ class TimedeltaColumn(TickColumn):
     dtype : str, optional
         Data type of decoded values, such as "timedelta64[us]"; by default that of the table of
         the fit.
-
-    Raises
-    ------
-    ValueError
-        If a field is invalid.
 
     Examples
     --------
