@@ -5,6 +5,7 @@ from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -35,6 +36,7 @@ from skdpot.release.sketch import SlicedSketch
 from skdpot.trajectories import (
     PathMeasure,
     SimulatedEstimate,
+    drifting_plans,
     entropic_plans,
     exact_plans,
     kept_plans,
@@ -53,6 +55,7 @@ _FREE_OF_SKETCH = (  # ... and from a sketch
     "mechanism__schedule",
 )
 _DRAWN_AT_LEFT_OUT = 1000  # points that are compared with a table that was left out
+_SIMULATED: WeakKeyDictionary[PathMeasure, list[Any]] = WeakKeyDictionary()  # fits, of a fit
 
 
 @dataclass(eq=False, repr=False)
@@ -99,10 +102,12 @@ class PrivateTrajectorySampler(PrivateSampler):
         Variance per unit of time of the Brownian motion that couples times and interpolates
         between them. The unit of time is the span of all times; the unit of length is half the
         side of the box of `bounds` (in general, the radius of the ball of all rows over sqrt(d)).
-        Marginals at the times hardly depend on it. Between them they are wider the larger it is.
+        Marginals at the times hardly depend on it. Between them they are not the released ones: the
+        larger it is, the wider they are.
     coupling : {"entropic", "exact"}, default="entropic"
-        Transport plan between neighbouring times: that of the diffusion, or that of the flow of the
-        population (optimal transport, smoothed as the tables are), which mixes clusters less.
+        Transport plan between neighbouring times: that of the diffusion, which drifts with the flow
+        of the population, or that of the flow alone (optimal transport, smoothed as the tables
+        are), which mixes clusters less.
     random_state : int, RandomState or None, default=None
         Seed of everything, the noise included. For tests only: it lets anyone remove the noise.
     verbose : int, default=0
@@ -427,7 +432,7 @@ class PrivateTrajectorySampler(PrivateSampler):
         self._ready(0)
         self._check_sketched("estimate")
         n_simulations = check_count(n_simulations, "n_simulations", least=8)
-        made: list[Self] = self.__dict__.setdefault("_simulations_", [])
+        made: list[Self] = _SIMULATED.setdefault(self.path_, [])
         for number in range(len(made), n_simulations):
             made.append(self._simulated(np.random.default_rng(number)))
         given = _means if statistic is None else statistic
@@ -468,7 +473,6 @@ class PrivateTrajectorySampler(PrivateSampler):
                 f"can: {', '.join(free)}."
             )
         other = copy(self)
-        other.__dict__.pop("_simulations_", None)
         other.mechanism = clone(self.mechanism_)
         other.set_params(**params)
         check_parameters(other)
@@ -535,7 +539,6 @@ class PrivateTrajectorySampler(PrivateSampler):
     def _simulated(self, rng: np.random.Generator) -> Self:
         """Return a copy that was fitted to people drawn from the particles."""
         other = copy(self)
-        other.__dict__.pop("_simulations_", None)
         other.verbose = 0
         other.sketch_ = self.mechanism_.simulate(self.sketch_, self.particles_, rng)
         other._make(rng)
@@ -589,12 +592,14 @@ class PrivateTrajectorySampler(PrivateSampler):
             )
         particles, self.displacements_ = moved
         self.particles_ = self._to_data(particles)
+        followed = moved_along and self.mechanism_.follows(self._axis)
         if self.coupling == "exact":
-            followed = moved_along and self.mechanism_.follows(self._axis)
             plans = (kept_plans if followed else exact_plans)(particles)
         else:
-            plans = entropic_plans(particles, self._axis.spacings, self.diffusivity)
-        self.path_ = PathMeasure(self._axis.unit_knots, particles, plans, self.diffusivity)
+            join = drifting_plans if followed else entropic_plans
+            plans = join(particles, self._axis.spacings, self.diffusivity)
+        times = self._axis.unit_knots
+        self.path_ = PathMeasure(times, particles, plans, self.diffusivity, followed)
 
     def _to_data(self, points: np.ndarray) -> np.ndarray:
         """Map to the units of the data, inside the bounds that the rows were in."""

@@ -205,6 +205,14 @@ class _Ties:
         return pull
 
 
+def _along_paths(
+    particles: np.ndarray, spacings: np.ndarray, diffusivity: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw each particle to those of the same number: their paths are known."""
+    moves = np.diff(particles, axis=0)
+    return -moves, moves
+
+
 def _relative(gradient: np.ndarray) -> np.ndarray:
     """Take out what the drift of the reference process explains: the motion of the mean."""
     return gradient - gradient.mean(axis=1, keepdims=True)
@@ -368,7 +376,7 @@ n_features), default="axes+orthogonal"
         How directions are drawn, or public directions.
     regularization : float, default=1e-4
         Divisor λ of the data fit; larger values couple neighbouring times more strongly, and 0
-        leaves them uncoupled.
+        leaves them uncoupled. With `smooth`, paths are coupled along the flow, without transport.
     smooth : bool, default=True
         Whether tables are smoothed over times, along the flow of the population from one time to
         the next, by amounts estimated from the released tables. For at least four times.
@@ -469,7 +477,8 @@ n_features), default="axes+orthogonal"
             _, paths = smoothed_along_the_flow(particles, tables, *known)
             problem = replace(problem, followed=paths)
         label = "flow of all times" if progress else None
-        return coupled_flow(problem, steps, rng, WarmCoupling(), progress=label)
+        coupling = WarmCoupling() if problem.followed is None else _along_paths
+        return coupled_flow(problem, steps, rng, coupling, progress=label)
 
     def follows(self, axis: TimeAxis) -> bool:
         """Whether particles of one number at all times are those of one path."""

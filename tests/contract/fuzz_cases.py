@@ -224,6 +224,14 @@ WANTED = (
 )
 STAMPS = (None, 0.0, 0.25, 1.0, [0.0, 0.7], [], -1.0, 2.0, [float("nan")], "2020-01-01", ["a"])
 PATHS = ("/nonexistent/sketch.safetensors", gettempdir(), Path(gettempdir()), "a\0b", "/dev/null")
+GRIDS = (
+    *({}, {"diffusivity": [0.1, 1e-9, 1e9]}, [{"coupling": ["exact"]}, {"mechanism__smooth": [0]}]),
+    *({"epsilon": [2.0]}, {"diffusivity": []}, {"diffusivity": 0.1}, {"coupling": ["x", None]}),
+)
+STATISTICS = (
+    *(None, lambda fitted: fitted.particles_.std(), lambda fitted: float("nan")),
+    *(lambda fitted: "a", lambda fitted: [], lambda fitted: np.zeros(fitted.sketch_.n_bins_)),
+)
 NOT_FILES = [one for one in CONSTANTS if isinstance(one, bool) or not isinstance(one, int)]
 ANYTHING = st.one_of(constants(), tables(width=2).map(lambda table: table.value))
 PARTIES = st.one_of(
@@ -245,6 +253,9 @@ ASKED = {
     # An integer would be an open file of this process.
     "path": st.one_of(st.sampled_from(NOT_FILES), st.sampled_from(PATHS)),
     **dict.fromkeys(("return_std", "confidence"), constants()),
+    "param_grid": st.one_of(st.sampled_from(GRIDS), constants()),
+    "statistic": st.one_of(st.sampled_from(STATISTICS), constants()),
+    "n_simulations": st.sampled_from((8, 9, 7, 0, True, 8.5, "8", None, float("nan"))),
 }
 PER_ROW = ("predict", "predict_proba", "decision_function", "inverse_transform", "score_samples")
 

@@ -77,6 +77,8 @@ ARGUMENTS = {
     "n_times": usually(3),
     "n_features": usually(1, 2, 3),
     "turns": usually(0.0, 1.0),
+    "n_genes": usually(20, 50),
+    "dropout": usually(0.0, 1.0),
     "duration": usually(1.0, 1e-9),
     "law": st.fixed_dictionaries(
         {},

@@ -11,8 +11,10 @@ from skdpot.ot.sinkhorn import schrodinger_potentials
 from skdpot.trajectories import (
     PathMeasure,
     coupling_of,
+    drifting_plans,
     entropic_plans,
     exact_plans,
+    kept_plans,
     sample_next,
 )
 
@@ -179,3 +181,33 @@ def test_a_single_time_is_its_particles():
     np.testing.assert_array_equal(paths[:, 0], paths[:, 2])
     assert len(set(particle_indices(law, 0, paths[:, 0]))) == 6
     assert law.sample_marginal(0.0, 2, np.random.default_rng(9)).shape == (2, 2)
+
+
+def test_a_drift_takes_each_particle_along_before_it_diffuses():
+    """The plan is the Schrödinger bridge from where the flow leads, by the general solver too."""
+    rng = np.random.default_rng(0)
+    clouds = rng.normal(0, 0.3, (2, 60, 2))
+    clouds[1] += 5.0
+    (plan,) = drifting_plans(clouds, np.array([0.2]), 0.1)
+    (general,) = entropic_plans(np.stack([clouds[1], clouds[1]]), np.array([0.2]), 0.1)
+    np.testing.assert_allclose(plan.toarray(), general.toarray(), atol=1e-7)
+    for axis in (0, 1):
+        np.testing.assert_allclose(plan.sum(axis=axis), 1 / 60, rtol=1e-9)
+    (still,) = drifting_plans(clouds, np.array([0.2]), 1e-300)
+    assert (still - kept_plans(clouds)[0]).count_nonzero() == 0
+
+
+def test_followed_particles_bend_between_knots():
+    """Paths on a circle stay near it, where straight lines would cut it."""
+    times = np.linspace(0, 1, 9)
+    phases = np.linspace(0, 1, 40, endpoint=False) + times[:, None]
+    circle = np.stack([np.cos(np.pi * phases), np.sin(np.pi * phases)], axis=-1)
+    middle = (times[1:] + times[:-1]) / 2
+    cut = {}
+    for followed in (False, True):
+        path = PathMeasure(times, circle, kept_plans(circle), 1e-20, followed)
+        rng = np.random.default_rng(0)
+        radii = np.linalg.norm(path.sample(40, np.sort(np.append(times, middle)), rng), axis=2)
+        np.testing.assert_allclose(radii[:, ::2], 1, atol=1e-8)
+        cut[followed] = np.abs(radii[:, 1::2] - 1).max()
+    assert cut[True] < cut[False] / 5
