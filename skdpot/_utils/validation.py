@@ -627,11 +627,7 @@ def n_threads() -> int:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Keep matrix products on the calling thread.
-
-    These products are thin: splitting them gains little, and waiting OpenBLAS threads spin, which
-    makes a kernel several times slower on a busy machine.
-    """
+    """Keep thin matrix products on this thread: BLAS threads that wait would slow them."""
     with _libraries("blas").limit(limits=1):
         yield
 

@@ -440,11 +440,7 @@ def _deviations(rows: np.ndarray) -> np.ndarray:
 def _distance_scores(
     made: np.ndarray, asked: np.ndarray, crowd: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Score rows by their distances to synthetic ones: a small distance speaks for a member.
-
-    The calibrated score compares it with the distance to the attacker's own rows, `crowd`, and the
-    ratio with the distance to the second closest synthetic row.
-    """
+    """Score rows by their distances to synthetic ones: a small distance speaks for a member."""
     near, usual = _nearest(made, asked, 1)[:, 0], _nearest(crowd, asked, 1)[:, 0]
     scores = {
         "distance to closest record": -near,

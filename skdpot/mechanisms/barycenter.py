@@ -363,11 +363,7 @@ class Frontier:
         return unit * risk, unit * np.sqrt(noise + spread)
 
     def _distance(self, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean distances of two groups, the square of a pair's being quadratic in the level.
-
-        Noise and sampling make distances larger. By how much, and how they scatter, is seen by
-        adding both once more to what was released.
-        """
+        """Return mean distances of two groups, each corrected for noise and sampling."""
         rng, noise = np.random.default_rng(0), self.noise
         own = [table.cdf for table in self.tables.tables]
         found, again = self._squared(own), []

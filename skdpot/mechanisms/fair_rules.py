@@ -77,10 +77,7 @@ class FairRule:
     weights: np.ndarray
 
     def decided(self, lists: np.ndarray, margins: np.ndarray, coins: np.ndarray) -> np.ndarray:
-        """Return by how much rows are decided for the second class of their list, if not below 0.
-
-        `coins` in [0, 1) choose one of the thresholds of a list.
-        """
+        """Return the margin of the second class in each list; `coins` choose a threshold."""
         n_bins = self.weights.shape[1] - 1
         edges = np.append(np.arange(n_bins) * 2.0 / n_bins - 1.0, 2.0)
         cumulative = np.cumsum(self.weights, axis=1)[:, :-1]

@@ -92,11 +92,7 @@ def plan_spread(mu: float) -> SumNoise:
 def release_spread(
     targets: np.ndarray, codes: np.ndarray, noise: SumNoise, stream: SecretStream
 ) -> Affine:
-    """Return the map from targets of mean 0 and a spread of 1/2. The caller has charged the noise.
-
-    Gradients of squared errors are as long as errors are. Where targets fill little of their
-    bounds, the noise that is needed for errors of one would hide them.
-    """
+    """Return the map from targets of mean 0 and a spread of 1/2; the noise is charged already."""
     (n, q), given = targets.shape, (codes, 1, noise, stream)
     sums = release_sums(_of_targets(targets), *given, lambda _, y, __: _of_targets(np.asarray(y)))
     mean, square = math.sqrt(q) * sums[0, :q] / n, sums[0, q] / n + 0.5

@@ -298,13 +298,7 @@ def _step_part(
     inputs: np.ndarray,
     **options: Any,
 ) -> dict[str, Any]:
-    """Return what rows add to a step, to first order in the share of each.
-
-    Along a direction the j-th generated point is matched with the j-th part of the sorted rows. A
-    row that moves from u' to u shifts the rows between by one rank, and what the j-th point is
-    matched with by the length of the j-th part's range that lies between u' and u. What this
-    misses, a few per cent, is found by simulation.
-    """
+    """Return what rows add to a step, to first order in the share of each."""
     rows, latents = records[0], torch.from_numpy(inputs)
 
     def exact(batch: np.ndarray) -> np.ndarray:

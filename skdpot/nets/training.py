@@ -82,11 +82,7 @@ def build_networks(
     image: tuple[int, int, int] | None,
     latent_dim: int,
 ) -> tuple[nn.Module, nn.Module]:
-    """Make an encoder and a decoder.
-
-    "conv" and "dcgan" are those of Sebag et al. (`skdpot.mechanisms.Architecture`), with group
-    normalisation instead of batch normalisation and without padding images of 28 x 28.
-    """
+    """Make an encoder and a decoder (`skdpot.mechanisms.Architecture`)."""
     if not isinstance(architecture, str):
         if len(architecture) != 2:
             raise ValueError(

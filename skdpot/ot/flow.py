@@ -257,12 +257,7 @@ class FlowSchedule:
         return self.diffusion > 0 or not self.decay
 
     def share(self, step: int) -> float:
-        """Return the share of a full step taken at `step`.
-
-        With `decay` constant for the first half, then falling linearly to a twentieth: particles
-        first find their place, then average over directions that disagree because of the noise of
-        the release.
-        """
+        """Return the share of a full step, which `decay` lowers in the second half."""
         if not self.decay:
             return self.step_size
         progress = step / self.n_steps

@@ -282,13 +282,7 @@ def _search(kernel: ScaledKernel, tol: float, max_iter: int) -> tuple[np.ndarray
 
 
 class _Search:
-    """Where to iterate from next: Sinkhorn's own next point, or a combination of the last.
-
-    A combination may go no further beyond Sinkhorn's point than a reach that grows with every
-    success. When one fails the search goes back to the best point and starts afresh. When one
-    leaves the range of the kernel, or nothing better is found for long, twice as many plain
-    iterations come before the next combination, so that the search does not go round in circles.
-    """
+    """Where to iterate from next: Sinkhorn's own next point, or a combination of the last."""
 
     def __init__(self, size: int) -> None:
         self._mixing = AndersonMixing(size, _MEMORY)

@@ -115,15 +115,7 @@ def _haar(n_features: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _plane_blocks(n_blocks: int, rng: np.random.Generator | None) -> np.ndarray:
-    """Return orthogonal pairs in the plane at equally spaced angles, shape (2 n_blocks, 2).
-
-    A quarter turn maps a pair to itself, so the angles divide a right angle. All are shifted by one
-    random angle, and each pair is turned by right angles and reflected at random: the eight
-    symmetries of a pair. Without a generator the first pair is the axes.
-
-    The pairs follow the van der Corput sequence, in which every stretch is spread out: any
-    neighbouring directions have angles from everywhere.
-    """
+    """Return orthogonal pairs in the plane at equally spaced angles, in van der Corput order."""
     order = Halton(1, scramble=False).random(n_blocks)[:, 0].argsort().argsort()
     steps = order / n_blocks
     signs = np.ones(n_blocks)

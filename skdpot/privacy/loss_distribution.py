@@ -143,11 +143,7 @@ class LossDistribution:
 
 @dataclass(frozen=True, eq=False)
 class LossPair:
-    """The privacy loss in both orders of the neighbours.
-
-    `forward` is the loss when the data are the first neighbour (the one with the record, if they
-    differ so), `backward` when they are the second one; None when both are the same.
-    """
+    """The privacy loss in both orders of the neighbours; `backward` is None if both are equal."""
 
     forward: LossDistribution
     backward: LossDistribution | None = None

@@ -335,11 +335,7 @@ def _chunk_size(numbers_per_record: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
-    """What single records add to a sum of gradients: one part per layer, for disjoint parameters.
-
-    The gradient of a linear layer is an outer product, whose inner products take a few numbers
-    per record: it is never formed.
-    """
+    """Contributions of single records to a sum of gradients, one part per layer."""
 
     parts: tuple[RecordJacobians, ...]
     trained: tuple[nn.Parameter, ...]

@@ -521,10 +521,7 @@ def noisy_counts(
     centres: np.ndarray | None = None,
     seen: Seen = lambda records, codes: (np.asarray(records[0]), codes),
 ) -> np.ndarray:
-    """Measure the histograms of each part of the records along each direction, with noise.
-
-    One release. Its sensitivity is that of `release_tables`.
-    """
+    """Measure the histograms of each part of the records with noise, as in `release_tables`."""
     strategy = noise.strategy
     factor = round(strategy.lattice / noise.lattice)
     shape = (n_codes, len(directions), strategy.n_bins)
@@ -610,10 +607,7 @@ def tuned_threshold(
     stream: SecretStream,
     probabilities_of: Callable[[Any], np.ndarray] = np.asarray,
 ) -> float:
-    """Release the score that as many records exceed as belong to the second class.
-
-    The events of `plan_threshold`, which the caller has charged, under replace-one.
-    """
+    """Release the score that as many records exceed as belong to the second class."""
     n = len(labels)
     values, together = probabilities[:, None] - 0.5, np.zeros(n, dtype=np.intp)
     given = (values, together, (n,), _DIRECTION, _LIMIT)

@@ -229,10 +229,7 @@ class Strategy:
 
     @cached_property
     def _changes(self) -> tuple[np.ndarray, np.ndarray]:
-        """How far a move between two bins changes the statistic, and the energy of the two.
-
-        Squares, of those pairs alone that no other pair beats in both.
-        """
+        """How far a move between two bins changes the statistic, and the energy of the two."""
         diagonal, least = np.diag(self._gram), self._least_squares
         changes = diagonal[:, None] + diagonal - 2 * self._gram
         if self.n_bins > _MOST_BINS:

@@ -377,11 +377,7 @@ _BALANCED = 10
 def tied_shares(
     noisy: NoisyMarginal, shares: Sequence[FloatArray], in_order: Sequence[int]
 ) -> FloatArray:
-    """Return joint shares of the bins of a pair; so many bins of each column come first in order.
-
-    The copulas tie all bins in order, or those that are not single values. All else in the mixture
-    is independent.
-    """
+    """Return joint shares of the bins of a pair under the copulas of a mixture."""
     independent = np.outer(*shares)
     ordered = [np.arange(n) for n in in_order]
     spread = [

@@ -275,11 +275,7 @@ class Candidates:
         return np.array([marginal.n_cells for marginal in self.marginals], dtype=np.float64)
 
     def gains(self, sigma: float) -> dict[Columns, tuple[float, int]]:
-        """Return for each pair or triple the largest gain of a release, and which marginal has it.
-
-        The gain is the misfit, which a release mends, less what noise of scale `sigma` in the
-        cells puts wrong.
-        """
+        """Return the largest gain of a release per pair or triple, and its marginal."""
         gains = self.importance * (self.misfits - _NOISE_COST * sigma * self.n_cells)
         best: dict[Columns, tuple[float, int]] = {}
         for place, marginal in enumerate(self.marginals):
@@ -352,13 +348,7 @@ class TableFit:
     advance: Callable[[str], None] = lambda stage: None
 
     def model(self) -> TableModel:
-        """Release what the plan says and fit a model to it.
-
-        Privacy
-        -------
-        The caller has charged ``plan.event``. What is chosen after a release depends on it and on
-        public facts only.
-        """
+        """Release what the plan says and fit a model to it; the event is charged already."""
         found = find_cells(self.rows, self.grids, self._released)
         plan = self.plan.counted(tables_of(found.releases[-1]))
         return replace(self, plan=plan)._model(found)

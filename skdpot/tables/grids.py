@@ -90,10 +90,7 @@ class Rounding:
     def multiples(
         self, lowest: FloatArray, highest: FloatArray, shares: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the first multiple of each step between two numbers, how many, and their weights.
-
-        Where no multiple of a step that occurs lies in between, the finest step occurs.
-        """
+        """Return the first multiple of each step between two numbers, counts and weights."""
         sizes = np.maximum(np.array(self.steps, dtype=np.float64), 1.0)
         phases = np.array(self.phases, dtype=np.float64)
         # An end of floats may be moved by rounding, or have nothing but itself up to the other.

@@ -220,10 +220,7 @@ class TreeNode:
 
 @dataclass(frozen=True, eq=False)
 class ColumnTree:
-    """Every column depends on its parent in a tree, on the target, and on a second parent if any.
-
-    The axes of its distributions are the target, the parent, the second parent if any, the column.
-    """
+    """A tree in which each column depends on its parent, the target and perhaps a second parent."""
 
     nodes: tuple[TreeNode, ...]
     conditionals: tuple[FloatArray, ...]
@@ -615,11 +612,7 @@ def draw_cells(
 
 
 def _balanced(particles: ScaledParticles, places: IntArray, rng: np.random.Generator) -> IntArray:
-    """Exchange chosen particles for others, so that pairs of columns are as often as they weigh.
-
-    Random sets of chosen particles and of others, drawn by their weights, are compared; those in
-    cells that are chosen too often are exchanged for those in cells that are chosen too rarely.
-    """
+    """Exchange chosen particles for others until pairs of columns are as frequent as they weigh."""
     codes, weights, n_rows = particles.codes, particles.weights, len(places)
     first, second = np.triu_indices(codes.shape[1], 1)
     sizes = codes.max(axis=0).astype(np.int64) + 1

@@ -172,25 +172,7 @@ def constants_of(schema: Any) -> tuple[str, ...]:
 
 
 class RowMap:
-    """The rules of a schema in the order in which they determine columns.
-
-    `to_model` and `from_model` map rows one by one, as the schema and nothing else says.
-
-    Parameters
-    ----------
-    schema : TableSchema
-        Rules that contradict each other or the columns are refused.
-    constants : sequence of str, optional
-        Columns with one possible value, which are not modelled. By default those of the schema;
-        one that has a single value only since a fit estimated its bounds is modelled.
-
-    Attributes
-    ----------
-    columns : dict of str to column
-        The columns, with what the rules say about them.
-    model : TableSchema
-        The columns that are modelled.
-    """
+    """The rules of a schema in the order in which they determine columns."""
 
     def __init__(self, schema: Any, constants: Sequence[str] | None = None) -> None:
         self.schema = schema
