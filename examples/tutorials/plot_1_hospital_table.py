@@ -4,8 +4,8 @@ A hospital's CSV: a copy for everybody
 
 *For a data scientist and a data-protection officer.* A hospital has a CSV file with a row per
 patient. It may hand out a synthetic copy of the file, made of a few noisy counts, with a guarantee
-for each patient. From the file to what the officer signs in five steps. Nothing here needs Python
-at work: each step is also a command (:doc:`/command_line`) and a page to click, ``skdpot ui``.
+for each patient. Five steps lead from the file to the documents that the officer signs. They do not
+need Python: each step is also a command (:doc:`/command_line`) and a page to click, ``skdpot ui``.
 
 ========================  =========================================================================
 what goes in              one CSV file, one row per patient, texts as people write them
@@ -79,8 +79,8 @@ private.head()
 # ---------------------
 # The guarantee covers the values, not the form of the table: names and kinds of columns, bounds and
 # categories are public. ``TableSchema.guess`` (``skdpot schema patients.csv``) proposes them. **It
-# reads the values**, which no budget covers, so that a person has to look at each line of this
-# table and to agree. It goes to the officer.
+# reads the values**, which no budget covers, so someone has to check and confirm each line of this
+# table. It goes to the officer.
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what it warns of stands in the table below
@@ -90,9 +90,9 @@ for note in schema.notes:
 schema.to_frame()
 
 # %%
-# Two changes. The oldest patient and the highest cost must not set a bound: we state bounds from
-# common knowledge. And one fact about all hospitals is worth a rule: nobody is discharged before
-# being admitted. A rule costs nothing and holds in every synthetic row.
+# We make two changes. The oldest patient and the highest cost must not set a bound, so we state
+# bounds from common knowledge. One fact about all hospitals is worth a rule: nobody is discharged
+# before being admitted. A rule costs nothing and holds in every synthetic row.
 
 schema = schema.replace(
     NumericColumn("age", lower=18, upper=100, integer=True),
@@ -131,7 +131,7 @@ synthetic.head()
 print("discharged before admitted:", int((synthetic.discharged < synthetic.admitted).sum()))
 
 # %%
-# Who needs old smokers only draws them from the same fit, at no cost.
+# Rows under a condition, here old smokers, come from the same fit at no cost.
 
 old_smokers = synthesizer.sample(1000, conditions={"smoker": True, "age": (60, None)})
 old_smokers[["age", "pressure", "cost"]].describe().loc[["mean", "min", "max"]].round(1)
@@ -140,8 +140,8 @@ old_smokers[["age", "pressure", "cost"]].describe().loc[["mean", "min", "max"]].
 # 4. How good is it?
 # ------------------
 # *Without looking at the patients again:* the report on quality compares synthetic rows with the
-# noisy counts that were released, so that it can be published with them. It also says what such
-# counts cannot see. ``to_html`` writes a page.
+# noisy counts that were released, so it can be published with them. It also says what such counts
+# cannot show. ``to_html`` writes a page.
 
 quality = synthesizer.quality_report(random_state=0)
 quality.to_html(folder / "quality.html")
@@ -149,7 +149,7 @@ quality
 
 # %%
 # *Beside real rows:* this tutorial can invent more patients, and treats them as public. At a
-# hospital, rows that may be read without noise are rare, and this picture stays in the house.
+# hospital, rows that may be read without noise are rare, and this picture must not be published.
 
 public = patients(10_000)
 shown = ["age", "pressure", "cost", "ward", "smoker", "chronic"]
@@ -161,8 +161,9 @@ plt.show()
 
 # %%
 # *For the task:* who is chronically ill? A model is trained on synthetic rows only and tested on
-# real ones. This is also the way to choose ε: on a table that is public and looks alike, before the
-# private one is touched. Here the fits are charged to no budget, because the rows are invented.
+# real ones. This is also a way to choose ε: on a public table that resembles the private one,
+# before the private one is read. Here the fits are charged to no budget, because the rows are
+# invented.
 
 
 def auc(rows: pd.DataFrame) -> float:
@@ -194,7 +195,7 @@ plt.show()
 # ------------------------
 # The report on privacy states what was released, who is protected and how well, what is assumed to
 # be public, what is left of the budget, and what an attack on a copy of the fit found. It reads no
-# patient.
+# private row.
 
 report = privacy_report(synthesizer, budget=budget, random_state=0)
 report.to_html(folder / "privacy.html")

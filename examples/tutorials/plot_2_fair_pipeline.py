@@ -3,8 +3,8 @@ A fair and private classifier in a pipeline
 ===========================================
 
 *For an engineer with a DataFrame and a scikit-learn pipeline.* A bank decides about loans. The
-decisions should be favourable about as often for women as for men, and nobody who gets to see the
-model may learn what one applicant filled in.
+decisions should be favourable about as often for women as for men, and the model must not reveal
+what any one applicant filled in.
 
 =====================  ============================================================================
 what goes in           a DataFrame with numbers and categories, a label, and the group of each row
@@ -18,9 +18,9 @@ what to hand on        the fitted pipeline, ``privacy_spent_`` of its steps, and
 # %%
 # The table
 # ---------
-# Twelve thousand invented applicants. Income is higher for men on average, so that a model that
-# maximizes accuracy favours men. **The group of each person is public** (see
-# :doc:`/not_private`); all other columns and the label are protected.
+# Twelve thousand invented applicants. Income is higher for men on average, so a model that
+# maximizes accuracy favours men. **The group of each person is public** (see :doc:`/not_private`);
+# all other columns and the label are protected.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -59,9 +59,9 @@ X.head()
 # %%
 # A pipeline without leaks
 # ------------------------
-# Each step that learns from the rows has to pay. ``PrivateScaler`` learns centres and scales
-# privately. The scale of ``years`` is public: the scaler is fitted to 0 and 30 years and frozen,
-# so that it never sees a row. An encoder with declared categories learns nothing either.
+# Each step that learns from the rows must be charged. ``PrivateScaler`` learns centres and scales
+# privately. The scale of ``years`` is public: the scaler is fitted to 0 and 30 years and frozen, so
+# that it never sees a row. An encoder with declared categories learns nothing either.
 # `~skdpot.check_pipeline` refuses a pipeline with a step that would learn without noise.
 
 budget = PrivacyBudget(epsilon=1.2, delta=1e-6)
@@ -139,7 +139,7 @@ plt.show()
 # %%
 # What to hand on
 # ---------------
-# The fitted pipeline may leave the bank: its parameters are what was released. So may ``frontier_``
+# The fitted pipeline may leave the bank, because its parameters are releases. So may ``frontier_``
 # and the statements of its steps.
 
 for step in (model[0].named_transformers_["amounts"], fitted):

@@ -79,7 +79,7 @@ print(autoencoder.privacy_spent_.assumptions)
 # Private codes
 # -------------
 # The sampler releases one sketch of the private codes, class by class, for all of ε. Codes lie on
-# the unit sphere, so that ``norm_bound=1.0`` is free. ``FrozenEstimator`` keeps the pipeline from
+# the unit sphere, so ``norm_bound=1.0`` costs nothing. ``FrozenEstimator`` keeps the pipeline from
 # training the autoencoder again on private images.
 
 sampler = DPSlicedFlowSampler(epsilon=3.0, norm_bound=1.0, conditional=True)
@@ -92,7 +92,7 @@ print(f"spent: ε = {sampler.privacy_spent_.epsilon:g}, δ = {sampler.privacy_sp
 # Your generator
 # --------------
 # A generator is a network from random numbers, and one indicator per class, to a row. Give yours as
-# ``module``: a module, or a function that makes one. It is trained on the released sketch, so that
+# ``module``: a module, or a function that makes one. It is trained on the released sketch, so
 # ``retrain`` tries another network at no cost.
 
 
@@ -115,9 +115,9 @@ for width in (32, 256):
 # %%
 # How good is it?
 # ---------------
-# A classifier is trained on synthetic images only and tested on real ones. Two limits tell which
-# part to improve: images that were coded and decoded without noise lack what the *autoencoder*
-# cannot draw, and the rest of the difference is *noise* and the sampler.
+# A classifier is trained on synthetic images only and tested on real ones. Two differences show
+# which part to improve. Images that were coded and decoded without noise show the loss due to the
+# *autoencoder*. The rest of the loss is due to *noise* and the sampler.
 
 coded = autoencoder.inverse_transform(autoencoder.transform(X_private))
 tables = {"real images": (X_private, y_private), "coded, decoded": (coded, y_private)} | drawn
@@ -147,9 +147,9 @@ for name, score in scores.items():
 # %%
 # What to hand on
 # ---------------
-# Images, ``autoencoder`` (public) and ``generator`` may leave: what they know of the private images
-# is the sketch. `skdpot.audit.privacy_report` writes the statement for an officer, as in
-# :ref:`sphx_glr_auto_examples_tutorials_plot_1_hospital_table.py`.
+# Images, ``autoencoder`` (public) and ``generator`` may be published: they depend on the private
+# images only through the sketch. `skdpot.audit.privacy_report` writes the statement for an officer,
+# as in :ref:`sphx_glr_auto_examples_tutorials_plot_1_hospital_table.py`.
 #
 # What to do when it is not good enough
 # -------------------------------------

@@ -16,8 +16,9 @@ what comes back         the distances of all pairs, with intervals
 # %%
 # Three hospitals
 # ---------------
-# *North* and *South* treat similar people; the patients of *East* are ten years older. The bounds
-# are agreed on before anybody looks at data: they are public, and values beyond them are clipped.
+# *North* and *South* treat similar people; the patients of *East* are ten years older. The
+# hospitals agree on the bounds before anyone looks at data. They are public, and values beyond them
+# are clipped.
 
 import tempfile
 import warnings
@@ -56,7 +57,7 @@ rows = {name: patients(n, 60 if name == "East" else 50) for name, n in N_ROWS.it
 # --------------------------------
 # A `~skdpot.federated.Party` holds the rows of one hospital and answers requests. Its owner sets
 # the privacy parameters, the budget and the protocols that it takes part in; no request changes
-# them. The ledger is a file of the hospital, so that tomorrow's comparison knows of today's.
+# them. The ledger is a file of the hospital, so later comparisons take earlier ones into account.
 
 parties = [
     Party(
@@ -74,8 +75,8 @@ parties = [
 # One message each, all distances
 # -------------------------------
 # All agree on bounds, on public directions (a shared seed) and on the protocol. Each hospital
-# charges its ledger, draws its noise, and publishes one sketch. From the three sketches anybody
-# computes all distances, now and later. The distance is the sliced Wasserstein distance SW₂
+# charges its ledger, draws its noise, and publishes one sketch. Anyone can compute all distances
+# from the three sketches, now and later. The distance is the sliced Wasserstein distance SW₂
 # between populations, with each column scaled by its bounds.
 
 lower, upper = np.transpose(list(BOUNDS.values()))
@@ -139,8 +140,8 @@ print(f"North: ε = {spent.epsilon:g}, δ = {spent.delta:g}")
 print(*(f"- public: {fact}" for fact in spent.assumptions), sep="\n")
 
 # %%
-# In earnest
-# ----------
+# In practice
+# -----------
 # Here all parties live in one process. ``examples/federated`` runs the same over a network, with
 # Flower; ``skdpot distance north.csv south.csv east.csv`` compares files in one place.
 #

@@ -7,7 +7,7 @@ of Parquet files, a DataFrame of Dask or of Spark. The rows stay where they are:
 counts are added up exactly, and the noise is drawn once.
 
 =====================  ============================================================================
-what goes in           a path, a query or a distributed DataFrame in the place of X
+what goes in           a path, a query or a distributed DataFrame instead of X
 what is spent          the same ε as for rows in memory: the release is the same, to the last bit
 what to hand on        what the fit released; never the counts, which are exact
 =====================  ============================================================================
@@ -47,7 +47,7 @@ for part in range(8):
     table.to_parquet(folder / f"visits{part}.parquet", index=False)
 
 # %%
-# The same call, whatever holds the rows
+# The same call for every source of rows
 # --------------------------------------
 # The schema is written by hand: a guess would read values (:doc:`/tables`). One ledger pays for all
 # fits.
@@ -72,8 +72,8 @@ synthesizer.sample(5)
 # The release does not depend on the engine
 # -----------------------------------------
 # With one seed, rows in memory, in files and in Dask give the same sketch to the last bit. **A real
-# release has no seed:** who knows it can remove the noise. These three are not charged because the
-# rows are invented.
+# release has no seed:** anyone who knows it can remove the noise. These three are not charged
+# because the rows are invented.
 
 numbers = {"bounds": ([18, 80], [90, 220]), "conditional": True, "delta": 1e-7}
 in_memory = visits.compute()
