@@ -90,7 +90,7 @@ class FairDecisions(ClassifierMixin):
         With standard errors, which hold the noise of the release and that of a sample: of what is
         to be expected on other rows of the same distribution.
         """
-        return frontier(self._law(), self._constraint, randomized=self.randomized)
+        return frontier(self._law(), self._constraint, randomized=self.randomized).copy()
 
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
         """Return the margin of the second of two classes, or a value per class.

@@ -20,7 +20,7 @@ from skdpot._utils.validation import (
 )
 from skdpot.estimators.fair_decisions import FairDecisions
 from skdpot.mechanisms.base import FitContext
-from skdpot.mechanisms.bayes import DOWN, PlacedScores, release_law
+from skdpot.mechanisms.bayes import PlacedScores, release_law
 from skdpot.mechanisms.fair_rules import FAIRNESS
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
@@ -182,7 +182,7 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
                     "group_estimator must have the groups of sensitive_features as its classes_."
                 )
             context = FitContext.of(self, X, spawn_streams(self.random_state, type(self).__name__))
-            noise = plan_score_tables(context.target.mu_cap * DOWN)
+            noise = plan_score_tables(context.divisible_mu)
             error = noise.sigma * noise.strategy.typical_deviation
             warn_of_small_cells(context.caller, cells, error)
             facts = context.assumptions(declared_bounds=False)

@@ -37,8 +37,6 @@ from skdpot.release.bounds import (
 from skdpot.release.output_tables import SAME_GROUP, one_cell, read_groups
 from skdpot.release.release import Records, Release
 
-_DOWN = 1.0 - 1e-9  # absorbs the rounding of the squares of its parts
-
 
 @dataclass(eq=False, repr=False)
 class FairPrivateTransformer(
@@ -186,7 +184,7 @@ class FairPrivateTransformer(
                 cells, self.groups_ = read_groups(sensitive_features, n)
             streams = spawn_streams(self.random_state, name)
             context = FitContext.of(self, X, streams)
-            mu, events = context.target.mu_cap * _DOWN, []
+            mu, events = context.divisible_mu, []
             bounds = planned_bounds(public_bounds(self.bounds, self.norm_bound, d) or n, d, mu)
             if isinstance(bounds, BoundsPlan):
                 mu *= np.sqrt(1.0 - bounds_share(n, d, mu))

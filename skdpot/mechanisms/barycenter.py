@@ -75,7 +75,6 @@ _SHARES = {
     "moments": 0.025,
 }
 _SPREAD = 0.02  # of the squared mu of the networks, for the spread of the targets
-_DOWN = 1.0 - 1e-9  # absorbs the rounding of all their squares
 _GRID = 257
 _LEVELS = (np.arange(256) + 0.5) / 256
 _RIDGE = 1e-3
@@ -583,7 +582,7 @@ class Barycenter(FairMechanism):
     def _plan(self, context: FitContext, task: FairTask, n: int, d: int) -> "_Plan":
         """Divide the budget between bounds, networks and what is measured of predictions."""
         target, cells, q = context.target, task.cells, task.compared.n_outputs
-        mu, events = target.mu_cap * _DOWN, list[Event]()
+        mu, events = context.divisible_mu, list[Event]()
         if isinstance(task.bounds, BoundsPlan):
             mu *= math.sqrt(1.0 - bounds_share(n, q, target.mu_cap))
             events.append(task.bounds.event)

@@ -72,6 +72,11 @@ class FitContext:
         """The limit for the cost of all events of the fit together."""
         return privacy_target(self.epsilon, self.delta, self.budget)
 
+    @property
+    def divisible_mu(self) -> float:
+        """The privacy parameter of the fit, for parts whose squares are to add up to its square."""
+        return self.target.mu_cap * (1.0 - 1e-9)  # absorbs their rounding
+
     def mu_share(self, share: float) -> float:
         """Return the privacy parameter of a part of the fit; infinite without privacy."""
         target = self.target

@@ -26,8 +26,6 @@ from skdpot.release.score_tables import (
     release_score_tables,
 )
 
-DOWN = 1.0 - 1e-9  # absorbs the rounding of squares
-
 
 @dataclass(frozen=True, eq=False)
 class PlacedScores:
@@ -92,7 +90,7 @@ class BayesRule(FairMechanism):
     ) -> Released:
         """Plan, charge, and only then read the rows."""
         compared, cells = bool(task.cells.strata), task.cells
-        mu, noise = context.target.mu_cap * DOWN, None
+        mu, noise = context.divisible_mu, None
         if compared:
             noise = plan_score_tables(mu * math.sqrt(self.share))
             mu *= math.sqrt(1.0 - self.share)

@@ -33,7 +33,7 @@ from skdpot.mechanisms.recalibration import plan_recalibration, recalibrated
 from skdpot.nets.training import (
     GradientStep,
     noisy_learning_rate,
-    train_privately,
+    train_to_the_end,
     with_trained_parameters,
 )
 from skdpot.release import release as recording
@@ -463,7 +463,7 @@ class FairGradients(FairMechanism):
         losses = prediction_losses(compared, records.rows, records.targets, cells)
         told = losses if plan.noise is None else None  # only then they may be
         curve = LossCurve(told, n_steps)
-        _, stopped = train_privately(
+        train_to_the_end(
             trained,
             curve.told(make_steps(records, cells=cells, plan=plan, secret=streams.secret)),
             n_steps,
@@ -473,8 +473,6 @@ class FairGradients(FairMechanism):
             callbacks=callbacks,
             **context.training,
         )
-        if stopped is not None:
-            raise stopped
         trained = with_trained_parameters(network, trained)
         network, level = _levelled(trained, task, rows, targets, streams.secret)
         return Released(

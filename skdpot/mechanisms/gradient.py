@@ -15,7 +15,7 @@ from skdpot.mechanisms.architecture import LatentNetwork
 from skdpot.mechanisms.base import COUNT, LENGTH, FitContext, Mechanism, Released, refuse_classes
 from skdpot.mechanisms.rows import epochs
 from skdpot.nets.generator_training import OutputUnits, draw_groups, noisy_gradient_steps
-from skdpot.nets.training import check_per_record, train_privately
+from skdpot.nets.training import check_per_record, train_to_the_end
 from skdpot.release.bounds import planned_bounds, public_bounds
 from skdpot.release.gradients import TrainingPlan, plan_training, trained_numbers
 from skdpot.release.output_tables import fixed_side_sensitivity
@@ -116,7 +116,7 @@ class Gradient(Mechanism):
             self.clip_jacobian,
             streams.secret,
         )
-        _, stopped = train_privately(
+        train_to_the_end(
             network,
             step,
             plan.n_steps,
@@ -125,8 +125,6 @@ class Gradient(Mechanism):
             callbacks=callbacks,
             **context.training,
         )
-        if stopped is not None:
-            raise stopped
         found = {"n_steps_": plan.n_steps, "_units": OutputUnits.of_ball(bounds)}
         found |= {"_latent_dim": latent_dim, "module_": network}
         return Released(None, bounds, spent, attributes=found)

@@ -30,7 +30,7 @@ from torch import nn
 from torch.nn import functional
 
 from skdpot._utils.validation import Streams
-from skdpot.nets.training import noisy_learning_rate, train_privately
+from skdpot.nets.training import noisy_learning_rate, train_to_the_end
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, noisy_sum
 from skdpot.release.gradients import (
@@ -153,7 +153,7 @@ class ScorePlan:
             of_step = partial(_of_step, look)
             release_gradient(current, gradient, self.steps, streams.secret, facts, of_step)
 
-        _, stopped = train_privately(
+        train_to_the_end(
             trained,
             step,
             self.steps.n_steps,
@@ -164,8 +164,6 @@ class ScorePlan:
             device=device,
             **options,
         )
-        if stopped is not None:
-            raise stopped
         with torch.no_grad():
             if self.momentum is not None:
                 for parameter, mean in zip(trained.parameters(), total, strict=True):

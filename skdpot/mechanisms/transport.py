@@ -24,7 +24,7 @@ from skdpot.mechanisms.fair import FairLoss, FairTask, Records
 from skdpot.nets.training import (
     GradientStep,
     noisy_learning_rate,
-    train_privately,
+    train_to_the_end,
     with_trained_parameters,
 )
 from skdpot.ot.sliced_map import SlicedMap, sliced_map
@@ -152,7 +152,7 @@ class TransportedRows(Mechanism):
             tables = release_tables(*given, noise, secret).tables
             moved = sliced_map(tables[SOURCE], tables[TARGET], context.streams.solver)
         trained = deepcopy(network).to(records.rows.dtype)
-        _, stopped = train_privately(
+        train_to_the_end(
             trained,
             transported_steps(records, moved, loss=loss, cells=cells, plan=plan, secret=secret),
             plan.n_steps,
@@ -163,8 +163,6 @@ class TransportedRows(Mechanism):
             callbacks=callbacks,
             **context.training,
         )
-        if stopped is not None:
-            raise stopped
         network = with_trained_parameters(network, trained)
         return Released(network, None, spent, attributes={"n_steps_": plan.n_steps, "map_": moved})
 

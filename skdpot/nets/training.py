@@ -404,6 +404,13 @@ def train_privately(
     return (n_steps if stopped is None else started), stopped
 
 
+def train_to_the_end(*given: Any, **options: Any) -> None:
+    """Train on private rows, and raise what stops training; arguments of `train_privately`."""
+    _, stopped = train_privately(*given, **options)
+    if stopped is not None:
+        raise stopped
+
+
 def check_callbacks(callbacks: Sequence[Any] | None) -> None:
     """Refuse, before any charge, what is no callback or needs what is never recorded."""
     for given in callbacks or ():

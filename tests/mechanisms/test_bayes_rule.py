@@ -1,6 +1,7 @@
 """Fair rules for released scores: what is counted, what one record changes, and what is best."""
 
 import math
+import re
 import warnings
 
 import numpy as np
@@ -203,6 +204,18 @@ def test_the_frontier_falls_and_is_as_wide_as_its_errors():
     assert (table.filter(like="_se") > 0).all(axis=None)
 
 
+def test_rates_that_no_rule_makes_alike_are_as_alike_as_can_be():
+    """Two classes are probable in one group, and two others in the other."""
+    groups, classes = np.repeat([0, 1], 500), np.zeros((1000, 4))
+    classes[:500, :2], classes[500:, 2:] = RNG.dirichlet([2, 2], (2, 500))
+    lists = ScoreLists(np.array([0.5, 0.5]), 4, group_aware=True)
+    law = law_of(lists, (classes, np.eye(2)[groups]), groups, classes.argmax(1))
+    constraint = FairConstraint("demographic_parity", 0.9)
+    rates, _ = RuleProgram(law, constraint).solve()[0].rates(constraint)
+    missed = 0.9 * rates.max(axis=1) - rates.min(axis=1)
+    assert missed.max() == pytest.approx(0.45, abs=0.01)  # half of a group is decided for each
+
+
 X, Y, GROUP = make_biased_classification(8000, random_state=0)
 TEST = make_biased_classification(20_000, random_state=1)
 
@@ -236,6 +249,18 @@ def test_one_fit_has_all_constraints_at_no_cost(classifier):
     own = equalized_odds_difference(labels, odds.predict(rows, **given), sensitive_features=groups)
     before = classifier.with_constraint(level=0.0).predict(rows, **given)
     assert own < 0.1 < equalized_odds_difference(labels, before, sensitive_features=groups)
+
+
+def test_views_solve_the_frontier_once(classifier):
+    before = frontier.cache_info().misses
+    table = classifier.frontier_
+    views = {re.sub(r"id-\d+", "id", classifier._repr_html_()) for _ in range(2)}
+    assert len(views) == 1
+    assert frontier.cache_info().misses == before + 1
+    table["level"] = -1.0  # what a caller does with it is not seen by the next one
+    assert classifier.frontier_["level"].min() == 0.0
+    stricter = classifier.with_constraint("equalized_odds").frontier_
+    assert not stricter.equals(classifier.frontier_)
 
 
 def test_a_row_is_always_decided_the_same_way(classifier):
