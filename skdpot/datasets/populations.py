@@ -215,6 +215,7 @@ def make_lineage_trajectories(
         Their fates, 0 or 1, which do not show before the fork.
     law : Lineage
         The law of the paths: ``sample_paths`` draws whole paths and their fates.
+
     Privacy
     -------
     The data are synthetic.
@@ -276,6 +277,7 @@ def make_commuting_trajectories(
     law : Commuters
         The law of the paths: ``sample_paths`` draws whole paths and groups, ``in_river`` says which
         points are where nobody can be.
+
     Privacy
     -------
     The data are synthetic.

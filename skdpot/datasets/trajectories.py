@@ -201,6 +201,7 @@ def make_spiral_trajectories(
     law : MovingClusters
         The law of the paths: ``sample_paths`` draws whole paths and their arms, ``cluster_of`` the
         arm that is nearest to a point.
+
     Privacy
     -------
     The data are synthetic.
@@ -264,6 +265,7 @@ def make_forking_trajectories(
     law : MovingClusters
         The law of the paths: ``sample_paths`` draws whole paths and their branches, ``cluster_of``
         the branch that is nearest to a point, which says little before the fork.
+
     Privacy
     -------
     The data are synthetic.
@@ -538,6 +540,7 @@ def make_ornstein_uhlenbeck_trajectories(
         Their time stamps, in increasing order.
     law : OrnsteinUhlenbeck
         The law of the paths.
+
     Privacy
     -------
     The data are synthetic.

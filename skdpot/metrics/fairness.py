@@ -232,6 +232,7 @@ def demographic_parity_difference(
     float
         The difference, in [0, 1]; 0 is parity. Equals
         ``fairlearn.metrics.demographic_parity_difference``.
+
     Privacy
     -------
     All rows are treated as public: the difference is computed from them without noise.
@@ -280,6 +281,7 @@ def equalized_odds_difference(
         The difference, in [0, 1]; 0 is parity. NaN, with a warning, if some group has no row
         of a class. Otherwise equals ``fairlearn.metrics.equalized_odds_difference`` with its
         default ``agg="worst_case"``.
+
     Privacy
     -------
     All rows are treated as public: the difference is computed from them without noise.

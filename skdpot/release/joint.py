@@ -38,6 +38,7 @@ class SecureSum:
     n_tolerated : int, default=1
         Largest number t of parties that share what they know. Each reader of the sketch who is a
         party is one, since it can subtract its own noise: at least 1, and less than k.
+
     Privacy
     -------
     Each party charges its own budget with the event of one sketch of all rows, before it counts or

@@ -44,6 +44,7 @@ class Pattern(Rule):
         Whether the rows of a sample have different codes; not for alternatives.
     dtype : str, default="str"
         Data type of the column: "str", "object", or for digits an integer type.
+
     Privacy
     -------
     Nothing of the private column is read. A code may by chance be that of a person.
