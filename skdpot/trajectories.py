@@ -9,15 +9,17 @@ Discrete and Continuous Dynamical Systems 2014; Karatzas, Shreve, "Brownian Moti
 Calculus", 2nd edition, section 5.6.B.
 """
 
+import math
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
+from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
+from scipy.special import digamma, gammaln
 from scipy.stats import t as student_t
 from sklearn.utils.validation import column_or_1d
 
@@ -418,6 +420,29 @@ def _rounded(plan: np.ndarray) -> np.ndarray:
     return plan
 
 
+class Objective(NamedTuple):
+    r"""Parts of the reduced objective F = G + τH of the paper, where G is fit plus transport.
+
+    H is the negative entropy of the particles of all times, estimated from the distances to their
+    nearest neighbours (Kozachenko, Leonenko, Problems of Information Transmission 1987).
+    """
+
+    total: float | None
+    fit: float | None  # None where no release tells
+    transport: float
+    entropy: float
+
+
+def _negative_entropy(cloud: np.ndarray) -> float:
+    m, d = cloud.shape
+    if m < 2:
+        return 0.0
+    nearest = np.asarray(cKDTree(cloud).query(cloud, k=2)[0])[:, 1]
+    ball = d / 2 * math.log(math.pi) - gammaln(d / 2 + 1)
+    radii = np.maximum(nearest, np.finfo(np.float64).tiny)  # points may be equal
+    return float(digamma(1) - digamma(m) - ball - d * np.log(radii).mean())
+
+
 @dataclass(frozen=True, eq=False)
 class PathMeasure:
     """Particles at knots, couplings of neighbours, and Brownian bridges in between.
@@ -433,16 +458,25 @@ class PathMeasure:
     plans: tuple[sparse.csr_array, ...]
     diffusivity: float
     followed: bool = False
+    fit: float | None = None
 
-    @cached_property
-    def _bends(self) -> tuple[np.ndarray, np.ndarray]:
-        """Ways that particles would go at the speed of each end of an interval, less those they go.
-
-        Shape (T - 1, m, d); the speed at a knot is that of the parabola through its neighbours.
-        """
-        speeds = np.asarray(np.gradient(self.particles, self.times, axis=0, edge_order=2))
-        spacings, moves = np.diff(self.times)[:, None, None], np.diff(self.particles, axis=0)
-        return speeds[:-1] * spacings - moves, speeds[1:] * spacings - moves
+    @property
+    def objective(self) -> Objective:
+        """What the particles have of the reduced objective of mean-field Langevin dynamics."""
+        transport = 0.0
+        if len(self.times) > 1:
+            spacings, (first, second) = (
+                np.diff(self.times),
+                (self.particles[:-1], self.particles[1:]),
+            )
+            solved = schrodinger_potentials(first, second, self.diffusivity * spacings)
+            dual = solved.source.mean(axis=1) + solved.target.mean(axis=1)
+            transport = float(np.sum(dual / spacings))
+        entropy = sum(map(_negative_entropy, self.particles))
+        total = None
+        if self.fit is not None:
+            total = self.fit + transport + self.diffusivity * entropy
+        return Objective(total, self.fit, transport, entropy)
 
     def sample(self, n: int, times: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw paths."""
@@ -496,10 +530,23 @@ class PathMeasure:
             points[:, step], passed = position, time
         if self.followed:  # a cubic polynomial has the places and the speeds of both ends
             share = (distinct / spacing)[:, None]
-            first, last = self._bends
-            bend = (1 - share) * first[left, index[0]][:, None]
-            points += share * (1 - share) * (bend - share * last[left, index[1]][:, None])
+            first, last = (
+                bend[one][:, None] for bend, one in zip(self.bends(left), index, strict=True)
+            )
+            points += share * (1 - share) * ((1 - share) * first - share * last)
         return points[:, where]
+
+    def bends(self, left: int) -> np.ndarray:
+        """Return how far all particles of two knots would go at their speeds, less how far they go.
+
+        The speed at a knot is that of the parabola through it and its neighbours.
+        """
+        before = max(left - 1, 0)
+        near, times = self.particles[before : left + 3], self.times[before : left + 3]
+        speeds = np.asarray(np.gradient(near, times, axis=0, edge_order=2))
+        speeds = speeds[left - before : left - before + 2]
+        move = self.particles[left + 1] - self.particles[left]
+        return speeds * (self.times[left + 1] - self.times[left]) - move
 
     def _interval(self, at: np.ndarray) -> np.ndarray:
         """Return the knot before each time; before the last knot, the one before it."""

@@ -125,7 +125,8 @@ class PrivateTrajectorySampler(PrivateSampler):
         Synthetic rows of each time, in the units of the data.
     path_ : PathMeasure
         Law of the paths: particles, plans between neighbouring times, and bridges, in mapped
-        units and on a time axis from 0 to 1.
+        units and on a time axis from 0 to 1. ``path_.objective`` is what the particles have of the
+        objective that is minimised; its ``fit`` is None where no release tells it (private "mfld").
     sketch_ : SlicedSketch
         The release; only with "sketch". Its classes are the indices of the times.
     centers_ : ndarray of shape (n_times, n_clusters, n_features)
@@ -590,7 +591,7 @@ class PrivateTrajectorySampler(PrivateSampler):
                 rng,
                 bool(self.verbose),
             )
-        particles, self.displacements_ = moved
+        particles, self.displacements_, fit = moved
         self.particles_ = self._to_data(particles)
         followed = moved_along and self.mechanism_.follows(self._axis)
         if self.coupling == "exact":
@@ -599,7 +600,7 @@ class PrivateTrajectorySampler(PrivateSampler):
             join = drifting_plans if followed else entropic_plans
             plans = join(particles, self._axis.spacings, self.diffusivity)
         times = self._axis.unit_knots
-        self.path_ = PathMeasure(times, particles, plans, self.diffusivity, followed)
+        self.path_ = PathMeasure(times, particles, plans, self.diffusivity, followed, fit)
 
     def _to_data(self, points: np.ndarray) -> np.ndarray:
         """Map to the units of the data, inside the bounds that the rows were in."""

@@ -73,6 +73,10 @@ class MeanFieldLangevin(Mechanism):
     smooth : bool, default=True
         Whether noisy gradients are averaged over particles within twice the `bandwidth`; the
         paper's algorithm does not.
+    entropy : bool, default=False
+        Whether particles also move at random in each step, with the variance 2ητ less that of the
+        noise that protects the rows (which counts as 0 if it is averaged). They then follow the
+        paper's reduced objective F = G + τH, with the entropy H, in place of G. Costs no privacy.
 
     Privacy
     -------
@@ -112,6 +116,7 @@ class MeanFieldLangevin(Mechanism):
     noise_multiplier: Any = None
     regularization: float = 0.01
     smooth: bool = True
+    entropy: bool = False
 
     default_particles = 300
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -125,6 +130,7 @@ class MeanFieldLangevin(Mechanism):
         "noise_multiplier": [Interval(Real, 0, None, closed="left"), "array-like", None],
         "regularization": [Interval(Real, 0, None, closed="left")],
         "smooth": ["boolean"],
+        "entropy": ["boolean"],
     }
 
     def release(
@@ -170,6 +176,7 @@ class MeanFieldLangevin(Mechanism):
             coupling=WarmCoupling(),
             smoothing=_NEIGHBOURHOOD * self.bandwidth if self.smooth else None,
             radius=math.sqrt(n_features),
+            wander=streams.solver if self.entropy else None,
             progress=context.progress("steps"),
         )
         return Released(moved, bounds, spent, attributes=found)

@@ -127,6 +127,16 @@ class CoupledFlowProblem:
         limits = self.tables[0].half_widths[:, None]
         return np.clip(quantiles, -limits, limits).astype(np.float32)
 
+    def fit(self, particles: np.ndarray) -> float | None:
+        """Return the weighted distance to the tables, where it is a part of the objective."""
+        if self.regularization == 0:
+            return None
+        projections = np.sort(self.directions @ np.swapaxes(particles, 1, 2), axis=2)
+        squared = np.mean((projections - self.quantiles) ** 2, axis=(1, 2), dtype=np.float64)
+        spacings = np.diff(self.times)
+        weights = time_weights(spacings) / min(self.regularization, _LARGEST)
+        return float(weights @ squared) * particles.shape[2] / 2
+
     def start(self, rng: np.random.Generator) -> np.ndarray:
         """Return paths that were followed, or Gaussians of each time's location and spread."""
         if self.followed is not None:
@@ -165,7 +175,8 @@ def coupled_flow(
             step = momentum * step - np.float32(phase.step_size) * gradient
             particles += step
             displacements[number] = np.sqrt(np.mean(np.sum(step**2, axis=-1)))
-    return MovedParticles(particles.astype(np.float64), displacements)
+    moved = particles.astype(np.float64)
+    return MovedParticles(moved, displacements, problem.fit(moved))
 
 
 class _Ties:

@@ -16,7 +16,8 @@ with the entropic transport cost :math:`T_\epsilon` between neighbours. A step m
 
 The potentials :math:`\varphi_i, \psi_{i-1}` are functions of particles that were released before,
 and need no clipping. The batch is a Poisson sample, and the divisor is its *expected* size: the
-real one is a secret. The noise stands in for the Brownian motion of Langevin dynamics.
+real one is a secret. The noise stands in for the Brownian motion of Langevin dynamics, which adds
+:math:`\tau H`, the entropy, to what is minimised.
 
 Why one time's releases are the whole charge
 --------------------------------------------
@@ -61,6 +62,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
+from scipy.special import logsumexp
 from tqdm.auto import tqdm
 
 from skdpot._utils.validation import SecretStream, one_blas_thread
@@ -355,6 +357,23 @@ class MovedParticles(NamedTuple):
 
     particles: FloatArray
     displacements: FloatArray
+    fit: float | None = None  # the data fit of the final positions, if it is no secret
+
+
+def _data_fit(
+    particles: FloatArray,
+    rows: Sequence[npt.NDArray[np.floating]],
+    weights: FloatArray,
+    width: float,
+) -> float:
+    """Return minus the mean log-likelihood of the rows of each time, weighted and summed."""
+    total = 0.0
+    for at, of_time, weight in zip(particles, rows, weights, strict=True):
+        parts = np.array_split(of_time, 1 + len(of_time) * len(at) // _BLOCK)
+        exponents = (cdist(part, at, "sqeuclidean") / (-2.0 * width**2) for part in parts)
+        logs = sum(float(logsumexp(exponent, axis=1).sum()) for exponent in exponents)
+        total -= float(weight) * (logs / len(of_time) - math.log(len(at)))
+    return total
 
 
 def mean_field_langevin(
@@ -369,12 +388,14 @@ def mean_field_langevin(
     coupling: PairGradients,
     smoothing: float | None = None,
     radius: float | None = None,
+    wander: np.random.Generator | None = None,
     progress: str | None = None,
 ) -> MovedParticles:
     """Move particles by noisy gradients of the data fit. Charge ``plan.event`` first.
 
     Releases the noisy sums of every iteration, and so the particles after it. The numbers of rows
-    per time are public.
+    per time are public. With `wander` each step also has what the noise lacks of the variance of
+    Langevin dynamics: post-processing.
     """
     particles = np.array(start, dtype=np.float64)
     gaps = np.asarray(spacings, dtype=np.float64)
@@ -412,12 +433,19 @@ def mean_field_langevin(
             gradient[:-1] += forward / gaps[:, None, None]
             gradient[1:] += backward / gaps[:, None, None]
         step = phase.step_size * gradient
+        if wander is not None:
+            own = 0.0 if noise is None or smoothing is not None else noise.sigma / expected
+            missing = 2 * phase.step_size * phase.diffusivity - (phase.step_size * own) ** 2
+            deviations = np.broadcast_to(np.sqrt(np.maximum(missing, 0.0)), len(rows))
+            step += deviations[:, None, None] * wander.standard_normal(step.shape)
         particles -= step
         if radius is not None:
             norms = np.linalg.norm(particles, axis=-1, keepdims=True)
             particles *= np.minimum(1.0, radius / np.maximum(norms, radius))
         displacements[number] = math.sqrt(np.einsum("tkd,tkd->", step, step) / step[..., 0].size)
-    return MovedParticles(particles, displacements)
+    told = isinstance(plan.event, NonPrivateEvent)
+    fit = _data_fit(particles, rows, weights, bandwidth) if told else None
+    return MovedParticles(particles, displacements, fit)
 
 
 def time_weights(spacings: npt.ArrayLike) -> FloatArray:

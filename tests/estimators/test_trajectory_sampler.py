@@ -232,6 +232,20 @@ def test_mfld_moves_from_the_center_towards_the_rows():
     assert means[:, 1].mean() > 0.05
 
 
+def test_with_entropy_particles_follow_the_reduced_objective():
+    """Less of F = G + τH, and more of G, than without: no noise, one schedule."""
+    options = {"epsilon": np.inf, "bounds": (-1, 1), "n_particles": 80, "random_state": 0}
+    options |= {"warm_start": "mean", "diffusivity": 0.5, "schedule": [(0.001, None, 80)]}
+    options |= {"regularization": 0.3}
+    rows = 0.1 * RNG.standard_normal((800, 2))
+    plain, wide = (
+        quiet_fit(trajectory_sampler("mfld", entropy=entropy, **options), rows, T).path_.objective
+        for entropy in (False, True)
+    )
+    assert wide.total < plain.total
+    assert wide.fit + wide.transport > plain.fit + plain.transport
+
+
 # Errors, and other paths from the same release ----------------------------------------------
 
 

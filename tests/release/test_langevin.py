@@ -109,6 +109,30 @@ def test_steps_at_the_limit_are_stable_and_longer_ones_are_refused():
     check_steps(plan((1e9, 0.3, 1)).phases, [])
 
 
+def test_particles_wander_by_what_the_noise_lacks():
+    """Noise and wandering together have the variance 2ητ of Langevin dynamics, at every time."""
+    rows, start, rng = data(), np.zeros((4, 6, 2)), np.random.default_rng(0)
+    options = {"start": start, "regularization": NO_FIT}
+    for kappa in (0.0, 200.0):
+        made = plan((0.02, 0.3, 1), kappa=kappa)
+        runs = [run(rows, made, seed=k, wander=rng, **options).particles for k in range(150)]
+        np.testing.assert_allclose(np.var(runs, axis=(0, 2, 3)), 0.012, rtol=0.15)
+    louder = plan((0.02, 0.3, 1), kappa=2000.0)
+    alone = run(rows, louder, **options).particles
+    np.testing.assert_array_equal(run(rows, louder, wander=rng, **options).particles, alone)
+
+
+def test_the_fit_is_told_where_nothing_is_protected_only():
+    rows = data()
+    found = run(rows, plan(kappa=0.0))
+    likelihoods = [
+        np.log(np.exp(-((at - y[:, None]) ** 2).sum(axis=2) / 0.32).mean(axis=1)).mean()
+        for at, y in zip(found.particles, rows, strict=True)
+    ]
+    assert found.fit == pytest.approx(-np.dot([0.2, 0.35, 0.4, 0.3], likelihoods) / 2)
+    assert run(rows, plan(kappa=1.0)).fit is None
+
+
 # Batches ------------------------------------------------------------------------------------
 
 

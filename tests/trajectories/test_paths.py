@@ -211,3 +211,17 @@ def test_followed_particles_bend_between_knots():
         np.testing.assert_allclose(radii[:, ::2], 1, atol=1e-8)
         cut[followed] = np.abs(radii[:, 1::2] - 1).max()
     assert cut[True] < cut[False] / 5
+
+
+def test_the_objective_has_known_parts():
+    """The entropy of Gaussians, and the cost of moving on by a vector in half of the time."""
+    clouds = np.repeat(0.3 * particles(0, (1, 1500, 2)), 2, axis=0)
+    times, still = np.array([0.0, 0.5]), kept_plans(clouds)
+    before = PathMeasure(times, clouds, still, 0.1).objective
+    exact = -2 * np.log(2 * np.pi * np.e * 0.09)  # of two clouds in two dimensions
+    assert before.entropy == pytest.approx(exact, abs=0.1)
+    assert before.total is None
+    clouds[1] += [0.3, 0.4]
+    after = PathMeasure(times, clouds, still, 0.1, fit=2.0).objective
+    assert after.transport - before.transport == pytest.approx(0.5 * 0.25 / 0.5, rel=1e-2)
+    assert after.total == 2.0 + after.transport + 0.1 * after.entropy
