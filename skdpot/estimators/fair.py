@@ -38,7 +38,7 @@ from skdpot.release.output_tables import (
 )
 
 _MOST_GROUPS = 50
-_UNSCALED = 100  # the largest feature of a row, in most rows
+_UNSCALED = 10  # the largest feature of a row, in most rows
 _LARGEST_INPUT = 1e8  # beyond, rounding in a batch would take up the room that clipping leaves
 
 _LABELS = {
@@ -216,7 +216,7 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
     def _public_rows(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
-        # Of public rows this may be said; how the private ones were scaled, no fit can tell.
+        # Of public rows this may be said.
         if np.median(np.abs(rows).max(axis=1)) > _UNSCALED:
             warn_of_privacy(
                 f"{type(self).__name__}: most of these rows have a feature beyond {_UNSCALED}, and "

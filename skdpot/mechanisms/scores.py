@@ -30,6 +30,7 @@ from torch import nn
 from torch.nn import functional
 
 from skdpot._utils.validation import Streams
+from skdpot.exceptions import warn_of_privacy
 from skdpot.nets.training import noisy_learning_rate, train_to_the_end
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, noisy_sum
@@ -48,6 +49,7 @@ from skdpot.release.release import Part, Records, Release, Vectors, of_candidate
 
 _MOMENTS = 0.1  # of the squared mu, for means and spreads of the features
 _LATTICE = 2.0**-10  # of features, whose squares then lie on a lattice, too
+_LOST, _MOST_DOUBT = 0.01, 0.1  # distance of moments from 1, and its error: clipped features
 _NARROWEST = 0.01  # spread of a feature that is told from a constant
 _MOMENTUM, _MOMENTUM_WITHOUT_NOISE = 0.8, 0.97
 _TRANSIENT = 0.3  # of the steps, whose parameters are not in the mean
@@ -137,7 +139,7 @@ class ScorePlan:
         rows = rows.astype(np.float64)  # in which sums of moments are exact
         center, scale = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
         if _first_layer(network) is not None:
-            center, scale = self._standardised(rows, streams, look)
+            center, scale = self._standardised(rows, streams, look, caller)
         facts = {"loss": self.loss, "clip": self.clip, "center": center, "scale": scale}
         where = device or "cpu"
         units = torch.from_numpy((rows - center) / scale).to(where, torch.float32)
@@ -172,7 +174,7 @@ class ScorePlan:
         return trained
 
     def _standardised(
-        self, rows: np.ndarray, streams: Streams, look: Look
+        self, rows: np.ndarray, streams: Streams, look: Look, caller: str
     ) -> tuple[np.ndarray, np.ndarray]:
         r"""Release means and spreads; return what is subtracted from features, and divided by.
 
@@ -194,10 +196,17 @@ class ScorePlan:
             linear=partial(_of_moments, look),
         )
         mean, square = np.split(released(release) / n, 2)
+        doubt = 2.0 * noise.sigma / n
+        lost = np.minimum(mean, square) > 1.0 - _LOST - doubt
+        if lost.any() and doubt < _MOST_DOUBT:
+            warn_of_privacy(
+                f"{caller}: features seem to be unscaled: {lost.sum()} are 1 or more in nearly all "
+                "rows. They are read between -1 and 1, so nothing is learned from these. Scale X "
+                "by public ranges, or put a PrivateScaler in front."
+            )
         mean = mean.clip(-1.0, 1.0)
         variance = np.maximum(square - mean**2, 0.0)
-        unresolved = 2.0 * noise.sigma / n
-        scale = np.sqrt(np.maximum(variance, max(_NARROWEST**2, unresolved)))
+        scale = np.sqrt(np.maximum(variance, max(_NARROWEST**2, doubt)))
         # Where spreads are not resolved, rows are shorter than the clip allows for.
         length = math.sqrt(max(float((variance / scale**2).mean()), _SHORTEST))
         return mean, scale * length

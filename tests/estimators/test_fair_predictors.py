@@ -194,7 +194,7 @@ def test_no_release_comes_before_the_first_step(n_steps):
     assert sum(e.n_steps for e in event.phases[:-1]) == min(20, n_steps - 1)
 
 
-@pytest.mark.filterwarnings("ignore:.*a feature beyond 100")
+@pytest.mark.filterwarnings("ignore:.*a feature beyond 10")
 @pytest.mark.parametrize("scale", [1e9, 1e30])
 def test_rows_beyond_what_is_resolved_are_clipped(scale):
     decide = fitted(n_steps=3).decision_function
@@ -207,7 +207,7 @@ def test_rows_that_are_not_scaled_are_told_from_the_public_ones(kind):
     with warnings.catch_warnings():  # says nothing of private rows
         warnings.filterwarnings("ignore", "Private bounds")
         one = made(kind, n_steps=3, alpha=0.0).fit(rows, y)
-    with pytest.warns(PrivacyWarning, match=r"feature beyond 100.* after PrivateScaler"):
+    with pytest.warns(PrivacyWarning, match=r"feature beyond 10.* after PrivateScaler"):
         one.predict(rows[:200])
     scaled = rows / rows.max(axis=0)
     one.predict(scaled)

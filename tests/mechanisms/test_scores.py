@@ -8,7 +8,7 @@ from sklearn.metrics import log_loss, mean_squared_error
 from torch import nn
 
 from skdpot._utils.validation import SecretStream, Streams
-from skdpot.exceptions import ReplayError
+from skdpot.exceptions import PrivacyWarning, ReplayError
 from skdpot.mechanisms.scores import plan_scores
 from skdpot.nets.training import build_predictor
 from skdpot.privacy.accounting import compose
@@ -153,3 +153,13 @@ def test_moments_of_single_precision_are_summed_exactly():
         moments.append(next(one.value for one in releases if one.kind == "moments"))
     np.testing.assert_array_equal(*moments)
     trained("logistic", mu=np.inf, data=(single[:500], targets[:500]))  # nor is it refused
+
+
+def test_features_that_clipping_makes_constant_are_told_from_the_release():
+    rows, targets = drawn("logistic", n=2000)
+    raw = rows.copy()
+    raw[:, 0] = 40 + 5 * rows[:, 0]
+    with pytest.warns(PrivacyWarning, match="unscaled: 1 are 1 or more"):
+        trained("logistic", mu=1.0, data=(raw, targets))
+    rows[:, 0] = np.sign(rows[:, 0] + 0.2)  # values at the ends alone are no sign of it
+    trained("logistic", mu=1.0, data=(rows, targets))
