@@ -17,7 +17,7 @@ from skdpot import (
     PrivateSWAutoencoder,
     SlicedSketch,
 )
-from skdpot.mechanisms import DPSGD, Gradient
+from skdpot.mechanisms import DPSGD, Gradient, ImageNetwork, Sketch, image_projections
 
 warnings.simplefilter("ignore")  # seeds are for benchmarks and tests alone
 RNG = np.random.default_rng(0)
@@ -29,6 +29,7 @@ def rows(n: int, d: int) -> np.ndarray:
 
 
 SMALL, LARGE, WIDE = rows(20_000, 10), rows(100_000, 50), rows(20_000, 50)
+IMAGES = rows(20_000, 784)
 CLASSES = (WIDE[:, 0] + 0.3 * RNG.normal(size=len(WIDE)) > 0).astype(int)
 GROUPS = RNG.integers(0, 2, len(WIDE))
 COMMON = {"bounds": (-3, 3), "random_state": 0}
@@ -45,6 +46,14 @@ FITS = {
     "generator of a sketch, 500 steps": lambda device: DPSlicedGenerator(
         epsilon=2.0, n_steps=500, device=device, **COMMON
     ).fit(WIDE),
+    "generator of images of 28 x 28, 500 steps": lambda device: DPSlicedGenerator(
+        Sketch(projections=image_projections((28, 28))),
+        module=ImageNetwork((28, 28)),
+        epsilon=2.0,
+        n_steps=500,
+        device=device,
+        **COMMON,
+    ).fit(IMAGES),
     "generator by noisy gradients, 50 steps": lambda device: DPSlicedGenerator(
         Gradient(batch_size=250), epsilon=2.0, n_steps=50, device=device, **COMMON
     ).fit(WIDE),

@@ -1,4 +1,4 @@
-"""
+r"""
 Images from private images alone: no public image, no trained encoder.
 
 - *generator*: `DPSlicedGenerator` with `ImageNetwork` on a class-conditional sketch of pixels and
@@ -14,6 +14,8 @@ images, and a Fréchet distance. δ is 1e-5. Baselines and published figures are
 
     python examples/benchmarks/bench_images.py --data mnist.npz --epsilon 0.2 1 10
     python examples/benchmarks/bench_images.py --method gaussians --seeds 3
+    python examples/benchmarks/bench_images.py --method gaussians generator both --epsilon 1 \
+        --picture images.png
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import time
 from itertools import product
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 from image_task import evaluate, load
 from mnist_halves import DEFAULT_DATA
@@ -105,6 +108,19 @@ def both(
 METHODS = {"generator": copy, "gaussians": gaussians, "both": both}
 
 
+def draw(made: dict[str, tuple[np.ndarray, np.ndarray]], path: Path) -> None:
+    """Draw the first two images of each class, for each name a strip."""
+    plt.style.use("skdpot.metrics.pictures")
+    figure, axes = plt.subplots(len(made), 1, figsize=(5.4, 1.25 * len(made)), squeeze=False)
+    for axis, (name, (images, labels)) in zip(axes[:, 0], made.items(), strict=True):
+        own = [images[labels == label][:2] for label in np.unique(labels)]
+        strip = np.concatenate([np.concatenate(two, axis=0) for two in own], axis=1)
+        axis.imshow(strip, cmap="gray_r", vmin=0, vmax=1)
+        axis.set_title(name, pad=3)
+        axis.axis("off")
+    figure.savefig(path)
+
+
 def main() -> None:
     """Fit, judge and print."""
     parser = argparse.ArgumentParser(
@@ -114,24 +130,26 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.2, 1.0, 10.0])
     parser.add_argument("--samples", type=int, default=60_000)
     parser.add_argument("--steps", type=int)
-    parser.add_argument("--method", choices=METHODS, default="generator")
+    parser.add_argument("--method", choices=METHODS, nargs="+", default=["generator"])
     parser.add_argument("--seeds", type=int, default=1, help="runs, each with judges of its own")
     parser.add_argument("--no-frechet", action="store_true", help="spare the reference network")
-    parser.add_argument("--save", type=Path, help="an .npz file for images of the last fit")
+    parser.add_argument("--picture", type=Path, help="a file for images of the last seed's fits")
     options = parser.parse_args()
     data = load(options.data)
     private = data.train_images, data.train_labels
-    for epsilon, seed in product(options.epsilon, range(options.seeds)):
+    shown = {"real images": private}
+    for method, epsilon, seed in product(options.method, options.epsilon, range(options.seeds)):
         start = time.perf_counter()
-        made = METHODS[options.method](*private, epsilon, options.samples, options.steps)
+        made = METHODS[method](*private, epsilon, options.samples, options.steps)
         seconds = time.perf_counter() - start
-        if options.save:
-            np.savez_compressed(options.save, images=made[0][:1000], labels=made[1][:1000])
+        shown[f"{method}, ε = {epsilon:g}"] = made
         real = (None, None) if options.no_frechet else (data.train_images, data.train_labels)
         judges = data.test_images, data.test_labels, real[0], seed
         figures = evaluate(*made, *judges, real_labels=real[1])
         told = ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
-        print(f"{options.method}, epsilon {epsilon:g}: {told}, {seconds:.0f} s", flush=True)
+        print(f"{method}, epsilon {epsilon:g}: {told}, {seconds:.0f} s", flush=True)
+    if options.picture:
+        draw(shown, options.picture)
 
 
 if __name__ == "__main__":

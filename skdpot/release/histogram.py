@@ -10,13 +10,13 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from skdpot._utils.validation import SecretStream, in_threads, n_threads
+from skdpot._utils.validation import SecretStream, in_threads, n_threads, resolve_device
 from skdpot.exceptions import OpenSketchError
 from skdpot.ot.slices import make_directions
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
@@ -120,6 +120,33 @@ def count_projections(
 
 
 _UNIT = 2.0**26
+_PRODUCTS = ((1, 1, 1), (7, 16, 259), (61, 33, 1030), (784, 5, 2048))
+
+
+def counting_device(device: Any) -> "torch.device | None":
+    """Return the device that counts; refuse one that does not multiply whole numbers exactly."""
+    where = resolve_device(device)
+    if where is not None:
+        _check_products(where)
+    return where
+
+
+@cache
+def _check_products(where: "torch.device") -> None:
+    """Multiply public numbers: a GPU can be told to emulate double precision with fewer bits."""
+    import torch
+
+    rng = np.random.default_rng(0)
+    for n_features, *sizes in _PRODUCTS:
+        limit = int(_UNIT / math.sqrt(n_features))
+        shapes = ((size, n_features) for size in sizes)
+        numbers = [rng.integers(-limit, limit, shape, endpoint=True) for shape in shapes]
+        first, second = (torch.from_numpy(part.astype(np.float64)).to(where) for part in numbers)
+        if not np.array_equal((first @ second.T).cpu().numpy(), numbers[0] @ numbers[1].T):
+            raise ValueError(
+                f'device="{where}" does not multiply in full double precision, on which the '
+                'sensitivity of a sketch rests. Use device="cpu".'
+            )
 
 
 @dataclass(frozen=True, eq=False)

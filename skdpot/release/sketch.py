@@ -22,7 +22,6 @@ from skdpot._utils.validation import (
     check_is_fitted,
     encode_labels,
     fit_context,
-    resolve_device,
     spawn_streams,
     validate_rows,
 )
@@ -37,6 +36,7 @@ from skdpot.release.contributions import UNITS, Parts, Unit, read_persons
 from skdpot.release.decoding import decode
 from skdpot.release.histogram import (
     NoisyAccumulator,
+    counting_device,
     plan_sketch,
     projection_half_widths,
     rows_of,
@@ -408,7 +408,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
             n_units=1 if persons is None else UNITS,
             parties=parties,
         )
-        device = resolve_device(self.device)
+        device = counting_device(self.device)
         self.privacy_spent_ = charge(
             self,
             plan.event,

@@ -7,13 +7,23 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
-from skdpot import SlicedSketch
+from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.exceptions import OpenSketchError
 from skdpot.ot.slices import uniform_directions
+from skdpot.release import histogram
 from skdpot.release.bounds import DataBounds
 from skdpot.release.histogram import count_projections
 
 N_BINS = 16
+DEVICES = [
+    pytest.param(None, id="numpy"),
+    pytest.param(torch.device("cpu"), id="torch"),
+    pytest.param(
+        torch.device("cuda"),
+        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+        id="cuda",
+    ),
+]
 
 
 def rows_on_edges(directions, n_rows, rng):
@@ -27,7 +37,7 @@ def rows_on_edges(directions, n_rows, rng):
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
-@pytest.mark.parametrize("device", [None, torch.device("cpu")], ids=["numpy", "torch"])
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("n_rows", [2, 61, 259, 1030])
 @pytest.mark.parametrize(
     ("n_features", "n_projections"), [(1, 1), (5, 1), (7, 16), (61, 33), (784, 5)]
@@ -67,6 +77,21 @@ def test_replacing_a_row_moves_no_other_row(n_features, n_projections, n_rows, d
             np.testing.assert_array_equal(added[target], first[replaced])
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("device", DEVICES[1:])
+def test_a_device_that_rounds_products_is_refused_before_any_charge(device, monkeypatch):
+    monkeypatch.setattr(histogram, "resolve_device", lambda _: device)
+    sketch = SlicedSketch(bounds=(-1, 1), budget=PrivacyBudget(2.0), device="cpu")
+    rows = np.zeros((99, 2))
+    sketch.fit(rows)
+    product = torch.Tensor.__matmul__
+    halves = lambda one, other: product(one.float(), other.float()).double()  # noqa: E731
+    monkeypatch.setattr(torch.Tensor, "__matmul__", halves)
+    histogram._check_products.cache_clear()
+    with pytest.raises(ValueError, match="double precision"):
+        sketch.fit(rows)
+    assert len(sketch.budget.history()) == 1
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
