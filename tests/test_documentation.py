@@ -71,3 +71,18 @@ def test_the_citation_is_of_this_version():
         (ROOT / "doc" / "changelog.rst").read_text(encoding="utf-8"),
         re.M,
     )
+
+
+def test_the_page_of_words_has_every_word_that_constructors_share():
+    page = (ROOT / "doc" / "words.rst").read_text(encoding="utf-8")
+    used: dict[str, set[str]] = {}
+    for name in ("skdpot", "skdpot.mechanisms"):
+        for kind in vars(import_module(name)).get("__all__", ()):
+            made = getattr(import_module(name), kind)
+            for word in getattr(made, "_get_param_names", list)():
+                used.setdefault(word, set()).add(kind)
+    shared = {word for word, kinds in used.items() if len(kinds) > 1}
+    assert len(shared) > 40
+    assert sorted(word for word in shared if f"``{word}``" not in page) == []
+    for call in re.findall(r"``(DPS\w+|PrivateW\w+)\(\"([\w-]+)\"\)``", page):  # papers' names too
+        getattr(skdpot, call[0])(call[1])._validate_params()

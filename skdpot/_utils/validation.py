@@ -96,7 +96,9 @@ def _is_device(value: Any) -> bool:
 
 
 DEVICE = Described(
-    '"auto", "cpu", "cuda", "cuda:0" (or another index), or such a torch.device', _is_device
+    '"auto", "cpu", "cuda", "cuda:0" (or another index), or such a torch.device, but not "mps": '
+    "exact sums need double precision",
+    _is_device,
 )
 
 
@@ -228,6 +230,8 @@ _PUBLIC_TEXTS: dict[str, str | None] = {
     "sample.",
     "Complex data not supported": "Complex data not supported: X must hold real numbers.",
     "dates, times or durations": None,
+    "Found array with dim": "Found array with dim > 2, but rows are required. Reshape images by "
+    "X.reshape(len(X), -1), or code them by skdpot.preprocessing.ImageCodes.",
     "Found array with": None,
     "Input X contains NaN": "Input X contains NaN. Replace missing values by a constant known in "
     "advance, or encode the table with TableEncoder; an imputer that learns from rows would not be "
@@ -283,6 +287,26 @@ def record_features(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> 
 
         like = pd.DataFrame(columns=X.columns, index=[0])
     _quiet(lambda: validate_data(estimator, like, reset=reset, skip_check_array=True))
+
+
+def without_groups(estimator: Any, X: Any, groups: Any, *, reset: bool = False) -> tuple[Any, Any]:
+    """Return X without the column that holds the groups, if they are in one, and the groups.
+
+    A fit (`reset`) is told its name in place of groups. Later the column need not be there.
+    """
+    if reset:
+        estimator._group_column = groups if isinstance(groups, str) else None
+    columns = list(getattr(X, "columns", ()))
+    name = groups if isinstance(groups, str) else getattr(estimator, "_group_column", None)
+    if isinstance(groups, str) and name not in columns:
+        raise ValueError(
+            "sensitive_features is a str and X has no column of that name (not shown: it may be "
+            "private). Pass a DataFrame that has it, or groups of shape (n_samples,)."
+        )
+    if name not in columns:
+        return X, groups
+    own = X[name] if groups is None or isinstance(groups, str) else groups
+    return X[[column for column in columns if column != name]], own
 
 
 def image_rows(X: Any, image_shape: Sequence[int] | None = None) -> Any:

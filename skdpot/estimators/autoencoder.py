@@ -25,6 +25,7 @@ from skdpot._utils.validation import (
     solver_generator,
     spawn_streams,
     validate_rows,
+    without_groups,
 )
 from skdpot.estimators.flow_sampler import like_input
 from skdpot.mechanisms.architecture import NETWORKS, Architecture
@@ -229,9 +230,10 @@ class PrivateSWAutoencoder(
             width).
         y : array-like of shape (n_samples,), optional
             **Public** class of each row, for a penalty of equalised odds; ignored otherwise.
-        sensitive_features : array-like of shape (n_samples,), optional
+        sensitive_features : array-like of shape (n_samples,) or str, optional
             Group of each row: strings, integers, booleans or categories, at least two and none
-            missing. Treated as public. Needed with ``penalty="parity"`` and ignored otherwise, so
+            missing; or the name of a column of X, a DataFrame, that holds them, and is no feature.
+            Treated as public. Needed with ``penalty="parity"`` and ignored otherwise, so
             that a search can try both.
 
         Returns
@@ -256,12 +258,13 @@ class PrivateSWAutoencoder(
         with all_or_nothing(self):
             resolve_device(self.device)  # refused before any charge
             self.architecture_ = Architecture.of(self.architecture)
+            groups = without_groups(self, X, sensitive_features, reset=True)[1]
             rows = self._rows(X, reset=True, min_samples=2)
             self._frame_out, self._latent_dim = isinstance(X, pd.DataFrame), self.latent_dim
             self.mechanism_ = chosen_mechanism(self.mechanism, _MECHANISMS)
             given = self.penalty
             self.penalty_ = None if given is None else chosen_mechanism(given, _PENALTIES)
-            trained = self._fit(X, rows, y, sensitive_features)
+            trained = self._fit(X, rows, y, groups)
             self.bounds_, self.privacy_spent_ = trained.bounds, trained.privacy_spent
             self.__dict__.update(trained.attributes)
         if trained.stopped is not None:
@@ -269,8 +272,8 @@ class PrivateSWAutoencoder(
         return self
 
     def _rows(self, X: Any, *, reset: bool = False, min_samples: int = 1) -> np.ndarray:
-        shape = self.architecture_.image_shape
-        given = X if shape is None else image_rows(X, shape)
+        shape, (given, _) = self.architecture_.image_shape, without_groups(self, X, None)
+        given = given if shape is None else image_rows(given, shape)
         return validate_rows(self, given, reset=reset, min_samples=min_samples)
 
     def _fit(self, X: Any, rows: np.ndarray, y: Any, sensitive_features: Any) -> Released:

@@ -23,6 +23,7 @@ from skdpot._utils.validation import (
     spawn_streams,
     torch_randomness,
     validate_rows,
+    without_groups,
 )
 from skdpot.exceptions import warn_of_fairness, warn_of_privacy
 from skdpot.mechanisms.base import FitContext, chosen_mechanism
@@ -84,9 +85,10 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Private class of each row, an integer, string or boolean. For a regressor, private
             targets.
-        sensitive_features : array-like of shape (n_samples,), optional
-            Group of each row: integers, strings, booleans or categories; public. If None, there is
-            one group, and nothing is compared.
+        sensitive_features : array-like of shape (n_samples,) or str, optional
+            Group of each row: integers, strings, booleans or categories; public. Or the name of a
+            column of X, a DataFrame, that holds them, and is then no feature. If None, there is one
+            group, and nothing is compared.
         **fit_params : dict
             Not supported; `sample_weight` raises an error.
 
@@ -115,8 +117,9 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         check_callbacks(self.callbacks)
         with all_or_nothing(self):
             mechanism = self.mechanism_ = self._chosen
-            rows = self._rows(X, reset=True)
-            cells, self.groups_ = self._groups(sensitive_features, len(rows))
+            given, groups = without_groups(self, X, sensitive_features, reset=True)
+            rows = self._rows(given, reset=True)
+            cells, self.groups_ = self._groups(groups, len(rows))
             context = FitContext.of(self, X, spawn_streams(self.random_state, type(self).__name__))
             task, targets, public = self._task(context, rows, y, cells)
             self._warn_of_one_group()
@@ -163,10 +166,11 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
             )
         return self.group_aware and bool(cells.strata)
 
-    def _codes(self, sensitive_features: Any, n_rows: int) -> np.ndarray:
+    def _codes(self, X: Any, sensitive_features: Any) -> np.ndarray:
         """Return the groups of public rows, or zeros where nothing depends on them."""
         if not self.group_aware:
-            return np.zeros(n_rows, dtype=np.intp)
+            return np.zeros(len(X), dtype=np.intp)
+        sensitive_features = without_groups(self, X, sensitive_features)[1]
         if sensitive_features is None:
             raise ValueError(
                 "group_aware=True: what is predicted depends on the group. Pass "
@@ -174,7 +178,7 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
             )
         return encode_labels(
             sensitive_features,
-            n_rows,
+            len(X),
             self.groups_,
             argument="sensitive_features",
             meaning="group label",
@@ -215,7 +219,7 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
 
     def _public_rows(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        rows = self._rows(X, reset=False)
+        rows = self._rows(without_groups(self, X, None)[0], reset=False)
         # Of public rows this may be said.
         if np.median(np.abs(rows).max(axis=1)) > _UNSCALED:
             warn_of_privacy(

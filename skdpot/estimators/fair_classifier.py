@@ -244,7 +244,7 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
 
     def _places(self, X: Any, codes: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
         rows = self._public_rows(X)
-        return rows, *self.scores_(rows, self._codes(codes, len(rows)))
+        return rows, *self.scores_(rows, self._codes(X, codes))
 
     def _own_decision(self, X: Any) -> np.ndarray:
         outputs = self._outputs(X)

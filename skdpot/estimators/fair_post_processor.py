@@ -17,6 +17,7 @@ from skdpot._utils.validation import (
     encode_labels,
     fit_context,
     spawn_streams,
+    without_groups,
 )
 from skdpot.estimators.fair_decisions import FairDecisions
 from skdpot.mechanisms.base import FitContext
@@ -155,8 +156,9 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
             Private rows, as `estimator` reads them.
         y : array-like of shape (n_samples,)
             Their classes.
-        sensitive_features : array-like of shape (n_samples,)
-            Group of each row: integers, strings, booleans or categories; public.
+        sensitive_features : array-like of shape (n_samples,) or str
+            Group of each row: integers, strings, booleans or categories; public. Or the name of a
+            column of X, a DataFrame, that holds them and is no feature of `estimator`.
 
         Returns
         -------
@@ -173,9 +175,9 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
         with all_or_nothing(self):
             check_is_fitted(self.estimator)
             self.classes_ = np.asarray(self.estimator.classes_)
-            n = len(X)
+            n, (rows, groups) = len(X), without_groups(self, X, sensitive_features, reset=True)
             targets, _ = encode_labels(y, n, self.classes_, **_LABELS)
-            cells, self.groups_ = read_groups(sensitive_features, n)
+            cells, self.groups_ = read_groups(groups, n)
             hidden = self.group_estimator
             if hidden is not None and not np.array_equal(hidden.classes_, self.groups_):
                 raise ValueError(
@@ -197,12 +199,13 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
                 EstimatorScores(self.estimator, hidden, len(self.groups_)),
                 ScoreLists(shares, len(self.classes_), hidden is None),
             )
-            self.score_law_ = release_law(self.scores_, cells, noise, (X, targets), context)
+            self.score_law_ = release_law(self.scores_, cells, noise, (rows, targets), context)
             self.rule_ = self._best_rule()
         return self
 
     def _places(self, X: Any, codes: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
         check_is_fitted(self)
+        X, codes = without_groups(self, X, codes)
         rows = X if isinstance(X, pd.DataFrame) else np.asarray(X)
         known = np.zeros(len(rows), dtype=np.intp)
         if self.group_estimator is None:

@@ -250,7 +250,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
             outputs = evaluate(self.network_, rows, resolve_device(self.device))
         else:
             scores = BallScores(self.network_, self.posterior_, len(self.groups_))
-            codes = self._codes(sensitive_features, len(rows))
+            codes = self._codes(X, sensitive_features)
             outputs = self.transport_(*scores(rows, codes), self.level)
         predicted = self.target_bounds_.from_units(outputs)
         return predicted.ravel() if self._flat else predicted

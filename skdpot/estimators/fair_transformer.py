@@ -18,6 +18,7 @@ from skdpot._utils.validation import (
     fit_context,
     spawn_streams,
     validate_rows,
+    without_groups,
 )
 from skdpot.exceptions import warn_of_fairness
 from skdpot.mechanisms.barycenter import Transport, plan_rounds, release_rounds, unresolved_groups
@@ -154,9 +155,10 @@ class FairPrivateTransformer(
             Private rows, such as codes.
         y : None
             Ignored.
-        sensitive_features : array-like of shape (n_samples,), optional
-            Group of each row: integers, strings, booleans or categories; public. If None, there is
-            one group, and no row is moved.
+        sensitive_features : array-like of shape (n_samples,) or str, optional
+            Group of each row: integers, strings, booleans or categories; public. Or the name of a
+            column of X, a DataFrame, that holds them, and is not moved. If None, there is one
+            group, and no row is moved.
 
         Returns
         -------
@@ -171,7 +173,8 @@ class FairPrivateTransformer(
             If `budget` cannot pay. Nothing is charged and nothing changes.
         """
         with all_or_nothing(self):
-            rows = validate_rows(self, X, reset=True, min_samples=2)
+            given, groups = without_groups(self, X, sensitive_features, reset=True)
+            rows = validate_rows(self, given, reset=True, min_samples=2)
             (n, d), name = rows.shape, type(self).__name__
             cells, self.groups_ = one_cell(n), None
             if sensitive_features is None:
@@ -181,7 +184,7 @@ class FairPrivateTransformer(
                     "routing and call set_fit_request(sensitive_features=True)."
                 )
             else:
-                cells, self.groups_ = read_groups(sensitive_features, n)
+                cells, self.groups_ = read_groups(groups, n)
             streams = spawn_streams(self.random_state, name)
             context = FitContext.of(self, X, streams)
             mu, events = context.divisible_mu, []
@@ -240,11 +243,12 @@ class FairPrivateTransformer(
             If groups are not given, or are not among those of the fit.
         """
         check_is_fitted(self)
-        rows = validate_rows(self, X, reset=False)
+        given, groups = without_groups(self, X, sensitive_features)
+        rows = validate_rows(self, given, reset=False)
         codes = np.zeros(len(rows), dtype=np.intp)
         if self.groups_ is not None:
             codes = encode_labels(
-                sensitive_features,
+                groups,
                 len(rows),
                 self.groups_,
                 argument="sensitive_features",

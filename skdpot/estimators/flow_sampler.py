@@ -44,6 +44,8 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "moments": Moments,
     "resample": Resample,
     "presample": Presample,
+    "DPSWflow-r": Resample,  # as the paper calls them
+    "DPSWflow": Presample,
 }
 
 _KEPT_AS: dict[type, str] = {SlicedSketch: "sketch_", NoisyMoments: "moments_"}
@@ -296,10 +298,10 @@ class DPSlicedFlowSampler(SyntheticRows):
     mechanism : {"sketch", "moments", "resample", "presample"} or Mechanism, default="sketch"
         How private data are read: an object such as ``Sketch(n_bins=32)``, or a name, which stands
         for the object with default parameters. `Sketch` releases noisy distribution functions of
-        the projections along L directions. `Moments` releases sizes, means and covariances of
-        classes, for many features. `Resample` (Algorithm 1 of the paper, DPSWflow-r) releases noisy
-        projections of a new batch of rows along new directions in each step, and `Presample`
-        (Algorithm 2, DPSWflow) those of all rows along L directions, once.
+        the projections along L directions, and `Moments` sizes, means and covariances of classes,
+        for many features. `Resample` (Algorithm 1 of the paper, also "DPSWflow-r") releases the
+        noisy projections of a new batch of rows along new directions in each step; `Presample`
+        (Algorithm 2, also "DPSWflow") those of all rows along L directions, once.
     epsilon : float, default=1.0
         Privacy parameter of the whole fit; ``inf`` for no privacy. Ignored when the mechanism is
         given its noise (``sigma``).

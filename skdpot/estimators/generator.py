@@ -48,6 +48,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "sketch": Sketch,
     "smoothing": Resample,
     "gradient": Gradient,
+    "DPSWgen": Resample,  # as the paper calls it
 }
 
 _STEPS_PER_ROOT, _FEWEST_STEPS, _MOST_STEPS = 15, 60, 2000
@@ -70,9 +71,9 @@ class DPSlicedGenerator(SyntheticRows):
         How private data are read: an object such as ``Gradient(batch_size=100)``, or a name for
         the object with default parameters. "sketch" (`Sketch`) releases a `SlicedSketch` once and
         trains on its quantiles; steps are free. The other two pay for every step: "smoothing"
-        (`Resample`, DPSWgen) releases noisy projections of a batch of rows and compares them with
-        equally noisy projections of generated rows; "gradient" (`Gradient`) releases the gradient
-        with noise.
+        (`Resample`, also "DPSWgen") releases noisy projections of a batch of rows and compares them
+        with equally noisy projections of generated rows; "gradient" (`Gradient`) releases the
+        gradient with noise.
     epsilon : float, default=1.0
         Privacy parameter of the whole fit; ``inf`` for no privacy. Not used when the mechanism
         is given its noise (``sigma``).

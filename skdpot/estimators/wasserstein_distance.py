@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
@@ -25,6 +26,7 @@ from skdpot.federated.messages import Message
 from skdpot.federated.party import Party
 from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
 from skdpot.mechanisms.distance import FedWad, Sliced, Triangle
+from skdpot.ot.measures import shown_plans
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.release.bounds import ROW_BOUNDS
@@ -32,6 +34,7 @@ from skdpot.release.sketch import SlicedSketch
 from skdpot.sources import Source, fit_rows, record_columns
 
 PROTOCOLS: dict[str, type[Any]] = {"sliced": Sliced, "triangle": Triangle, "fedwad": FedWad}
+PROTOCOLS |= {"TriangleWad": Triangle, "FedWad": FedWad}  # as the papers call them
 
 
 def _publishes(estimator: "PrivateWassersteinDistance") -> bool:
@@ -79,6 +82,8 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
         Device on which projections are counted.
     random_state : int, RandomState or None, default=None
         Seed of everything, the noise included. For tests only: it lets anyone remove the noise.
+    verbose : int, default=0
+        1 shows a progress bar of the exact plans of "triangle" and "fedwad".
 
     Attributes
     ----------
@@ -139,6 +144,7 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     norm_bound: float | None = None
     device: str = "auto"
     random_state: Any = None
+    verbose: int = 0
 
     _parameter_constraints = {
         **PrivateEstimatorMixin._parameter_constraints,
@@ -233,7 +239,8 @@ Party, or a published message
             other = tuple(self._side(one) for one in other)
         else:
             other = self._side(other)
-        return self.protocol_.compare(self._own, other, y, masses)
+        with self._bar():
+            return self.protocol_.compare(self._own, other, y, masses)
 
     def distance(self, other: Any, y: Any = None, *, masses: Any = None) -> float:
         """Return the estimated distance to another party.
@@ -289,7 +296,8 @@ Party, or a published message
         if X is not None:
             _check_rows(X)
             validate_rows(self, X, reset=False, min_samples=self.protocol_.fewest_rows)
-        return self.protocol_.publish(self._context(X), self._own, X, y)
+        with self._bar():
+            return self.protocol_.publish(self._context(X), self._own, X, y)
 
     @available_if(_publishes)
     def transform(self, X: Any) -> np.ndarray:
@@ -331,7 +339,8 @@ Party, or a published message
         check_is_fitted(self)
         _check_rows(X)
         rows = validate_rows(self, X, reset=False, min_samples=self.protocol_.fewest_rows)
-        return self.protocol_.values(self._own, rows, y)
+        with self._bar():
+            return self.protocol_.values(self._own, rows, y)
 
     def pairwise_distances(
         self, parties: Sequence[Party] | Mapping[str, Any], *, return_std: bool = False
@@ -368,7 +377,8 @@ Party, or a published message
         check_parameters(self)
         fitted = getattr(self, "protocol_", None)
         protocol = chosen_mechanism(self.protocol, PROTOCOLS) if fitted is None else fitted
-        result = protocol.matrix(self._context(None), getattr(self, "_own", None), parties)
+        with self._bar():
+            result = protocol.matrix(self._context(None), getattr(self, "_own", None), parties)
         distances = result.to_frame()
         return (distances, result.standard_errors()) if return_std else distances
 
@@ -378,6 +388,11 @@ Party, or a published message
 
     def _epsilon_due(self) -> float:
         return self.epsilon if self._is_private else math.inf
+
+    def _bar(self) -> AbstractContextManager[None]:
+        """Show the plans of the protocols that solve some."""
+        private = self._is_private or not self.verbose
+        return shown_plans(None if private else "exact plans")
 
     def _context(self, X: Any) -> FitContext:
         return FitContext.of(self, X, spawn_streams(None, type(self).__name__))

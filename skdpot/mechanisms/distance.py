@@ -42,6 +42,7 @@ from skdpot.metrics.debiased_distance import DROWNING_NOISE, debiased_squared_di
 from skdpot.ot.measures import (
     DiscreteMeasure,
     calibrated_values,
+    cost_of_plan,
     gaussian_reference,
     optimal_plan,
     sliced_values,
@@ -55,6 +56,7 @@ from skdpot.release.sketch import SlicedSketch
 from skdpot.sources import Source, head_of
 
 _LEAST_SLICES = 64
+_LONG = 2000**2  # pairs of points of a plan that takes seconds
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -290,9 +292,12 @@ class PlainProtocol(Mechanism):
         )
         return PlainSide(own, self._announced(reference.points), spent)
 
-    def advise(self, side: Any = None) -> None:
-        """Say that nothing is private."""
-        warn_not_private(self.warning)
+    def advise(self, *sides: Any) -> None:
+        """Say that nothing is private, and what long transport will take."""
+        sizes = [getattr(side, "party", side).n_samples for side in sides]
+        n, m = max(sizes), self.n_support or min(sizes)
+        cost = f" It solves exact transport between {cost_of_plan(n, m)}; verbose=1 shows progress."
+        warn_not_private(self.warning + cost * (n * m >= _LONG))
 
     def numbers(self, message: InterpolatingMeasure) -> np.ndarray:
         """Return the interpolated rows."""
@@ -305,12 +310,12 @@ class PlainProtocol(Mechanism):
 
     def matrix(self, context: FitContext, own: PlainSide | None, parties: Any) -> PairwiseResult:
         """Play the protocol between all parties."""
-        self.advise()
         if self.labeled and isinstance(parties, Mapping):
             raise ValueError(
                 "labeled=True requires Party objects with classes: Party(name, X, y, allows=...)."
             )
         members, rng = as_parties(parties, self.name, lambda: context.budget), self._rng()
+        self.advise(*members)
         reference = self._drawn(members, rng) if own is None else own.reference.measure
         return self._pairwise(members, reference=reference, rng=rng, **self._options)
 

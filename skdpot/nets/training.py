@@ -98,8 +98,9 @@ def build_networks(
         return _perceptron(*widths), _perceptron(*widths[::-1])
     if image is None:
         raise ValueError(
-            f'architecture="{architecture}" needs image_shape=(channels, height, width) or '
-            '(height, width); for rows that are not images use "mlp".'
+            f'architecture="{architecture}" needs image_shape: pass Architecture("{architecture}", '
+            "image_shape=(height, width)), or (channels, height, width). For rows that are not "
+            'images use "mlp".'
         )
     return _conv(image, latent_dim) if architecture == "conv" else _dcgan(image, latent_dim)
 

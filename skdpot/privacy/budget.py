@@ -39,6 +39,7 @@ from skdpot.privacy.ledger import (
     read_terms,
     transaction,
 )
+from skdpot.privacy.other_libraries import event_of
 
 
 def epsilon_text(epsilon: float) -> str:
@@ -327,15 +328,25 @@ class PrivacyBudget:
         """Whether the ledger outlives the process that made it."""
         return not Path(self.ledger).parent.name.startswith(_TEMPORARY)
 
-    def spend(self, event: Event, *, label: str = "") -> None:
+    def spend(self, event: Any, *, label: str = "") -> None:
         """Charge `event`, or refuse it and change nothing.
 
         When this method returns, the charge is on disk and the release may be made.
 
         Parameters
         ----------
-        event : Event
-            One whole fit with all its phases, whose parameters were fixed beforehand.
+        event : Event, or release of another library
+            One whole fit with all its phases, whose parameters were fixed beforehand. Of other
+            libraries, under the relation of this budget:
+
+            - a measurement of OpenDP on a data set. Under zero-concentrated privacy its noise must
+              be **Gaussian**;
+            - the accountant of Opacus, or its history: a list of tuples (noise multiplier, sample
+              rate, steps) of DP-SGD with Poisson samples. Replacing a record moves a sum of clipped
+              gradients by twice the clipping norm;
+            - a `BudgetAccountant` of diffprivlib: its limit or, without one, what it has spent;
+            - (epsilon, delta), of a release of which nothing else is known. The worst such release
+              is charged, as much as a Gaussian one with a larger epsilon.
         label : str, default=""
             Name in the history. It is public: it must not contain private values.
 
@@ -348,7 +359,8 @@ class PrivacyBudget:
         UnknownEventError
             If no accountant is known for the event.
         ValueError
-            If event and budget have different relations.
+            If event and budget have different relations, or the cost under this relation cannot be
+            told.
         """
         if not isinstance(label, str):
             raise TypeError(f"`label` must be a str, got {type(label).__name__}.")
@@ -356,13 +368,13 @@ class PrivacyBudget:
         if not self._ledger.admit(*charges):
             raise BudgetExceededError(self._state().refusal(charges[-1]))
 
-    def can_afford(self, event: Event) -> bool:
+    def can_afford(self, event: Any) -> bool:
         """Return whether `event` would be admitted now, without charging it.
 
         Parameters
         ----------
-        event : Event
-            One whole fit.
+        event : Event, or release of another library
+            As in `spend`.
 
         Returns
         -------
@@ -456,8 +468,9 @@ class PrivacyBudget:
             }
         )
 
-    def _charges(self, event: Event, label: str) -> tuple[Charge, ...]:
+    def _charges(self, event: Any, label: str) -> tuple[Charge, ...]:
         """Return what may be charged: nothing if the event was planned, and else its cost."""
+        event = event_of(event, self.relation)
         check_relation(event, self.relation)
         cost = event_cost(event, PrivacyTarget(self.epsilon, self.delta).leak_cap)
         asked = epsilon_of(cost.mu_squared_units, self.delta)

@@ -28,6 +28,7 @@ from skdpot.release.categories import (
 from skdpot.sources import Rows, Tables
 from skdpot.tables.column_base import TableColumn, tells_who
 from skdpot.tables.frames import PlainColumn, Table
+from skdpot.tables.metadata import columns_of, sdv_metadata
 from skdpot.tables.proposals import KINDS, Proposal, column_from_dtype, propose
 from skdpot.tables.row_map import RULES, Pattern, RowMap
 from skdpot.tables.rules import Rule
@@ -370,13 +371,19 @@ class TableSchema:
         return text
 
     @classmethod
-    def from_json(cls, source: str | Path) -> "TableSchema":
-        """Read a schema from JSON.
+    def from_json(cls, source: str | Path, *, table: str | None = None) -> "TableSchema":
+        """Read a schema from JSON, or metadata of another format.
 
         Parameters
         ----------
         source : str or Path
             JSON text as returned by `to_json`, or the path of a JSON file. No code is executed.
+            Also metadata of SDV or SDMetrics, a data package or a table schema of Frictionless, and
+            Croissant. They count as public. What they do not state (all bounds and categories,
+            except for enumerations and limits of Frictionless) is left to be estimated privately.
+            Keys, identifiers and columns named like these are excluded.
+        table : str, optional
+            Name of the table, where metadata describe several.
 
         Returns
         -------
@@ -394,6 +401,9 @@ class TableSchema:
         except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"This is not a schema: it is not valid JSON ({error}).") from None
         if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:
+            if found := columns_of(content, table):
+                kept = tuple(column for column in found.values() if column is not None)
+                return cls(kept, excluded=tuple(n for n, c in found.items() if c is None))
             raise ValueError(f'This is not a schema: it lacks "format": "{_FORMAT}".')
         version, reads = content.pop("version", None), f"this release reads version {_VERSION}"
         if type(version) is not int or version != _VERSION:
@@ -408,6 +418,23 @@ class TableSchema:
         columns = tuple(_described(entries, KINDS, "column") for entries in columns)
         rules = tuple(_described(entries, RULES, "rule") for entries in rules)
         return cls(columns, rules=rules, **content)
+
+    def to_sdv(self) -> dict[str, Any]:
+        """Return the columns as metadata of SDV and SDMetrics, to score synthetic rows with them.
+
+        Returns
+        -------
+        dict
+            For ``SingleTableMetadata.load_from_dict`` of SDV, and the reports of SDMetrics. Bounds,
+            categories and rules have no place in it.
+
+        Examples
+        --------
+        >>> from skdpot.preprocessing import NumericColumn, TableSchema
+        >>> TableSchema([NumericColumn("age", integer=True)]).to_sdv()["columns"]
+        {'age': {'sdtype': 'numerical', 'computer_representation': 'Int64'}}
+        """
+        return sdv_metadata(self.columns)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a readable summary with one row per column.

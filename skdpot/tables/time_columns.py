@@ -69,6 +69,8 @@ _ISO = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII
 )
 
+_MONTHS, _YEARS = 60, 3650  # days between dates whose guessed bounds are rounded to such
+
 _LONGEST = np.timedelta64(100_000, "D")  # a counter of nanoseconds ends after 106,751 days
 _ISO_SPAN = r"P(?=.*[DTHMS]$)(\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?"  # P000123 is a code
 _TEXT = re.compile(rf"\s*-?({_ISO_SPAN}|\d+ days?.*|\d+:\d\d:\d\d.*|\d+ ?(D|h|min|s))\s*", re.ASCII)
@@ -322,6 +324,19 @@ class DatetimeColumn(TickColumn):
         if read[0] != read[-1]:
             return None, _WHICH_FIRST
         return found[0], "all texts are dates"
+
+    def guessed(self, values: PlainColumn, keep: bool) -> tuple["TableColumn | None", str]:
+        """Choose bounds that are ends of months or years: the first date may be one person's."""
+        found: Any = super().guessed(values, keep)[0]
+        first, last = (date.fromisoformat(end[:10]) for end in (found.lower, found.upper))
+        if (last - first).days < _MONTHS or not 1 < first.year < last.year + 1 < 9999:
+            return found, ""
+        months = (1, 13) if (last - first).days >= _YEARS else (first.month, last.month + 1)
+        after = date(last.year + months[1] // 13, (months[1] - 1) % 12 + 1, 1)
+        upper = after - timedelta(days=found.resolution == "D")
+        lower = first.replace(month=months[0], day=1)
+        ends = (f"{day}{end[10:]}" for day, end in ((lower, found.lower), (upper, found.upper)))
+        return found.replace(**dict(zip(("lower", "upper"), ends, strict=True))), ""
 
     @property
     def _examples(self) -> str:

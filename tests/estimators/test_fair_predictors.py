@@ -9,12 +9,22 @@ import polars as pl
 import pytest
 import torch
 from scipy.special import logit
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from skdpot import FairPrivateClassifier, FairPrivateRegressor
+from skdpot import (
+    FairPrivateClassifier,
+    FairPrivatePostProcessor,
+    FairPrivateRegressor,
+    FairPrivateTransformer,
+    PrivateSWAutoencoder,
+)
 from skdpot.datasets import make_biased_classification, make_biased_regression
 from skdpot.exceptions import FairnessWarning, PrivacyWarning
+from skdpot.mechanisms import DPSGD, SketchedOutputs
 from skdpot.metrics import disparate_impact, wasserstein_parity
 from tests.flat_options import made
 
@@ -212,3 +222,40 @@ def test_rows_that_are_not_scaled_are_told_from_the_public_ones(kind):
     scaled = rows / rows.max(axis=0)
     one.predict(scaled)
     one.predict(np.vstack([scaled[:9], rows[:4]]))  # one of a few outliers says nothing
+
+
+TABLE = pd.DataFrame({f"x{place}": column for place, column in enumerate(X.T)})
+IN_COLUMN = {
+    "classifier": FairPrivateClassifier(random_state=0),
+    "group-aware": FairPrivateClassifier(group_aware=True, random_state=0),
+    "penalty": FairPrivateClassifier(mechanism=SketchedOutputs(n_steps=5), random_state=0),
+    "regressor": FairPrivateRegressor(target_bounds=(0, 1), random_state=0),
+    "transformer": FairPrivateTransformer(bounds=(-3, 3), random_state=0),
+    "post-processor": FairPrivatePostProcessor(
+        FrozenEstimator(LogisticRegression().fit(TABLE, Y)), random_state=0
+    ),
+    "autoencoder": PrivateSWAutoencoder(
+        2, penalty="parity", mechanism=DPSGD(n_steps=5), bounds=(-3, 3), random_state=0
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning")
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning")
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("name", IN_COLUMN)
+def test_the_groups_may_be_a_column_of_the_table(name, frame):
+    plain = frame({c: TABLE[c].to_numpy() for c in TABLE})
+    table = frame({"group": GROUP} | {c: plain[c] for c in plain.columns})
+    told, apart = (clone(IN_COLUMN[name]) for _ in range(2))
+    told.fit(table, Y, sensitive_features="group")
+    apart.fit(plain, Y, sensitive_features=GROUP)
+    use = "predict" if hasattr(told, "predict") else "transform"
+    found, due = getattr(told, use)(table), getattr(apart, use)
+    needs = name in ("group-aware", "transformer", "post-processor")
+    given = {"sensitive_features": GROUP} if needs else {}
+    np.testing.assert_array_equal(found, due(plain, **given))
+    if not needs:
+        np.testing.assert_array_equal(getattr(told, use)(plain), found)  # no longer needed
+    with pytest.raises(ValueError, match="no column of that name"):
+        clone(told).fit(plain, Y, sensitive_features="group")

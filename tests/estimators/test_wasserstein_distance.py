@@ -1,6 +1,7 @@
 """The distance between parties: each protocol behind one estimator."""
 
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -23,7 +24,7 @@ from skdpot.federated.exchange import common_scale
 from skdpot.federated.messages import InterpolatingMeasure, SketchMessage
 from skdpot.federated.party import Party
 from skdpot.metrics import wasserstein_distance
-from skdpot.ot.measures import labelled_measure
+from skdpot.ot.measures import cost_of_plan, labelled_measure
 from skdpot.release.bounds import DataBounds
 from tests.flat_options import private_distance
 
@@ -340,3 +341,15 @@ def test_one_seed_gives_fit_and_publish_different_noise():
     assert not np.array_equal(again.statistic_, fitted.sketch_.statistic_)
     low, high = fitted.compare(fitted.publish(HERE[::-1])).interval(0.999999)
     assert low == 0 <= high
+
+
+def test_a_long_protocol_says_first_what_it_takes_and_shows_progress(monkeypatch, capsys):
+    monkeypatch.setattr("skdpot.mechanisms.distance._LONG", 60 * 60)
+    with pytest.warns(NotPrivateWarning, match=r"between 60 x 60 points: about 1 s and 0\.0 GB"):
+        fitted = plain("TriangleWad", verbose=1).fit(FEW)
+    fitted.distance(OTHERS)
+    assert re.search(r"exact plans: 3 plans .*60 x 60 points", capsys.readouterr().err)
+    with pytest.warns(NotPrivateWarning, match="verbose=1 shows progress"):
+        plain("FedWad").pairwise_distances({"a": FEW, "b": OTHERS})
+    assert capsys.readouterr().err == ""
+    assert cost_of_plan(10_000, 10_000) == "10,000 x 10,000 points: about 80 s and 2.4 GB each"

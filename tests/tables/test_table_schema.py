@@ -227,6 +227,7 @@ def test_a_schema_can_be_read_by_people():
 # ------------------------------------------------------------------- guesses
 
 DAYS = pd.Timestamp("2018-01-01") + pd.to_timedelta(np.arange(300), "D")
+THREE = ["%Y-%m-%d", "%d/%m/%Y", "%b %d, %Y"]
 TEN_DAYS = {"lower": "0 days 00:00:00", "upper": "10 days 00:00:00", "resolution": "h"}
 # What is guessed of values: the column, or a part of the note why it is left out.
 GUESSES = [
@@ -247,7 +248,7 @@ GUESSES = [
     (["b", None, "a"] * 30, CategoricalColumn("c", categories=["a", "b"], missing=True)),
     ([f"street {i % 200}" for i in range(500)], CategoricalColumn("c")),
     *(
-        (values, DatetimeColumn("c", lower="2018-01-01", upper="2018-10-28", resolution="D"))
+        (values, DatetimeColumn("c", lower="2018-01-01", upper="2018-10-31", resolution="D"))
         for values in (DAYS.to_pydatetime().tolist(), DAYS.strftime("%Y-%m-%d").tolist())
     ),
     *(
@@ -268,12 +269,15 @@ GUESSES = [
     *(
         (
             [day.strftime(forms[i % len(forms)]) for i, day in enumerate(DAYS)],
-            DatetimeColumn("c", lower="2018-01-01", upper="2018-10-28", formats=found, resolution=r)
+            DatetimeColumn("c", lower="2018-01-01", upper=upper, formats=found, resolution=r)
         )
-        for forms, found, r in (
-            *((one, one, "D") for one in (["%d/%m/%Y"], ["%m/%d/%y"], ["%d-%b-%Y"], ["%B %d, %Y"])),
-            (["%d.%m.%y 10:30"], ["%d.%m.%y %H:%M"], "min"),
-            (["%Y-%m-%d", "%d/%m/%Y", "%b %d, %Y"], ["%Y-%m-%d", "%d/%m/%Y", "%b %d, %Y"], "D"),
+        for forms, found, r, upper in (
+            *(
+                (one, one, "D", "2018-10-31")
+                for one in (["%d/%m/%Y"], ["%m/%d/%y"], ["%d-%b-%Y"], ["%B %d, %Y"])
+            ),
+            (["%d.%m.%y 10:30"], ["%d.%m.%y %H:%M"], "min", "2018-11-01"),
+            (THREE, THREE, "D", "2018-10-31"),
         )
     ),
     (["2024-01-02T12:00Z", "2024-01-02T12:00+03:00"] * 9, DatetimeColumn(
