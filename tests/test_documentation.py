@@ -86,3 +86,11 @@ def test_the_page_of_words_has_every_word_that_constructors_share():
     assert sorted(word for word in shared if f"``{word}``" not in page) == []
     for call in re.findall(r"``(DPS\w+|PrivateW\w+)\(\"([\w-]+)\"\)``", page):  # papers' names too
         getattr(skdpot, call[0])(call[1])._validate_params()
+
+
+def test_the_schema_file_of_the_manual_is_one():
+    page = (ROOT / "doc" / "command_line.rst").read_text(encoding="utf-8")
+    written = re.search(r"\.\. code-block:: json\n\n((?:   .*\n)+)", page)
+    schema = skdpot.TableSchema.from_json(written[1])
+    assert {column.kind for column in schema} == {"numeric", "categorical", "boolean", "datetime"}
+    assert [rule.names for rule in schema.rules] == [("admitted", "discharged")]

@@ -161,17 +161,70 @@ class SyntheticRows(PrivateSampler):
                 n_steps=self.n_steps,
                 **self._options(mechanism, rows, y, streams.solver),
             )
-            if release.classes is not None:
-                self.classes_ = release.classes
             if isinstance(rows, Source):
                 record_columns(self, release.value)
                 X = head_of(rows)
             self.n_samples_ = getattr(release.value, "n_samples_", None) or len(rows)
-            self._class_shares = release.class_shares
             self._store(mechanism, release, X)
         if not hasattr(self, self._made_last):  # training may be the release
             self._make(streams.solver)
         return self
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit_sketch(self, sketch: SlicedSketch) -> Self:
+        """Make the sampler from a sketch that was released before, at no privacy cost.
+
+        Rows that arrive in chunks go into `SlicedSketch.partial_fit`. Sketches can also be loaded
+        from a file, or merged from those of several parties.
+
+        Parameters
+        ----------
+        sketch : SlicedSketch
+            A closed sketch. The parameters that only a release reads (epsilon, delta, budget,
+            bounds and the shape of the sketch) are those of the sketch.
+
+        Returns
+        -------
+        self : estimator
+            Fitted sampler; `privacy_spent_` is that of the sketch.
+
+        Raises
+        ------
+        ValueError
+            If the mechanism is not a `Sketch`, or only one of both is conditional.
+        OpenSketchError
+            If the sketch is still open.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdpot import DPSlicedFlowSampler, SlicedSketch
+        >>> sketch = SlicedSketch(bounds=(-1, 1))
+        >>> for chunk in np.random.default_rng(0).uniform(-1, 1, size=(5, 200, 2)):
+        ...     sketch = sketch.partial_fit(chunk, n_samples=1000)
+        >>> DPSlicedFlowSampler().fit_sketch(sketch).sample(3).shape
+        (3, 2)
+        """
+        mechanism = chosen_mechanism(self.mechanism, self._mechanisms)
+        if not isinstance(mechanism, Sketch) or sketch.conditional != self.conditional:
+            raise ValueError(
+                'fit_sketch needs mechanism="sketch", and conditional= as the sketch has it.'
+            )
+        sketch._check_readable()
+        release = mechanism.released(sketch, type(self).__name__)
+        with all_or_nothing(self, forget=True):
+            record_columns(self, sketch)
+            self.n_samples_ = sketch.n_samples_
+            self._store(mechanism, release, None)
+            self._frame_out = hasattr(sketch, "feature_names_in_")
+        self._make(solver_generator(self.random_state))
+        return self
+
+    def _store(self, mechanism: Any, release: Released, X: Any) -> None:
+        super()._store(mechanism, release, X)
+        self._class_shares = release.class_shares
+        if release.classes is not None:
+            self.classes_ = release.classes
 
     def _flat(self, X: Any) -> Any:
         """Return X with images as rows, where an estimator knows their shape."""

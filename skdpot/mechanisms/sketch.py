@@ -92,7 +92,11 @@ class Sketch(Mechanism):
         sketch = context.sketch(rows, y, **options)
         if context.feature_names is not None:
             sketch.feature_names_in_ = context.feature_names
-        warn_of_noise(sketch, context.caller)
+        return self.released(sketch, context.caller)
+
+    def released(self, sketch: SlicedSketch, caller: str) -> Released:
+        """Return what a sampler stores of a closed sketch."""
+        warn_of_noise(sketch, caller)
         counts = sketch.class_counts_  # noisy where labels are private
         shares = counts / counts.sum()
         classes = getattr(sketch, "classes_", None)

@@ -6,8 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpot import DPTableSynthesizer, PrivacyBudget
-from skdpot.exceptions import PrivacyWarning
+from skdpot import (
+    DPSlicedFlowSampler,
+    DPSlicedGenerator,
+    DPTableSynthesizer,
+    PrivacyBudget,
+    SlicedSketch,
+)
+from skdpot.exceptions import OpenSketchError, PrivacyWarning
 from skdpot.mechanisms import trajectory_sketch
 from skdpot.ot.flow import NumpyDrift
 from tests.estimators.trajectory_examples import MFLD, SKETCH, quiet_fit
@@ -191,3 +197,31 @@ def test_a_refit_keeps_nothing_of_another_mechanism_or_of_classes(kind, changes,
     if hasattr(refitted, "sample_labeled"):
         with pytest.raises(ValueError, match="fitted with conditional=True"):
             refitted.sample_labeled(3)
+
+
+@pytest.mark.parametrize("kind", [DPSlicedFlowSampler, DPSlicedGenerator])
+def test_a_sketch_of_chunks_becomes_a_sampler_at_no_cost(kind, tmp_path):
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(0.3, 0.1, (3000, 2)), np.arange(3000) % 2
+    X[y == 1] -= 0.6
+    budget = PrivacyBudget(epsilon=5.0)
+    terms = {"epsilon": 3.0, "budget": budget, "bounds": (-1, 1)}
+    sketch = SlicedSketch(conditional=True, classes=[0, 1], **terms)
+    sampler = kind(conditional=True, epsilon=0.1, n_steps=90)  # of no release
+    for rows, labels in zip(np.split(X, 3), np.split(y, 3), strict=True):
+        sketch.partial_fit(pd.DataFrame(rows, columns=["a", "b"]), labels)
+        with pytest.raises(OpenSketchError):
+            sampler.fit_sketch(sketch)
+    sketch.close().save(tmp_path / "sketch.safetensors")
+    sampler.fit_sketch(SlicedSketch.load(tmp_path / "sketch.safetensors"))
+    drawn, labels = sampler.sample_labeled(1000, random_state=0)
+    assert list(drawn.columns) == ["a", "b"]
+    for label, centre in ((0, 0.3), (1, -0.3)):
+        np.testing.assert_allclose(drawn[labels == label].mean(), centre, atol=0.06)
+    assert sampler.privacy_spent_.epsilon == 3.0
+    assert len(budget.history()) == 1
+    rows = kind({DPSlicedFlowSampler: "resample"}.get(kind, "smoothing"), conditional=True)
+    for other in (kind(), rows):
+        with pytest.raises(ValueError, match="fit_sketch needs"):
+            other.fit_sketch(sketch)
+    assert not hasattr(other, "n_samples_")
