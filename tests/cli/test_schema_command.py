@@ -118,7 +118,7 @@ def test_what_was_left_out_is_told_and_comes_back_when_it_is_named(run, guessed)
     found = TableSchema.from_json(out)
     assert found["name"].categories is None
     assert "Anna" not in out + err
-    assert (found["born"].lower, found["born"].formats) == ("1970-03-04", ("%m/%d/%Y",))
+    assert (found["born"].lower, found["born"].formats) == ("1970-01-01", ("%m/%d/%Y",))
     assert (found["cost"].upper, found["age"].kind) == (9500, "categorical")
     assert found["age"].categories == tuple(sorted({*map(str, people(300)["age"])}))
 

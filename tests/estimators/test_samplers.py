@@ -207,7 +207,7 @@ def test_a_sketch_of_chunks_becomes_a_sampler_at_no_cost(kind, tmp_path):
     budget = PrivacyBudget(epsilon=5.0)
     terms = {"epsilon": 3.0, "budget": budget, "bounds": (-1, 1)}
     sketch = SlicedSketch(conditional=True, classes=[0, 1], **terms)
-    sampler = kind(conditional=True, epsilon=0.1, n_steps=90)  # of no release
+    sampler = kind(conditional=True, epsilon=0.1, n_steps=60)  # of no release
     for rows, labels in zip(np.split(X, 3), np.split(y, 3), strict=True):
         sketch.partial_fit(pd.DataFrame(rows, columns=["a", "b"]), labels)
         with pytest.raises(OpenSketchError):
