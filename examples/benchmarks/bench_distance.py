@@ -1,7 +1,7 @@
 """
 Distances between parties: error, time, bytes sent, and what the messages give away.
 
-Six parts, each with a table (CSV) and, for two of them, a picture in the folder ``--out``:
+Ten parts, each with a table (CSV) and, for two of them, a picture in the folder ``--out``:
 
 - ``table1``: the TriangleWad paper's Table 1 on MNIST with pixels in [-1, 1]; exact W₂, TriangleWad
   over scales of γ and t, FedWad with drawn and with fixed t, and private sketches, whose truth is
@@ -11,7 +11,11 @@ Six parts, each with a table (CSV) and, for two of them, a picture in the folder
 - ``fractions``: its Table 4, t from 0.1 to 0.9;
 - ``detection``: its Figure 3, noisy rows found by value, against KNN-Shapley and leave-one-out;
 - ``selection``: training rows chosen by value for a regressor, as in its section 5.3;
-- ``contribution``: shares of clients against their exact Shapley values for a trained model.
+- ``contribution``: shares of clients against their exact Shapley values for a trained model;
+- ``noise_levels``: noisy images told from others, at four strengths of the noise;
+- ``directions``: sketches of images along more or fewer directions;
+- ``labels``: labelled images, against OTDD;
+- ``statements``: figures for theorems of the paper that do not hold.
 
 The paper does not say how much noise its noisy rows have: here the standard deviation is 20 (20
 rows) and 30 (50 rows), which comes near its distances.
@@ -31,8 +35,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from distance_report import write_report
+from distance_statements import directions, labels, statements
 from distance_tasks import gaussian_pair, mnist_pair, with_noise
-from distance_valuation import contribution, detection, selection
+from distance_valuation import contribution, detection, noise_levels, selection
 from fair_tasks import DEFAULT_DATA
 from mnist_halves import DEFAULT_CACHE
 from sklearn.base import clone
@@ -117,6 +122,10 @@ PARTS = {
     "detection": detection,
     "selection": selection,
     "contribution": contribution,
+    "noise_levels": noise_levels,
+    "directions": directions,
+    "labels": labels,
+    "statements": statements,
 }
 
 

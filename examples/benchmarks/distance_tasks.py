@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 __all__ = [
     "Detection",
     "client_rows",
+    "digits_of_mnist",
     "gaussian_pair",
     "mnist_pair",
     "noisy_adult",
@@ -35,7 +37,7 @@ class Detection:
 
 def mnist_pair(n_rows: int, seed: int, data: Path = DEFAULT_DATA) -> tuple[np.ndarray, np.ndarray]:
     """Return two disjoint sets of MNIST images, pixels in [-1, 1]."""
-    images, _ = _mnist(data)
+    images, _ = digits_of_mnist(data)
     rows = np.random.default_rng([seed, n_rows]).permutation(len(images))[: 2 * n_rows]
     return images[rows[:n_rows]], images[rows[n_rows:]]
 
@@ -58,10 +60,10 @@ def gaussian_pair(
     )
 
 
-def noisy_mnist(n_rows: int, seed: int, data: Path = DEFAULT_DATA) -> Detection:
-    """Return MNIST images of which 15 % have noise of standard deviation 1 on every pixel."""
-    images, digits = _mnist(data)
-    return _detection(images, digits, n_rows, seed, 1.0)
+def noisy_mnist(n_rows: int, seed: int, data: Path = DEFAULT_DATA, noise: float = 1.0) -> Detection:
+    """Return MNIST images of which 15 % have noise of that deviation on every pixel."""
+    images, digits = digits_of_mnist(data)
+    return _detection(images, digits, n_rows, seed, 1.0, noise)
 
 
 def noisy_adult(n_rows: int, seed: int, data: Path = DEFAULT_DATA) -> Detection:
@@ -70,17 +72,21 @@ def noisy_adult(n_rows: int, seed: int, data: Path = DEFAULT_DATA) -> Detection:
     return _detection(StandardScaler().fit_transform(task.X), task.y, n_rows, seed, 3.0)
 
 
-def _detection(X: np.ndarray, y: np.ndarray, n_rows: int, seed: int, limit: float) -> Detection:
+def _detection(
+    X: np.ndarray, y: np.ndarray, n_rows: int, seed: int, limit: float, noise: float = 1.0
+) -> Detection:
     rng = np.random.default_rng([seed, n_rows, 15])
     order = rng.permutation(len(X))
     rows, clean = order[:n_rows], order[n_rows : 2 * n_rows]
     is_noisy = np.zeros(n_rows, dtype=bool)
     is_noisy[rng.choice(n_rows, round(0.15 * n_rows), replace=False)] = True
-    noisy = X[rows] + is_noisy[:, None] * rng.normal(size=(n_rows, X.shape[1]))
+    noisy = X[rows] + noise * is_noisy[:, None] * rng.normal(size=(n_rows, X.shape[1]))
     return Detection(noisy, y[rows], is_noisy, X[clean], y[clean], limit)
 
 
-def _mnist(data: Path) -> tuple[np.ndarray, np.ndarray]:
+@cache
+def digits_of_mnist(data: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Return the training images, pixels in [-1, 1], and their digits."""
     with np.load(data / "mnist.npz") as file:
         images = file["X_train"].reshape(len(file["X_train"]), -1) / 127.5 - 1.0
         return images, file["y_train"].astype(int)
@@ -95,7 +101,7 @@ def client_rows(
     classes": client k holds the digits up to 2k - 1 only. Components are scaled to lie in
     [-1, 1]: what lies beyond is clipped, by everybody.
     """
-    images, digits = _mnist(data)
+    images, digits = digits_of_mnist(data)
     rng = np.random.default_rng([seed, n_rows, 7])
     order = rng.permutation(len(images))
     public, server = order[:5000], order[5000 : 5000 + n_rows]

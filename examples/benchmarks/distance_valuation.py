@@ -15,6 +15,7 @@ from distance_baselines import knn_shapley, leave_one_out
 from distance_tasks import Detection, client_rows, noisy_adult, noisy_mnist, training_market
 from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import KNeighborsRegressor
 
 from skdpot import ClientContribution, PrivateWassersteinDistance
@@ -22,7 +23,7 @@ from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
 from skdpot.mechanisms import FedWad, Sliced, Triangle
 from skdpot.ot.measures import DataValues
 
-__all__ = ["contribution", "detection", "selection"]
+__all__ = ["contribution", "detection", "noise_levels", "selection"]
 
 N_ROWS = 500
 INSPECTED = np.arange(1, 21) / 20
@@ -45,6 +46,16 @@ def detection(seeds: int, data: Path) -> Iterator[dict[str, Any]]:
                         "found": float(np.interp(share, inspected, found)),
                         "seconds": seconds,
                     }
+
+
+def noise_levels(seeds: int, data: Path) -> Iterator[dict[str, Any]]:
+    """Yield how well values tell noisy images from others, by the deviation of the noise."""
+    for seed in range(seeds):
+        for noise in (0.1, 0.3, 0.6, 1.0):
+            task = noisy_mnist(N_ROWS, seed, data, noise)
+            for method, values, _ in _valued(task, SKETCHES | {"TriangleWad, scale 1": TRIANGLE}):
+                area = roc_auc_score(task.is_noisy, values)
+                yield {"seed": seed, "noise": noise, "method": method, "area": area}
 
 
 def selection(seeds: int, _: Path) -> Iterator[dict[str, Any]]:
@@ -89,28 +100,34 @@ def contribution(seeds: int, data: Path) -> Iterator[dict[str, Any]]:
             truth = _shapley(clients, server)
             facts = {"seed": seed, "case": case, "shapley_seconds": perf_counter() - start}
             for method, shares, seconds in _shares(clients, server[0]):
-                agreement = spearmanr(list(truth.values()), [shares[name] for name in truth])
+                found = list(truth.values()), [shares[name] for name in truth]
                 yield facts | {
                     "method": method,
-                    "rank_correlation": agreement.statistic,
+                    "rank_correlation": spearmanr(*found).statistic,
+                    "correlation": float(np.corrcoef(*found)[0, 1]),
                     "least": min(shares.values()),
                     "largest": max(shares.values()),
                     "seconds": seconds,
                 }
 
 
-def _valued(task: Detection) -> Iterator[tuple[str, np.ndarray, float]]:
+TRIANGLE: dict[str, Any] = {"protocol": Triangle(gamma_scale=1.0)}
+SKETCHES: dict[str, Any] = {"sketch, ε = 1": {"epsilon": 1.0}, "sketch, ε = ∞": {"epsilon": np.inf}}
+METHODS = {
+    "TriangleWad, scale 1": TRIANGLE,
+    "TriangleWad, scale 100, 20 points": {"protocol": Triangle(gamma_scale=100.0, n_support=20)},
+    "FedWad (FedBary)": {"protocol": FedWad(n_rounds=10)},
+    **SKETCHES,
+}
+
+
+def _valued(
+    task: Detection, methods: dict[str, Any] = METHODS
+) -> Iterator[tuple[str, np.ndarray, float]]:
     """Yield values of the rows, large for noise."""
-    bounds = (-task.limit, task.limit)
-    for name, parameters in {
-        "TriangleWad, scale 1": {"protocol": Triangle(gamma_scale=1.0)},
-        "TriangleWad, scale 100, 20 points": {
-            "protocol": Triangle(gamma_scale=100.0, n_support=20)
-        },
-        "FedWad (FedBary)": {"protocol": FedWad(n_rounds=10)},
-        "sketch, ε = 1": {"epsilon": 1.0, "bounds": bounds},
-        "sketch, ε = ∞": {"epsilon": np.inf, "bounds": bounds},
-    }.items():
+    for name, parameters in methods.items():
+        if "protocol" not in parameters:
+            parameters = parameters | {"bounds": (-task.limit, task.limit)}
         start = perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotPrivateWarning)
@@ -118,6 +135,8 @@ def _valued(task: Detection) -> Iterator[tuple[str, np.ndarray, float]]:
             fitted = PrivateWassersteinDistance(**parameters).fit(task.X_clean)
         values = fitted.score_samples(task.X)
         yield name, values, perf_counter() - start
+    if methods is not METHODS:
+        return
     rows = (task.X, task.y, task.X_clean, task.y_clean)
     start = perf_counter()
     yield "KNN-Shapley", -knn_shapley(*rows), perf_counter() - start
@@ -145,7 +164,10 @@ def _shares(
                 for client, X in rows.items()
             }
             table = judge.contributions(published)
-        yield name, table["contribution"].to_dict(), perf_counter() - start
+        seconds, distances = perf_counter() - start, table["distance"]
+        yield name, table["contribution"].to_dict(), seconds
+        of_the_paper = (1 - distances / distances.sum()) / (len(table) - 1)
+        yield f"{name}, linear in the distance", of_the_paper.to_dict(), seconds
 
 
 def _shapley(

@@ -552,7 +552,7 @@ class PrivateTrajectorySampler(PrivateSampler):
         for left_out in filter(len, (inner[::2], inner[1::2])):
             kept = np.setdiff1d(np.arange(len(self.times_)), left_out)
             part = copy(self)
-            part.sketch_ = sketch.with_statistic(sketch.statistic_[kept], kept)
+            part.sketch_ = sketch._with_statistic(sketch.statistic_[kept], kept)
             part._axis = self._axis.subset(kept)
             part._make(rng)
             for k in left_out:

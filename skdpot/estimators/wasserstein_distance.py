@@ -440,9 +440,9 @@ def _check_rows(X: Any) -> None:
 class ClientContribution(BaseEstimator):
     """Contribution of clients to a federation, by their distance from reference data.
 
-    The contribution of a client falls linearly with the distance between its rows and the server's
-    reference rows. No model is trained. Distances are those of `PrivateWassersteinDistance`: by
-    default each client publishes one private sketch.
+    The contribution of a client is how much nearer its rows are to the server's reference rows than
+    those of the farthest client. No model is trained. Distances are those of
+    `PrivateWassersteinDistance`: by default each client publishes one private sketch.
 
     Parameters
     ----------
@@ -550,11 +550,13 @@ class ClientContribution(BaseEstimator):
 
         Returns
         -------
-        DataFrame of shape (n_clients, 6)
+        DataFrame of shape (n_clients, 8)
             Indexed by client, nearest first: "distance", its "standard_error", "low" and "high"
-            ends of its interval, "relative" (the distance divided by the largest one) and
-            "contribution", ``(1 − d_i / Σd) / (n − 1)``: shares that sum to one. The contribution
-            of a single client is one.
+            ends of its interval, "relative" (the distance divided by the largest one),
+            "contribution", and "least" and "most", its values at the ends of the client's interval.
+            Contributions are shares that sum to one, in proportion to ``max d² − d_i² + s``. With
+            s, the root mean square of the standard errors of d², clients that noise does not tell
+            apart have about equal shares.
 
         Raises
         ------
@@ -566,6 +568,14 @@ class ClientContribution(BaseEstimator):
         estimates = {name: self._compared(name, client) for name, client in named.items()}
         distances = np.array([estimate.distance for estimate in estimates.values()])
         intervals = [estimate.interval(confidence) for estimate in estimates.values()]
+        squares = np.array([estimate.squared_distance for estimate in estimates.values()])
+        errors = np.array([estimate.squared_standard_error for estimate in estimates.values()])
+        noise = math.sqrt(float(np.mean(errors**2)))
+        shares, ends = _shares(squares, noise), []
+        for own, (low, high) in enumerate(intervals):
+            moved = np.tile(squares, (2, 1))
+            moved[:, own] = high**2, min(low**2, squares[own])  # the estimate may be below zero
+            ends.append([_shares(each, noise)[own] for each in moved])
         table = pd.DataFrame(
             {
                 "distance": distances,
@@ -573,7 +583,9 @@ class ClientContribution(BaseEstimator):
                 "low": [low for low, _ in intervals],
                 "high": [high for _, high in intervals],
                 "relative": distances / (distances.max() or 1.0),
-                "contribution": _shares(distances),
+                "contribution": shares,
+                "least": [least for least, _ in ends],
+                "most": [most for _, most in ends],
             },
             index=pd.Index(list(estimates), name="client"),
         )
@@ -601,9 +613,8 @@ def _named(clients: Sequence[Party] | Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
-def _shares(distances: np.ndarray) -> np.ndarray:
-    """Return shares that sum to one and fall linearly with the distance."""
-    total, n_clients = distances.sum(), len(distances)
-    if n_clients == 1 or total == 0:
-        return np.full(n_clients, 1.0 / n_clients)
-    return (1.0 - distances / total) / (n_clients - 1)
+def _shares(squares: np.ndarray, noise: float) -> np.ndarray:
+    """Return shares that sum to one, and fall linearly with the squared distance."""
+    nearer = squares.max() - squares + noise
+    total = nearer.sum()
+    return nearer / total if total > 0 else np.full(len(squares), 1.0 / len(squares))

@@ -277,11 +277,14 @@ class DistanceEstimate:
         """What the noise alone adds to the squared distance; subtracted already."""
         return self.scale**2 * getattr(self.details, "noise_floor", 0.0)
 
-    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return a confidence interval for the distance."""
-        if not isinstance(self.details, DebiasedDistance):
+    def interval(self, confidence: float = 0.95, *, of: str = "directions") -> tuple[float, float]:
+        """Return a confidence interval for the distance of the clipped rows.
+
+        Along the "directions" of the sketches, or over all directions of the "space".
+        """
+        if not self._is_sketched:
             return self.distance, self.distance
-        low, high = self.details.interval(confidence)
+        low, high = self.details.interval(confidence, of=of)
         return low * self.scale, high * self.scale
 
     def __repr__(self) -> str:
@@ -293,17 +296,22 @@ class DistanceEstimate:
             ("Squared", f"{self.squared_distance:.6g}"),
             ("Noise floor of the squared distance", f"{self.noise_floor:.6g}"),
             ("Unit", self.unit),
+            ("Of", "rows clipped to the bounds" if self._is_sketched else "rows"),
             ("Sent", f"{len(self.transcript)} messages, {self.transcript.n_bytes:,} bytes"),
         ]
         return html_card("Wasserstein distance", self.protocol, rows)
 
+    @property
+    def _is_sketched(self) -> bool:
+        return isinstance(self.details, DebiasedDistance)
+
     def _summary(self) -> str:
-        if not isinstance(self.details, DebiasedDistance):
+        if not self._is_sketched:
             return f"{self.distance:.6g} (an upper bound)"
         low, high = self.interval()
         apart = "" if low > 0 else "; not told apart from 0"
         unit = "" if self.unit == "features" else f", in {self.unit}"
-        return f"{self.distance:.4g}{unit} (95 %: {low:.4g} to {high:.4g}{apart})"
+        return f"{self.distance:.4g}{unit}, of clipped rows (95 %: {low:.4g} to {high:.4g}{apart})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

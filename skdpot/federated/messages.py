@@ -394,14 +394,21 @@ class SketchRequest(Message):
         """Parameters that a party passes to `SlicedSketch`; none of them is about privacy."""
         return {"bounds": self.bounds, "projections": self.directions, "n_bins": self.n_bins}
 
-    def read(self, message: "SketchMessage") -> SlicedSketch:
-        """Return the sketch of an answer that measures what this request asks for."""
+    def read(self, message: "SketchMessage", *, overlapping: bool = False) -> SlicedSketch:
+        """Return the sketch of an answer that measures what this request asks for.
+
+        If `overlapping`, it may have fewer or more directions of the same sequence.
+        """
         check_type(message, SketchMessage)
-        record, shape = message.record, (1, len(self.directions), self.n_bins)
-        widths = projection_half_widths(self.bounds, self.directions)
+        record, directions = message.record, self.directions
+        if overlapping:
+            n_given, n_due = len(record.directions), len(directions)
+            directions = np.concatenate([directions[:n_given], record.directions[n_due:]])
+        shape = (1, len(directions), self.n_bins)
+        widths = projection_half_widths(self.bounds, directions)
         # Bounds follow from the request by operations that all machines round alike.
         differs = {
-            "directions": not _close(record.directions, self.directions),
+            "directions": not _close(record.directions, directions),
             "half_widths": not _close(record.half_widths, widths),
             "bounds": record.bounds != self.bounds,
             "shape of the table": record.statistic.shape != shape,
@@ -410,7 +417,7 @@ class SketchRequest(Message):
             raise MessageError(
                 f"The sketch does not match the request: different {', '.join(wrong)}."
             )
-        return _restored(replace(record, directions=self.directions, half_widths=widths))
+        return _restored(replace(record, directions=directions, half_widths=widths))
 
 
 def _unit_rows(value: Any, n_features: int) -> np.ndarray:

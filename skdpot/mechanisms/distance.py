@@ -1,5 +1,6 @@
 """Distance protocols: a sketch of each party, which is private, and two that are not private."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -52,10 +53,12 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import PrivacySpent, charge
 from skdpot.release.bounds import public_bounds
+from skdpot.release.contributions import read_persons
 from skdpot.release.sketch import SlicedSketch
 from skdpot.sources import Source, head_of
 
-_LEAST_SLICES = 64
+_MOST_SLICES, _FEWEST_SLICES = 64, 16  # but for whole blocks
+_ROWS_OVER_NOISE = 32.0  # so many of n mu for the root of the number of directions
 _LONG = 2000**2  # pairs of points of a plan that takes seconds
 
 
@@ -68,8 +71,9 @@ class Sliced(Mechanism):
     Parameters
     ----------
     n_projections : int or "auto", default="auto"
-        Number of directions. "auto" depends on the number of features alone, so that all parties
-        use the same number.
+        Number of directions. "auto" takes 64, or one for each feature if that is more, and fewer
+        for few rows: the square of n mu / 32, at least 16. Parties have the same directions in the
+        same order, and two sketches are compared along those that both have.
     n_bins : int, default=64
         Number of bins along each direction, at most 512.
     projections : {"orthogonal", "axes+orthogonal", "uniform"} or array of shape (n_projections, \
@@ -122,7 +126,13 @@ n_features), default="orthogonal"
         if masses is not None:
             raise ValueError('protocol="sliced" counts every row once: leave masses=None.')
         n_features = (head_of(rows) if isinstance(rows, Source) else rows).shape[1]
-        directions = self._directions(n_features)
+        if isinstance(rows, Source):
+            n_samples = math.inf  # not known before rows are read
+        elif context.groups is None:
+            n_samples = len(rows)
+        else:
+            n_samples = int(read_persons(context.groups, "groups", len(rows)).max()) + 1
+        directions = self.directions(n_features, n_samples * context.mu_share(1.0))
         public = public_bounds(context.bounds, context.norm_bound, n_features)
         if public is not None:
             # Refused before any charge: what no request can carry could never be compared.
@@ -198,7 +208,9 @@ n_features), default="orthogonal"
                     "bounds=(low, high) or norm_bound=, or call fit first to share the bounds that "
                     "it publishes."
                 )
-            request = SketchRequest(self._directions(n_features), self.n_bins, bounds)
+            weakest = min(_rows_times_mu(member, context) for member in members)
+            directions = self.directions(n_features, weakest)
+            request = SketchRequest(directions, self.n_bins, bounds)
         else:
             request = self._request(own)
         result = pairwise_sliced(members, request, target=self.target, budget=budget)
@@ -221,7 +233,8 @@ n_features), default="orthogonal"
             publish = partial(other.publish_sketch, request)
             return exchange.send(0, other.name, publish, SketchMessage, read=request.read)
         if isinstance(other, SketchMessage):
-            return exchange.send(0, "other party", other, SketchMessage, read=request.read)
+            read = partial(request.read, overlapping=True)
+            return exchange.send(0, "other party", other, SketchMessage, read=read)
         if isinstance(other, SlicedSketch):
             exchange.send(0, "other party", SketchMessage(other), SketchMessage)
         return other
@@ -229,13 +242,24 @@ n_features), default="orthogonal"
     def _request(self, own: SlicedSketch) -> SketchRequest:
         return SketchRequest(own.directions_, self.n_bins, own.bounds_)
 
-    def _directions(self, n_features: int) -> np.ndarray:
-        """Return the directions that all parties share: whole blocks, whatever the party's size."""
-        n_projections = self.n_projections
-        if n_projections == "auto":
-            n_projections = n_features * -(-_LEAST_SLICES // n_features)
+    def directions(self, n_features: int, rows_times_mu: float) -> np.ndarray:
+        """Return the first of the shared directions: as many as the noise of a party allows."""
         rng = np.random.default_rng(self.shared_seed)
-        return make_directions(self.projections, int(n_projections), n_features, rng)
+        if self.n_projections != "auto" or not isinstance(self.projections, str):
+            n_given = 0 if isinstance(self.n_projections, str) else int(self.n_projections)
+            return make_directions(self.projections, n_given, n_features, rng)
+        most = n_features * -(-_MOST_SLICES // n_features) if n_features > 1 else 1
+        allowed = min((rows_times_mu / _ROWS_OVER_NOISE) ** 2, most)
+        n_shown = min(max(int(allowed), _FEWEST_SLICES), most)
+        if n_shown > n_features:  # whole blocks
+            n_shown -= n_shown % n_features
+        return make_directions(self.projections, most, n_features, rng)[:n_shown]
+
+
+def _rows_times_mu(party: Any, context: FitContext) -> float:
+    """Return what a party's noise depends on; those elsewhere do not say their epsilon."""
+    own = {name: getattr(party, name, getattr(context, name)) for name in ("epsilon", "delta")}
+    return float(party.n_samples * replace(context, budget=None, **own).mu_share(1.0))
 
 
 _numbers = count(1)  # parties that meet need different names

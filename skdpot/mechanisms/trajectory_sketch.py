@@ -514,7 +514,9 @@ n_features), default="axes+orthogonal"
             bounds=sketch.bounds_,
         )
         exact = counts.reshape(sketch.statistic_.shape) @ sketch.strategy_.matrix.T
-        return sketch.with_statistic(exact + sketch.noise_scale_ * rng.standard_normal(exact.shape))
+        return sketch._with_statistic(
+            exact + sketch.noise_scale_ * rng.standard_normal(exact.shape)
+        )
 
     def _steps(self, diffusivity: float) -> tuple[LangevinPhase, ...]:
         """Read the schedule; a flow takes no steps that are longer than stable ones."""

@@ -28,7 +28,7 @@ from skdpot.ot.slices import CDFTable
 from skdpot.release.decoding import SupportedDecoder
 from skdpot.release.histogram import count_projections
 from skdpot.release.sketch import SlicedSketch
-from skdpot.release.sketch_record import check_comparable
+from skdpot.release.sketch_record import check_overlap
 from skdpot.release.strategy import Strategy, increasing
 
 
@@ -57,8 +57,8 @@ class ComparedTable:
 
     @cached_property
     def digest(self) -> bytes:
-        """Hash of what was released."""
-        facts = repr((self.statistic.shape, self.n_samples, self.noise)).encode()
+        """Hash of what was released; the last digits of the noise differ between processors."""
+        facts = f"{self.statistic.shape} {self.n_samples} {self.noise:.6g}".encode()
         return hashlib.sha256(facts + np.ascontiguousarray(self.statistic).tobytes()).digest()
 
     @property
@@ -106,17 +106,20 @@ def compared_tables(first: Any, second: Any) -> list[ComparedTable]:
         )
     if not isinstance(second, SlicedSketch):
         return [table_of(first), _counted(first, second)]
-    tables = [table_of(first), table_of(second)]
-    check_comparable((first, second))
-    return tables
+    for sketch in (first, second):
+        sketch._check_readable()
+    n_shared = check_overlap((first, second))
+    return [table_of(first, n_shared), table_of(second, n_shared)]
 
 
-def table_of(sketch: SlicedSketch) -> ComparedTable:
+def table_of(sketch: SlicedSketch, n_directions: int | None = None) -> ComparedTable:
     """Read a sketch; the tables of its classes add up to that of all rows, and so does noise."""
     sketch._check_readable()
     noise = sketch.noise_scale_ * math.sqrt(len(sketch.statistic_)) / sketch.n_samples_
-    statistic = sketch.statistic_.sum(axis=0)
-    return ComparedTable(statistic, sketch.strategy_, sketch.n_samples_, noise, sketch.table())
+    statistic, whole = sketch.statistic_.sum(axis=0)[:n_directions], sketch.table()
+    some = (whole.directions, whole.half_widths, whole.cdf)
+    smooth = CDFTable(*(each[:n_directions] for each in some))
+    return ComparedTable(statistic, sketch.strategy_, sketch.n_samples_, noise, smooth)
 
 
 def _counted(sketch: SlicedSketch, public: Any) -> ComparedTable:
@@ -136,6 +139,8 @@ class SimulatedDistances(NamedTuple):
     squared: float = 0.0  # between the tables themselves
     bias: float = 0.0  # what their measurement adds to it on average
     variance: float = 0.0  # between measurements
+    added: np.ndarray | float = 0.0  # to that along each direction, on average
+    apart: float = 0.0  # the variance if the directions were measured apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +148,7 @@ class Comparison:
     """Two tables of one comparison, ordered by what was released, and what decodes them."""
 
     tables: Sequence[ComparedTable]
-    decoder: "SupportedDecoder"
+    decoders: Sequence[SupportedDecoder]
     guesses: Sequence[np.ndarray]  # of the distribution functions
     weights: np.ndarray  # of squared distances in bins
 
@@ -160,27 +165,27 @@ class Comparison:
 
         First twice the mixture of both guesses, whose distance is zero, then the guesses.
         """
-        (low, high), support = self.decoder.span, self.decoder.support
+        (low, high), support = self.decoders[0].span, self.decoders[0].support
         one, other = (guess[:, low : high + 1] for guess in self.guesses)
         middle = (1 - self.share) * one + self.share * other
         pairs = ([middle, middle], [one, other])
         edges = np.arange(low + 1, high)
         inside = (edges > support[:, :1]) & (edges < support[:, 1:])
         draws = [table.redraws(n_simulations, sampled, seed) for table in self.tables]
-        exact = [float(self.weights @ squared_distances(*pair)) for pair in pairs]
-        drawn = np.empty((2, n_simulations))
+        exact = [self.weights * squared_distances(*pair) for pair in pairs]
+        drawn = np.empty((2, n_simulations, len(one)))
         size = max(1, _ROWS_AT_ONCE // len(one))
         with one_blas_thread():
             for start in range(0, n_simulations, size):
                 chunk = slice(start, start + size)
                 noises = [
-                    self.decoder.errors(each.noise[:, chunk]) if table.noise > 0 else None
-                    for table, each in zip(self.tables, draws, strict=True)
+                    decoder.errors(each.noise[:, chunk]) if table.noise > 0 else None
+                    for decoder, table, each in zip(self.decoders, self.tables, draws, strict=True)
                 ]
                 for number, pair in enumerate(pairs):
                     measured = []
                     for side, (guess, noise) in enumerate(zip(pair, noises, strict=True)):
-                        inner = np.repeat(guess[None, :, 1:-1], drawn[0, chunk].size, axis=0)
+                        inner = np.repeat(guess[None, :, 1:-1], len(drawn[0, chunk]), axis=0)
                         if sampled:
                             errors = self._sampling(draws, side, chunk, guess, number == 0)
                             inner += np.where(inside, errors, 0.0)
@@ -188,11 +193,8 @@ class Comparison:
                             inner += noise
                         measured.append(increasing(inner).reshape(-1, guess.shape[1]))
                     squares = squared_distances(*measured).reshape(-1, len(one))
-                    drawn[number, chunk] = squares @ self.weights
-        return tuple(  # type: ignore[return-value]
-            SimulatedDistances(true, float(each.mean()) - true, float(each.var(ddof=1)))
-            for true, each in zip(exact, drawn, strict=True)
-        )
+                    drawn[number, chunk] = squares * self.weights
+        return tuple(_simulated(*each) for each in zip(exact, drawn, strict=True))  # type: ignore
 
     def _sampling(
         self, draws: Sequence[Redraws], side: int, chunk: slice, guess: np.ndarray, mixed: bool
@@ -202,7 +204,7 @@ class Comparison:
         A sample of a mixture is one of each part, of sizes that are random themselves: its
         covariance is the mixture of those of the parts and that of the sizes.
         """
-        (low, high), n_samples = self.decoder.span, [table.n_samples for table in self.tables]
+        (low, high), n_samples = self.decoders[0].span, [table.n_samples for table in self.tables]
         own = draws[side].sampling[side, chunk]
         if own.ndim == 2:  # levels: by how much the mean of the second is larger, and less so
             areas = [t.smooth.half_widths * t.smooth.cdf.sum(axis=1) for t in self.tables]
@@ -223,7 +225,15 @@ class Comparison:
         return total
 
 
-_PSEUDO_ROWS = 2048
+def _simulated(exact: np.ndarray, drawn: np.ndarray) -> SimulatedDistances:
+    """Reduce the shares of the directions, of shape (n_simulations, n_projections)."""
+    added, totals = drawn.mean(axis=0) - exact, drawn.sum(axis=1)
+    apart = float(drawn.var(axis=0, ddof=1).sum())
+    found = float(exact.sum()), float(added.sum()), float(totals.var(ddof=1))
+    return SimulatedDistances(*found, added, apart)
+
+
+_PSEUDO_ROWS = 1024
 _MANY_COPIES = 25  # of a row, from which on their number is as good as normal
 _CELLS_AT_ONCE = 2**22
 _ROWS_AT_ONCE = 512  # of tables that are simulated, so that arrays stay in the cache
@@ -299,10 +309,11 @@ DROWNING_NOISE = 0.2
 """Noise of a distribution function from which on the simulations are not believed."""
 
 _FEWEST_SIMULATIONS, _MOST_SIMULATIONS = 32, 128
-_ROWS_SIMULATED = 8192  # slices times simulations, between these limits
+_ROWS_SIMULATED = 4096  # slices times simulations, between these limits
 _CAUTION = 4.0  # null deviations at which an estimate is believed half way
 _DOUBT = 0.08  # standard error of the floor, which comes from noisy tables, relative to it
 _UNSIMULATED = 1.2  # variance of an estimate, relative to simulations that keep one support
+_FEWEST_BLOCKS = 4  # whose means say how far directions differ
 _BINNING_DOUBT = 0.5  # and that of the error of binning
 _FINER = 4  # bins for one, to find the error of binning
 
@@ -319,14 +330,18 @@ class DebiasedDistance:
     target: str
     n_simulations: int
     null_standard_error: float
+    direction_error: float = 0.0
 
     @property
     def distance(self) -> float:
         """Estimate of SW₂; 0 when `squared` is negative."""
         return math.sqrt(max(self.squared, 0.0))
 
-    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+    def interval(self, confidence: float = 0.95, *, of: str = "directions") -> tuple[float, float]:
         """Return a confidence interval for the distance SW₂ (not squared).
+
+        `of` says for which distance: along the "directions" of the sketches, or the mean over all
+        directions of the "space", which adds the square of `direction_error` to the variance.
 
         It holds all θ >= 0 with ``-t s(θ) <= squared - θ <= u s(θ)``. Here ``s(θ)²``, the variance
         of the estimate if the squared distance were θ, grows linearly from the square of
@@ -337,6 +352,9 @@ class DebiasedDistance:
         """
         if not 0 < confidence < 1:
             raise ValueError(f"confidence={confidence!r} must lie between 0 and 1.")
+        if of not in ("directions", "space"):
+            raise ValueError(f'of={of!r} must be "directions" or "space".')
+        error = math.hypot(self.standard_error, self.direction_error if of == "space" else 0.0)
         quantile = float(student_t.ppf(0.5 + confidence / 2, self.n_simulations - 1))
         skewness = 0.0  # of a gamma variable near zero, and none far from it
         if self.noise_floor > 0 and self.standard_error > 0:
@@ -346,14 +364,14 @@ class DebiasedDistance:
         # The upper end is that of an estimate of zero at least: below, the interval would
         # shrink to nothing, and be most certain where the estimate is least plausible.
         return (
-            self._end(self.squared, -1, quantile + skewed),
-            self._end(max(self.squared, 0.0), 1, quantile),
+            self._end(self.squared, error, -1, quantile + skewed),
+            self._end(max(self.squared, 0.0), error, 1, quantile),
         )
 
-    def _end(self, squared: float, side: int, reach: float) -> float:
+    def _end(self, squared: float, error: float, side: int, reach: float) -> float:
         """Return the root of the θ where an estimate of `squared` is `reach` deviations off."""
         least = self.null_standard_error**2
-        slope = (self.standard_error**2 - least) / self.squared if self.squared > 0 else 0.0
+        slope = (error**2 - least) / self.squared if self.squared > 0 else 0.0
         half = reach**2 * slope / 2
         spread = math.sqrt(max(half * (2 * squared + half) + reach**2 * least, 0.0))
         if side > 0:
@@ -487,14 +505,16 @@ def debiased_pair(
     n_projections, n_bins = tables[0].statistic.shape
     noise = max(table.cdf_noise for table in tables)
     support = common_support(tables) if noise > 0 else np.full((n_projections, 2), (0, n_bins))
-    decoder = SupportedDecoder(tables[0].strategy, support)
+    by_strategy = {each: SupportedDecoder(each, support) for each in {t.strategy for t in tables}}
+    decoders = [by_strategy[table.strategy] for table in tables]
     guesses = [restricted(table.smooth.cdf, support) for table in tables]
     decoded = [  # exact where there is no noise
         decoder.decode(table.statistic / table.n_samples) if table.noise > 0 else guess
-        for table, guess in zip(tables, guesses, strict=True)
+        for decoder, table, guess in zip(decoders, tables, guesses, strict=True)
     ]
     weights = (2 * tables[0].smooth.half_widths / n_bins) ** 2 / n_projections
-    raw = float(weights @ squared_distances(*decoded))
+    along = weights * squared_distances(*decoded)
+    raw = float(along.sum())
     finer = [refined(guess, _FINER) for guess in guesses]
     binning = weights @ (squared_distances(*guesses) - squared_distances(*finer) / _FINER**2)
     # More slices need fewer simulations.
@@ -502,10 +522,32 @@ def debiased_pair(
     n_simulations = n_simulations or wanted
     null = apart = SimulatedDistances()
     if noise > 0 or target == "population":
-        compared = Comparison(tables, decoder, guesses, weights)
+        compared = Comparison(tables, decoders, guesses, weights)
         null, apart = compared.simulated(n_simulations, target == "population", seed)
     found = _debiased(raw, float(binning), noise, null, apart)
+    found["direction_error"] = _direction_error(
+        along - apart.added, tables[0].smooth.directions.shape[1], apart.apart
+    )
     return DebiasedDistance(raw_squared=raw, target=target, n_simulations=n_simulations, **found)
+
+
+def _direction_error(shares: np.ndarray, n_features: int, noise: float) -> float:
+    """Return the standard error of a mean over directions as one over the whole space.
+
+    Blocks of orthogonal directions are independent, and so is noise between them. Of less than four
+    blocks, directions are taken for independent, which is more than their error.
+    """
+    if n_features == 1:
+        return 0.0
+    n_blocks = len(shares) // n_features
+    if n_blocks >= _FEWEST_BLOCKS:
+        shares = shares[: n_blocks * n_features].reshape(n_blocks, -1).sum(axis=1)
+    n_parts = len(shares)
+    if n_parts < 2:
+        return float(abs(shares.sum()))
+    variance = max(n_parts * float(shares.var(ddof=1)) - noise, 0.0)
+    few = float(student_t.ppf(0.975, n_parts - 1)) / 1.96
+    return few * math.sqrt(variance)
 
 
 def _debiased(
@@ -517,11 +559,11 @@ def _debiased(
     trust = 1 / (1 + (level / excess) ** 4) if excess > 0 else 0.0
     floor = null.bias + trust * (apart.bias - null.bias)
     binning *= trust
-    squared = raw - floor - binning
-    growth = max(_UNSIMULATED * apart.variance - null.variance, 0.0)
-    slope = growth / apart.squared if apart.squared > 0 else 0.0
     # Smoothed tables that are mostly noise mislead the simulations, which cannot know it.
     blindness = min(max(noise / DROWNING_NOISE - 1.0, 0.0), 1.0)
+    squared = (1 - blindness) * (raw - floor - binning)
+    growth = max(_UNSIMULATED * apart.variance - null.variance, 0.0)
+    slope = growth / apart.squared if apart.squared > 0 else 0.0
     least = null.variance + (_DOUBT * floor) ** 2 + (blindness * raw) ** 2
     variance = least + slope * max(squared, 0.0) + (_BINNING_DOUBT * binning) ** 2
     return {
@@ -602,8 +644,7 @@ def common_support(tables: Sequence[ComparedTable]) -> np.ndarray:
     along all directions where together they show a tenth of a per cent more: a little mass far away
     can be most of a distance.
     """
-    strategy = tables[0].strategy
-    n_bins, typical = strategy.n_bins, max(table.cdf_noise for table in tables)
+    n_bins, typical = tables[0].strategy.n_bins, max(table.cdf_noise for table in tables)
     wider = _WIDER + _WIDER_A_DECADE * np.log10(_COMMON_NOISE / max(typical, 1e-12))
     stretch = 1 + np.clip(wider, _LEAST_WIDER, _MOST_WIDER)
     lows, highs = [], []
@@ -613,9 +654,9 @@ def common_support(tables: Sequence[ComparedTable]) -> np.ndarray:
         highs.append(middle + stretch * (high - middle))
     first = np.clip(np.floor(np.min(lows, axis=0)), 0, n_bins - 2).astype(np.intp)
     last = np.clip(np.ceil(np.max(highs, axis=0)), first + 2, n_bins).astype(np.intp)
-    deviations = np.sqrt(np.diag(strategy.known_total_covariance))
     for one in tables:
-        entries = one.statistic / one.n_samples
+        entries, strategy = one.statistic / one.n_samples, one.strategy
+        deviations = np.sqrt(np.diag(strategy.known_total_covariance))
         inner = strategy.known_total(entries @ strategy.decoder.T, 1.0)
         missed = _mass_beyond(inner, deviations * one.noise, first, last)
         first, last = np.where(missed, 0, first), np.where(missed, n_bins, last)

@@ -630,7 +630,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         """
         return cls._restored(*deepcopy(SketchRecord.load(path).restore()))
 
-    def with_statistic(self, statistic: np.ndarray, kept: Any = slice(None)) -> Self:
+    def _with_statistic(self, statistic: np.ndarray, kept: Any = slice(None)) -> Self:
         """Return a copy with another table, of some of the classes of public sizes."""
         other = copy(self)
         other.release_ = replace(self.release_, value=statistic)

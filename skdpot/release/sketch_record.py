@@ -273,6 +273,19 @@ def check_comparable(sketches: Sequence[Any], readings: Readings = _MEASURED) ->
     return named
 
 
+def check_overlap(sketches: Sequence[Any]) -> int:
+    """Refuse sketches that differ along the first directions, which all have; return how many."""
+    n_shared = min(len(sketch.directions_) for sketch in sketches)
+
+    def cut(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda sketch: read(sketch)[:n_shared]
+
+    directions, bins, bounds, widths, _ = _MEASURED
+    some = ((cut(read), name) for read, name in (directions, widths))
+    check_comparable(sketches, (bins, bounds, *some))
+    return n_shared
+
+
 def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
     """Return the fitted attributes in which the sum of disjoint sketches differs from the first.
 

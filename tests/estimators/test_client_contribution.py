@@ -29,6 +29,19 @@ def test_nearer_clients_contribute_more():
     assert table["relative"].max() == 1.0
     assert (table["low"] <= table["distance"]).all()
     assert (table["distance"] <= table["high"]).all()
+    assert (table["least"] <= table["contribution"]).all()
+    assert (table["contribution"] <= table["most"]).all()
+    due = (0.09 - table["distance"] ** 2) / (4 * 0.09 - (table["distance"] ** 2).sum())
+    np.testing.assert_allclose(table["contribution"], due, atol=0.05)  # of .43, .38, .24 and 0
+    assert table["contribution"].max() > 0.3
+    assert table["contribution"].min() < 0.05
+
+
+def test_clients_that_noise_does_not_tell_apart_share_about_equally():
+    fitted = judge(epsilon=1.0).fit(SERVER[:500])
+    equal = {name: RNG.normal(0.0, 0.2, size=(500, 3)) for name in "abcd"}
+    shares = fitted.contributions(equal)["contribution"]
+    assert shares.between(0.08, 0.5).all()
 
 
 def test_parties_answer_with_their_own_privacy():

@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpot import PrivacyBudget, SlicedSketch
+from skdpot import PrivacyBudget, PrivateWassersteinDistance, SlicedSketch
 from skdpot.exceptions import (
     BudgetExceededError,
     MessageError,
@@ -22,7 +22,7 @@ from skdpot.exceptions import (
 )
 from skdpot.federated.exchange import common_scale
 from skdpot.federated.messages import InterpolatingMeasure, SketchMessage
-from skdpot.federated.party import Party
+from skdpot.federated.party import Party, data_of
 from skdpot.metrics import wasserstein_distance
 from skdpot.ot.measures import cost_of_plan, labelled_measure
 from skdpot.release.bounds import DataBounds
@@ -171,11 +171,31 @@ def test_pairwise_distances_of_rows_and_of_parties(exact):
     assert frame.loc["here", "there"] == pytest.approx(0.25, abs=0.03)
     assert frame.loc["here", "again"] < 0.1
     assert (errors.to_numpy()[np.triu_indices(3, 1)] > 0).all()
-    unnamed = plain("fedwad").pairwise_distances([FEW, FEW[:20]])
+    with pytest.warns(NotPrivateWarning):
+        unnamed = plain("fedwad").pairwise_distances([FEW, FEW[:20]])
     assert unnamed.index.tolist() == unnamed.columns.tolist() == ["0", "1"]
     parties = [Party(name, x[:300], epsilon=20.0) for name, x in rows.items()]
     assert isinstance(exact.pairwise_distances(parties), pd.DataFrame)
     assert all(party.privacy_spent[0].epsilon == 20.0 for party in parties)
+
+
+def test_few_rows_are_measured_along_the_first_of_the_directions():
+    """So that a table of few rows is not drowned, and is still compared with that of many."""
+    rows = RNG.normal(0.0, 0.2, size=(8000, 5))
+    many, few = (
+        PrivateWassersteinDistance(epsilon=1.0, bounds=(-1, 1)).fit(x) for x in (rows, rows[:600])
+    )
+    assert [len(each.sketch_.directions_) for each in (many, few)] == [65, 25]
+    np.testing.assert_array_equal(many.sketch_.directions_[:25], few.sketch_.directions_)
+    message = few.publish()
+    assert many.compare(message).distance == many.distance(few) == few.distance(many)
+    low, high = many.compare(message).interval(of="space")
+    assert low == 0 < high
+    table = PrivateWassersteinDistance(epsilon=1.0, bounds=(-1, 1)).pairwise_distances
+    parties = [Party(str(n), rows[:n], allows=("sliced",)) for n in (600, 8000)]
+    assert table(parties).shape == (2, 2)
+    (answer,) = data_of(parties[1]).releases.values()
+    assert len(answer.record.directions) == 25  # as the smallest of the parties
 
 
 def test_parties_with_different_people_share_one_charge(monkeypatch):

@@ -245,6 +245,44 @@ def test_an_estimate_below_zero_has_an_interval_all_the_same():
         assert estimate(squared, 0.1).distance == 0
 
 
+BLOCKS = orthogonal_directions(8 * D, D, np.random.default_rng(32))
+
+
+def test_a_comparison_is_along_the_directions_that_both_have():
+    few, many = exact(cloud(0), projections=BLOCKS[:D]), exact(cloud(1, shift=0.2))
+    with pytest.raises(ValueError, match="different directions"):
+        debiased_squared_distance(few, many)
+    many = exact(cloud(1, shift=0.2), projections=BLOCKS)
+    short = debiased_squared_distance(few, exact(cloud(1, shift=0.2), projections=BLOCKS[:D]))
+    for pair_of_sizes in ((few, many), (many, few)):
+        found = debiased_squared_distance(*pair_of_sizes)
+        assert found.raw_squared == pytest.approx(short.raw_squared, rel=1e-12)
+    noisy = sketch(cloud(2), 5, projections=BLOCKS[:D])
+    low, high = debiased_squared_distance(noisy, many).interval(0.9999)
+    assert low < 0.2 < high
+
+
+def test_the_error_of_the_directions_is_none_for_a_shift_and_is_found_for_a_narrow_change():
+    """Whole blocks measure a shift exactly; that of the covariance of a sphere differs by block."""
+    rows, wide = cloud(0, scale=0.15), np.array([1.0, 1.0, 3.0])
+    first = exact(rows, projections=BLOCKS, n_bins=128)
+    shift = debiased_squared_distance(
+        first, exact(rows + 0.1, projections=BLOCKS, n_bins=128), target="data"
+    )
+    assert shift.direction_error < 0.01 * shift.squared
+    errors = []
+    for seed in range(8):
+        blocks = orthogonal_directions(8 * D, D, np.random.default_rng(seed))
+        pair_of_data = (exact(x, projections=blocks) for x in (rows, rows * wide))
+        errors.append(debiased_squared_distance(*pair_of_data, target="data"))
+    deviation = np.std([each.squared for each in errors], ddof=1)
+    assert np.median([each.direction_error for each in errors]) > 0.5 * deviation
+    assert np.median([each.direction_error for each in errors]) < 4 * deviation
+    one = errors[0]
+    assert one.interval(of="space")[0] < one.interval()[0] <= one.interval()[1]
+    assert one.interval(of="space")[1] > one.interval()[1]
+
+
 # Refusals
 
 NARROW = sketch(cloud(0))
@@ -255,7 +293,7 @@ OPENED = SlicedSketch(bounds=(-1, 1), projections=DIRECTIONS, n_bins=32).partial
     ("first", "second", "options", "message"),
     [
         (NARROW, NARROW, {}, "same release"),
-        (NARROW, sketch(cloud(0), projections=np.eye(D)), {}, "different directions"),
+        (NARROW, sketch(cloud(0), projections=np.eye(D)[::-1]), {}, "different directions"),
         (NARROW, sketch(cloud(0), n_bins=16), {}, "different numbers of bins"),
         (NARROW, sketch(cloud(0), bounds=(-1, 2)), {}, "different bounds"),
         (NARROW, OPENED, {}, "is open"),
@@ -275,6 +313,8 @@ def test_limits(monkeypatch):
     for confidence in (0.0, 1.0, np.nan):
         with pytest.raises(ValueError, match="between 0 and 1"):
             estimate(1.0, 0.1).interval(confidence)
+    with pytest.raises(ValueError, match='"directions" or "space"'):
+        estimate(1.0, 0.1).interval(of="all")
     monkeypatch.setattr("skdpot.release.decoding._MOST_ENTRIES", 32**2)
     with pytest.raises(ValueError, match="too much memory"):
         debiased_squared_distance(NARROW, cloud(1))
