@@ -112,8 +112,8 @@ ax.errorbar(private, range(3), xerr=2 * error, fmt="o", capsize=4, label="privat
 ax.plot(exact, range(3), "|", color="C1", ms=20, mew=2.5, label="tables, without privacy")
 ax.set_yticks(range(3), [" – ".join(pair) for pair in pairs])
 ax.set(xlabel="sliced Wasserstein distance", xlim=(-0.01, 0.19), ylim=(-0.6, 2.6))
-ax.set_title("East differs; North and South are alike within the noise")
-ax.legend(loc="upper center")
+ax.set_title("East differs; North and South do not, within the noise")
+ax.legend(loc="center")
 plt.show()
 
 # %%
