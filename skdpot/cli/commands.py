@@ -41,10 +41,17 @@ from skdpot.tables.schema import TableSchema
 DEFAULT_DELTA = 1e-5
 
 
+def fitting_delta(n_rows: int | None) -> float:
+    """Return a power of ten below a tenth of 1/n: publishing a random row must not be private."""
+    if n_rows is None:
+        return DEFAULT_DELTA
+    return min(DEFAULT_DELTA, 10.0 ** -math.floor(math.log10(10 * n_rows) + 1))
+
+
 class Payment:
     """Who pays for a fit: the ledger at `path`, if given; nothing is created before `open`."""
 
-    def __init__(self, path: str | None, args: Namespace) -> None:
+    def __init__(self, path: str | None, args: Namespace, n_rows: int | None) -> None:
         epsilon, cap = args.epsilon, args.epsilon_cap
         if path is None and cap is not None:
             raise CommandError("--epsilon-cap needs --ledger: it is the cap of a new ledger.", 2)
@@ -58,7 +65,7 @@ class Payment:
             )
         if path is not None and kept is None and cap is None and math.isinf(epsilon):
             raise CommandError(f"{path} does not exist yet: state its cap with --epsilon-cap.")
-        default = DEFAULT_DELTA if kept is None else kept.delta
+        default = fitting_delta(n_rows) if kept is None else kept.delta
         self.delta = default if args.delta is None else args.delta
 
     def open(self) -> PrivacyBudget | None:
@@ -410,7 +417,8 @@ def _fit(
         known_column(schema, args.target, "--target")
     conditions = read_conditions(args.where, schema)
     check_conditions(conditions, schema, kept="save" in outputs)
-    payment = Payment(args.ledger, args)
+    # How many rows persons have is private.
+    payment = Payment(args.ledger, args, None if args.unit else table.n_rows)
     _warn_of_epsilon(args, console)
     schema.bind(table).read(table)  # once: the fit finds what was read
     budget = payment.open()
@@ -480,7 +488,8 @@ def run_distance(args: Namespace, console: Console) -> None:
         if not np.isfinite(np.asarray(party, dtype=np.float64)).all():
             raise CommandError(f"{path} holds infinity; every number must be finite.")
     ledgers = args.ledgers or [None] * len(rows)
-    payments = [Payment(path, args) for path in ledgers]
+    sizes = map(len, rows)
+    payments = [Payment(path, args, n) for path, n in zip(ledgers, sizes, strict=True)]
     deltas = [payment.delta for payment in payments]
     _warn_of_epsilon(args, console)
     budgets = [payment.open() for payment in payments]

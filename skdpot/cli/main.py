@@ -49,6 +49,10 @@ Without --schema, the numeric columns that all files share are compared. Their b
 --bounds, or estimated privately from the first table within its epsilon. With --schema, all columns
 are compared, encoded as the schema says, with missing values.
 """
+_DELTA = (
+    "default: that of the ledger, and of a new one the largest power of ten that is at most 1e-5 "
+    "and below a tenth of 1/n (1e-5 with --unit)"
+)
 _STYLE: dict[str, Any] = {
     "formatter_class": argparse.RawDescriptionHelpFormatter,
     "allow_abbrev": False,
@@ -211,7 +215,7 @@ def _flag(group: _Group, text: str, *names: str) -> None:
 
 
 def _add_terms(group: _Group) -> None:
-    group.add_argument("--delta", type=_share, help="default: that of the ledger, or 1e-5")
+    group.add_argument("--delta", type=_share, help=_DELTA)
     cap = "cap on all charges together, for a new ledger (default: --epsilon)"
     _value(group, cap, "--epsilon-cap", "EPSILON", type=_positive)
 

@@ -6,7 +6,6 @@ own process never opens the table.
 
 import asyncio
 import json
-import math
 import os
 import re
 import secrets
@@ -23,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.cli.commands import DEFAULT_DELTA, confirmed_schema
+from skdpot.cli.commands import confirmed_schema, fitting_delta
 from skdpot.cli.console import USAGE, CommandError, Console, explain
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.budget import PrivacyBudget
@@ -372,10 +371,10 @@ class Page:
             ui.button("Run", on_click=self._run).props("size=lg")
 
     def _delta(self) -> float:
-        """Return the delta of the ledger, or one below a tenth of a share of one row."""
+        """Return the delta of the ledger, or one that fits the table."""
         if Path(self.ledger.value).exists():
             return PrivacyBudget.from_ledger(self.ledger.value).delta
-        return min(DEFAULT_DELTA, 10.0 ** math.floor(-math.log10(10 * self.facts["rows"])))
+        return fitting_delta(self.facts["rows"])
 
     def _show_noise(self) -> None:
         self.noise.clear()

@@ -3,6 +3,7 @@
 import json
 
 import pandas as pd
+import pytest
 
 from skdpot.cli import commands
 from skdpot.preprocessing import CategoricalColumn
@@ -144,3 +145,8 @@ def test_what_was_paid_for_is_kept_when_the_report_fails(run, folder, monkeypatc
     assert "No space left on device" in err
     kept = ["data.csv", "fit.safetensors", "new.csv", "schema.json"]
     assert sorted(path.name for path in folder.iterdir()) == kept
+
+
+def test_delta_fits_the_table():
+    sizes = {1: 1e-5, 9_999: 1e-5, 10_000: 1e-6, 32_561: 1e-6, 10**8: 1e-10, None: 1e-5}
+    assert {n: commands.fitting_delta(n) for n in sizes} == pytest.approx(sizes)
