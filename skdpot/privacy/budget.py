@@ -340,7 +340,7 @@ class PrivacyBudget:
             libraries, under the relation of this budget:
 
             - a measurement of OpenDP on a data set. Under zero-concentrated privacy its noise must
-              be **Gaussian**;
+              be **Gaussian**, on integers with a scale of 16 or more;
             - the accountant of Opacus, or its history: a list of tuples (noise multiplier, sample
               rate, steps) of DP-SGD with Poisson samples. Replacing a record moves a sum of clipped
               gradients by twice the clipping norm;

@@ -27,6 +27,8 @@ from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.privacy.selection import BudgetedEvent
 
 _ROUNDED_UP = 1.0 + 1e-12
+# A discrete Gaussian of s >= 16 lattice steps costs at most 1 + 1 / (20 s^2) times a continuous one.
+_DISCRETE = 1.0 + 1.0 / (20.0 * 16.0**2)
 # How far neighbours are apart in the metrics of OpenDP.
 _BY_ROWS = {Relation.REPLACE_ONE: 2, Relation.ADD_REMOVE: 1}
 _NEIGHBOURS: dict[str, dict[Relation, int]] = {
@@ -109,6 +111,6 @@ def _of_measurement(measurement: Any, relation: Relation) -> Event:
         epsilon, delta = cost
         return _of_epsilon(epsilon, delta, relation)
     if measure == "ZeroConcentratedDivergence":
-        sigma = 1.0 / math.sqrt(2.0 * cost) / _ROUNDED_UP
+        sigma = 1.0 / math.sqrt(2.0 * cost) / _DISCRETE
         return GaussianEvent(sigma=sigma, sensitivity=1.0, relation=relation)
     raise ValueError(f"{measure} is not supported: fix its delta by make_fix_delta of OpenDP.")
