@@ -27,7 +27,7 @@ from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.privacy.selection import BudgetedEvent
 
 _ROUNDED_UP = 1.0 + 1e-12
-# A discrete Gaussian of s >= 16 lattice steps costs at most 1 + 1 / (20 s^2) times a continuous one.
+# A discrete Gaussian of s >= 16 lattice steps costs at most 1 + 1 / (20 s^2) times the continuous.
 _DISCRETE = 1.0 + 1.0 / (20.0 * 16.0**2)
 # How far neighbours are apart in the metrics of OpenDP.
 _BY_ROWS = {Relation.REPLACE_ONE: 2, Relation.ADD_REMOVE: 1}
