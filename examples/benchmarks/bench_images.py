@@ -37,7 +37,7 @@ from skdpot.mechanisms import ImageNetwork, Moments, Sketch, image_projections, 
 from skdpot.preprocessing import ImageCodes
 from skdpot.privacy.accounting import privacy_target
 
-N_BINS, DELTA = 64, 1e-5
+N_BINS, DELTA = 65, 1e-5  # odd: what is empty is in the middle of a bin
 SIZES = ((0.5, 7, 1), (3.0, 8, 1), (math.inf, 10, 10))  # up to an ε: codes a side; parts of a class
 
 

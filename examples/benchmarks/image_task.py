@@ -72,8 +72,9 @@ def load(path: str | Path = DEFAULT_DATA) -> ImageData:
     ----------
     path : path-like
         An ``.npz`` file with ``X_train``, ``y_train``, ``X_test`` and ``y_test`` (in any case):
-        images of shape (n, h, w) or (n, h, w, c), as bytes or in [0, 1]. Or the folder of the four
-        idx files of MNIST or FashionMNIST (``train-images-idx3-ubyte``, with or without ``.gz``).
+        images of shape (n, h, w) or (n, h, w, c), as bytes or in [0, 1], or strokes of a pen as
+        points of shape (n, k, 2) in [0, 100], which are drawn. Or the folder of the four idx files
+        of MNIST or FashionMNIST (``train-images-idx3-ubyte``, with or without ``.gz``).
 
     Raises
     ------
@@ -114,9 +115,24 @@ def _read_idx(folder: Path, beginning: str) -> np.ndarray:
     return np.frombuffer(content, np.uint8, offset=4 + 4 * n_axes).reshape(shape)
 
 
+def drawn(points: np.ndarray) -> np.ndarray:
+    """Draw strokes as lines of about three pixels on 28 x 28; y grows upwards."""
+    places = np.stack(np.meshgrid(np.arange(28.0), np.arange(28.0)), axis=-1).reshape(-1, 1, 2)
+    images = []
+    for stroke in points.astype(float):
+        ends = np.column_stack([4 + stroke[:, 0] / 5, 24 - stroke[:, 1] / 5])
+        first, lines = ends[:-1], np.diff(ends, axis=0)
+        lengths = np.maximum(np.sum(lines**2, axis=1), 1e-9)
+        shares = np.clip(np.sum((places - first) * lines, axis=2) / lengths, 0, 1)
+        gaps = np.linalg.norm(places - first - shares[..., None] * lines, axis=2).min(axis=1)
+        images.append(np.clip(1.8 - gaps, 0, 1).reshape(28, 28))
+    return np.float32(images)
+
+
 def as_images(images: np.ndarray) -> np.ndarray:
     """Return images as float32 in [0, 1]; bytes are divided by 255, one channel is dropped."""
     images = np.asarray(images)
+    images = drawn(images) if images.ndim == 3 and images.shape[2] == 2 else images
     images = np.float32(images) / 255 if images.dtype == np.uint8 else np.float32(images)
     if images.ndim == 4 and images.shape[-1] == 1:
         images = images[..., 0]

@@ -308,7 +308,8 @@ def image_projections(
     """Draw directions for the sketch of images: slow waves and local patterns.
 
     A quarter are mixtures of low cosine frequencies. The others are patterns of four sizes at
-    random places. They are public, made without data, and suit pixels with declared `bounds`.
+    random places. They are public, made without data, and suit pixels with declared `bounds`. Most
+    sum to zero: with an odd ``n_bins`` of the sketch, what is empty is in the middle of a bin.
 
     Parameters
     ----------
