@@ -138,7 +138,7 @@ handles = [plt.Line2D([], [], color=color, ls=style) for color, style in GROUPS.
 handles.append(plt.Line2D([], [], color="black", lw=0.8, ls=":"))
 figure.legend(handles, [*GROUPS, "diagonal"], loc="outside lower center", ncols=3)
 figure.suptitle(
-    "At level 1 both groups get the same predictions, also with noise", x=0.01, ha="left"
+    "At level 1 both groups get similar predictions, also with noise", x=0.01, ha="left"
 )
 figure.savefig("fair_regression.png")
 plt.show()
