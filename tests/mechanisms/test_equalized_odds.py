@@ -53,7 +53,7 @@ def test_a_record_that_changes_its_bin_is_paid_for():
     with record_releases() as releases:
         fitted = made(epsilon=30.0).fit(X, y, sensitive_features=group)
     tables = [release for release in releases if release.kind == "table"]
-    assert len(tables) == 2 + 20
+    assert len(tables) == 2 + 5
     other, rng, largest = np.arange(len(X)), np.random.default_rng(0), []
     for code in (0, 1):
         other[group == code] = rng.permutation(other[group == code])
