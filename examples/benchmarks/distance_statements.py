@@ -121,14 +121,14 @@ def directions(seeds: int, data: Path) -> Iterator[dict[str, Any]]:
             many = ~few if pair != "same digits" else few
             sides = [images[rng.choice(np.flatnonzero(some), 1000, replace=False)]
                      for some in (few, many)]  # fmt: skip
-            pools = [images[rng.choice(np.flatnonzero(some), 20_000)] for some in (few, many)]
+            pools = [images[rng.choice(np.flatnonzero(some), 10_000)] for some in (few, many)]
             for name, options in ways.items():
                 private = PrivateWassersteinDistance(Sliced(**options), bounds=(-1, 1))
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", PrivacyWarning)
                     one, other = (private.fit(x).sketch_ for x in sides)
                     estimate = private.compare(one)
-                along = [one.directions_[::13] @ pool.T for pool in pools]
+                along = [one.directions_[:100] @ pool.T for pool in pools]
                 truth = 0.0 if pair == "same digits" else np.mean(wasserstein_1d(*along) ** 2)
                 low, high = estimate.interval()
                 yield {

@@ -198,6 +198,18 @@ def test_few_rows_are_measured_along_the_first_of_the_directions():
     assert len(answer.record.directions) == 25  # as the smallest of the parties
 
 
+def test_the_number_of_directions_depends_on_persons_and_not_on_their_rows():
+    """With `groups` the number of rows is private."""
+    persons = np.arange(300)
+    shown = []
+    for times in (1, 8):
+        groups = np.repeat(persons, times)
+        rows = np.tile(HERE[: len(persons)], (8, 1))[: len(groups)]
+        fitted = PrivateWassersteinDistance(epsilon=1.0, bounds=(-1, 1)).fit(rows, groups=groups)
+        shown.append(len(fitted.sketch_.directions_))
+    assert shown[0] == shown[1] < 64
+
+
 def test_parties_with_different_people_share_one_charge(monkeypatch):
     """Charged one after the other, three parties took sqrt(3) times the mu."""
     budget, alone, seen = PrivacyBudget(1.0), PrivacyBudget(1.0), []
