@@ -1,7 +1,8 @@
 """Draw the two pictures of the first page from the measured figures of Table 1.
 
-``python doc/front_picture.py`` reads ``table1.csv`` and ``table1_samples.png``, both written by
-``examples/benchmarks/bench_table1.py``, and writes ``images/front.png`` (samples) and
+``python doc/front_picture.py`` reads ``front.csv`` and ``front_samples.png``, which
+``examples/benchmarks/bench_table1.py`` wrote (as ``table1.csv`` and ``table1_samples.png``; the
+command is in ``flow_paper.rst``), and writes ``images/front.png`` (samples) and
 ``images/front_distance.png``. They stand side by side, and one above the other on a telephone.
 """
 
@@ -17,16 +18,16 @@ EPSILONS = [0.2, 1.0, 5.0, 10.0]
 # A name, where it stands, and how the line is drawn.
 METHODS = {
     "sketch flow": ("skdpot: one private sketch", (0.2, 10.6), OURS, "o", "-"),
-    "DPSWflow-r": ("noise on every row (DPSWflow-r)", (0.2, 41), PAPER, "s", "-"),
-    "DPSWflow": ("noise on every row (DPSWflow)", (0.2, 142), PAPER, "^", "--"),
+    "DPSWflow-r": ("noise on every row (DPSWflow-r)", (0.2, 22), PAPER, "s", "-"),
+    "DPSWflow": ("noise on every row (DPSWflow)", (0.2, 42), PAPER, "^", "--"),
 }
 
 
 def main() -> None:
     """Write the pictures."""
     plt.style.use("skdpot.metrics.pictures")
-    table = pd.read_csv(HERE / "table1.csv")
-    draw_samples(table, plt.imread(HERE / "table1_samples.png"))
+    table = pd.read_csv(HERE / "front.csv")
+    draw_samples(table, plt.imread(HERE / "front_samples.png"))
     draw_distances(table.set_index(["column", "method"])["frechet"])
 
 
@@ -70,7 +71,7 @@ def draw_distances(table: pd.Series) -> None:
     ax.axhline(guess, color=GREY, lw=1, ls=":")
     ax.text(10.5, floor * 0.93, "decoded real images", color=GREY, ha="right", va="top", fontsize=9)
     ax.text(10.5, guess * 0.95, "images from no data", color=GREY, ha="right", va="top", fontsize=9)
-    ax.set(xscale="log", yscale="log", xlabel="ε (smaller is more private)", ylim=(2.2, 230))
+    ax.set(xscale="log", yscale="log", xlabel="ε (smaller is more private)", ylim=(2.2, 70))
     ax.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
     ax.set_xticks([], minor=True)
     ticks = np.array([3, 10, 30, 100])
