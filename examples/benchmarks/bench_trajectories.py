@@ -18,6 +18,7 @@ there are printed, and the rates are drawn:
 - ``time``: seconds of a fit of 10 times 650 points with 500 particles a time;
 - ``coverage`` and ``selection``: whether intervals cover the truth, and whether times left out
   choose good paths, on populations of known law;
+- ``paper``: its further experiments (annealing, no warm start, fewer times), and the entropy;
 - ``settings``: what the paper leaves open, tried on digit 3; not among the default parts.
 
     OMP_NUM_THREADS=1 python examples/benchmarks/bench_trajectories.py --out results
@@ -48,6 +49,7 @@ from trajectory_methods import (
     fitted,
     paper_settings,
 )
+from trajectory_paper import paper
 from trajectory_rates import rates
 from trajectory_report import write_report
 from trajectory_tasks import StrokeTask, stroke_tasks
@@ -250,6 +252,7 @@ PARTS = {
     "time": time,
     "coverage": coverage,
     "selection": selection,
+    "paper": paper,
     "settings": settings,
 }
 

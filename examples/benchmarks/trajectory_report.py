@@ -158,6 +158,14 @@ def _dynamics(table: pd.DataFrame) -> None:
     print(figures[[*columns, "changing", "seconds"]].agg(["mean", "sem"]).round(2).to_string())
 
 
+def _paper(table: pd.DataFrame) -> None:
+    for experiment, part in table.groupby("experiment", sort=False):
+        print(f"\n{experiment}")
+        figures = part.drop(columns=["experiment", "seed"]).dropna(axis=1, how="all")
+        names = [name for name in ("digit", "setting") if name in figures]
+        print(figures.groupby(names, sort=False).agg(["mean", "sem"]).round(4).to_string())
+
+
 SUMMARIES = {
     "dynamics": _dynamics,
     "strokes": _digits,
@@ -167,6 +175,7 @@ SUMMARIES = {
     "time": _time,
     "coverage": _coverage,
     "selection": _selection,
+    "paper": _paper,
     "settings": _settings,
 }
 
