@@ -14,7 +14,8 @@ there are printed, and the rates are drawn:
   that turns, strokes and pen digits: squared W₂ at the times, between them and between whole
   paths (per time), and paths that change clusters, beside sketches without smoothing and ties;
 - ``rates``: the integrated squared Hellinger distance of an Ornstein-Uhlenbeck process against
-  the numbers of rows and of times, beside the paper's Theorem 3.2;
+  the numbers of rows and of times, beside the paper's Theorem 3.2; ``rates_in_the_plane``: with
+  "mfld" too, in two dimensions;
 - ``time``: seconds of a fit of 10 times 650 points with 500 particles a time;
 - ``coverage`` and ``selection``: whether intervals cover the truth, and whether times left out
   choose good paths, on populations of known law;
@@ -50,7 +51,7 @@ from trajectory_methods import (
     paper_settings,
 )
 from trajectory_paper import paper
-from trajectory_rates import rates
+from trajectory_rates import rates, rates_in_the_plane
 from trajectory_report import write_report
 from trajectory_tasks import StrokeTask, stroke_tasks
 
@@ -249,6 +250,7 @@ PARTS = {
     "pendigits": pendigits,
     "branching": branching,
     "rates": rates,
+    "rates_in_the_plane": rates_in_the_plane,
     "time": time,
     "coverage": coverage,
     "selection": selection,

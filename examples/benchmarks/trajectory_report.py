@@ -172,6 +172,7 @@ SUMMARIES = {
     "pendigits": _digits,
     "branching": _branching,
     "rates": _rates,
+    "rates_in_the_plane": _rates,
     "time": _time,
     "coverage": _coverage,
     "selection": _selection,
