@@ -614,6 +614,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("release_misfits", true_misfits, "TableFit._release_tree"), {"a tree by true strengths": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
         (returning("release_misfits", true_misfits, "TableFit._release_pairs"), {"pairs by true misfits": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
         (given("TableFit._candidates", "TableFit._release_pairs", predictions=true_counts), {"predictions from private rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
+        (rewritten("mean_field_langevin", ("isinstance(plan.event, NonPrivateEvent)", "True")), {"fit of particles to private rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld]"}),
         (rewritten("DPTableSynthesizer._read", ("rules.read, name", "lambda given: vars(self).setdefault('_values', rules.read(given)), name")), {"rows kept for later": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
     ],
     24: [
