@@ -475,11 +475,18 @@ n_features), default="axes+orthogonal"
         problem = CoupledFlowProblem(tables, times, n_particles, float(self.regularization))
         if self.follows(axis):
             found = [measured_cdf(sketch, label) for label in sketch.classes_]
-            measured = [np.stack(values) for values in zip(*found, strict=True)]
+            measured, deviations = (np.stack(values) for values in zip(*found, strict=True))
+            # Beside the noise, the rows of each time are a sample.
+            sampled = np.clip(measured * (1 - measured), 0.0, 0.25)
+            sampled /= np.maximum(sketch.class_counts_, 1.0)[:, None, None]
+            deviations = np.sqrt(deviations**2 + sampled)
             particles = coupled_flow(
                 replace(problem, regularization=0.0), steps, rng, WarmCoupling()
             ).particles
-            steps, known = steps[1:] or steps, (times, _error_variances(sketch), *measured)
+            steps, known = (
+                steps[1:] or steps,
+                (times, _error_variances(sketch), measured, deviations),
+            )
             smooth, paths = smoothed_along_the_flow(particles, tables, *known)
             problem = replace(problem, tables=smooth, followed=paths)
             # Less noise is in the way of those who follow particles a second time.

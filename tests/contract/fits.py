@@ -255,7 +255,8 @@ ROWS = {
     "paths, mfld, rough": paths(
         "mfld", smooth=False, coupling="exact", noise_multiplier=[3.0, 2.0]
     ),
-    "paths, mfld, mean": paths("mfld", warm_start="mean", entropy=True),
+    "paths, mfld, mean": paths("mfld", warm_start="mean"),
+    "paths, mfld, entropy": paths("mfld", warm_start="mean", entropy=True),
     "paths, mfld, kmeans": paths("mfld", warm_start="kmeans", **BOX),
     "paths, mfld, batches": paths(
         "mfld", batch_fraction=0.5, noise_multiplier=3.0, n_time_subsample=2
