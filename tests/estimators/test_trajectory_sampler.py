@@ -232,6 +232,19 @@ def test_mfld_moves_from_the_center_towards_the_rows():
     assert means[:, 1].mean() > 0.05
 
 
+def test_times_help_each_other_without_noise_too():
+    """What differs from one time to the next is then the chance of who was seen."""
+    rows, t, law = make_ornstein_uhlenbeck_trajectories(64, 9, diffusivity=0.1, random_state=0)
+    options = {"epsilon": np.inf, "bounds": (-1, 2), "n_particles": 150, "random_state": 0}
+    fitted = quiet_fit(trajectory_sampler(**options), rows, t)
+    truth = law.sample_paths(600, fitted.times_, np.random.default_rng(1))
+    together, apart = (
+        np.mean([wasserstein_distance(truth[:, i], at) ** 2 for i, at in enumerate(one.particles_)])
+        for one in (fitted, fitted.with_params(mechanism__smooth=False, random_state=0))
+    )
+    assert together < 0.75 * apart
+
+
 def test_with_entropy_particles_follow_the_reduced_objective():
     """Less of F = G + τH, and more of G, than without: no noise, one schedule."""
     options = {"epsilon": np.inf, "bounds": (-1, 1), "n_particles": 80, "random_state": 0}
