@@ -27,7 +27,7 @@ FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
-PATIENCE = 40  # seconds
+PATIENCE = 120  # seconds, of a busy machine
 N = 400
 
 
