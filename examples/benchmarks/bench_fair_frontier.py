@@ -37,7 +37,7 @@ SHARES = np.array([[0.6 * 0.55, 0.6 * 0.45], [0.4 * 0.75, 0.4 * 0.25]])  # by gr
 BY_CLASS = np.array([1.2, 0.8, 0.4, 0.0, 0.0])
 BY_GROUP = np.array([0.0, 0.0, 0.4, 1.0, 0.6])
 LEVELS = (0.7, 0.8, 0.9)
-N, N_TEST, N_LAW = 30_000, 400_000, 1_000_000
+N, N_TEST, N_LAW = 30_000, 200_000, 1_000_000
 SCALE = 5.0  # public: a feature is hardly ever beyond it
 
 
