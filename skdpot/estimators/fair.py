@@ -5,11 +5,15 @@ group and its size. They never say which rows it holds.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+import pandas as pd
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
 from torch import nn
 
 from skdpot._utils.validation import (
@@ -17,6 +21,7 @@ from skdpot._utils.validation import (
     StrOptions,
     all_or_nothing,
     check_is_fitted,
+    check_parameters,
     encode_labels,
     fit_context,
     resolve_device,
@@ -27,6 +32,7 @@ from skdpot._utils.validation import (
 )
 from skdpot.exceptions import warn_of_fairness, warn_of_privacy
 from skdpot.mechanisms.base import FitContext, chosen_mechanism
+from skdpot.mechanisms.bayes import FairConstraint, FairRule, RuleProgram, frontier
 from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairGradients, FairMechanism, FairTask, Records
 from skdpot.nets.training import build_predictor, check_callbacks, check_per_record, evaluate
 from skdpot.privacy.budget import PrivacyBudget
@@ -37,6 +43,7 @@ from skdpot.release.output_tables import (
     one_cell,
     read_groups,
 )
+from skdpot.release.score_tables import ScoreLaw
 
 _MOST_GROUPS = 50
 _UNSCALED = 10  # the largest feature of a row, in most rows
@@ -232,3 +239,184 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
     def _outputs(self, X: Any) -> np.ndarray:
         rows = self._public_rows(X)
         return evaluate(self.network_, rows, resolve_device(self.device))
+
+
+_COINS = 2.0**64
+_NO_LAW = (
+    'Other constraints and the frontier need a fit with mechanism="bayes" and sensitive_features.'
+)
+
+
+class FairDecisions(ClassifierMixin):
+    """What a fitted classifier with a `score_law_` and a `rule_` can do, at no cost."""
+
+    level: float
+    fairness: str
+    measure: str
+    randomized: bool
+    classes_: np.ndarray
+    score_law_: ScoreLaw | None
+    rule_: FairRule | None
+
+    def _places(self, X: Any, codes: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+        """Return rows, probabilities of classes, lists and margins; `codes` are groups."""
+        raise NotImplementedError
+
+    def _own_decision(self, X: Any) -> np.ndarray:
+        """Return logits or log-probabilities, where a fit has no rule."""
+        raise NotImplementedError
+
+    def _best_rule(self) -> FairRule:
+        """Find the rule of the constraint."""
+        return RuleProgram(self._law(), self._constraint).solve(randomized=self.randomized)[0]
+
+    @property
+    def _constraint(self) -> FairConstraint:
+        return FairConstraint(self.fairness, float(self.level), self.measure)
+
+    def _law(self) -> ScoreLaw:
+        check_is_fitted(self)
+        if getattr(self, "score_law_", None) is None:
+            raise AttributeError(_NO_LAW)
+        return self.score_law_  # type: ignore[return-value]
+
+    def with_constraint(
+        self, fairness: str | None = None, *, level: float | None = None, measure: str | None = None
+    ) -> Self:
+        """Return a fitted copy with another constraint, at no cost.
+
+        Parameters
+        ----------
+        fairness, level, measure : str, float, str, optional
+            As in the class; by default those of this classifier.
+
+        Returns
+        -------
+        classifier
+            Copy that shares the release of this one. Both are covered by one charge.
+
+        Raises
+        ------
+        ValueError
+            If a value is not allowed, or the constraint was part of the training.
+        """
+        check_is_fitted(self)
+        if self.rule_ is None:
+            raise ValueError(_NO_LAW)
+        chosen = copy(self)
+        given = {"fairness": fairness, "level": level, "measure": measure}
+        for name, value in given.items():
+            setattr(chosen, name, getattr(self, name) if value is None else value)
+        check_parameters(chosen)
+        chosen.rule_ = chosen._best_rule()
+        return chosen
+
+    @property
+    def frontier_(self) -> pd.DataFrame:
+        """Accuracy and fairness of the best rules for 21 levels, by what was released.
+
+        With standard errors, which hold the noise of the release and that of a sample: of what is
+        to be expected on other rows of the same distribution.
+        """
+        return frontier(self._law(), self._constraint, randomized=self.randomized).copy()
+
+    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
+        """Return the margin of the second of two classes, or a value per class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Public rows.
+        sensitive_features : array-like of shape (n_samples,), optional
+            Group of each row, where decisions use it.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            With a rule, the difference of the two probabilities minus the threshold; for more than
+            two classes, the probabilities, with 1 added to the predicted class. Otherwise logits,
+            or log-probabilities.
+        """
+        check_is_fitted(self)
+        if (rule := self.rule_) is None:
+            return self._own_decision(X)
+        law = self._law()
+        rows, classes, lists, margins = self._places(X, sensitive_features)
+        frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(np.asarray(rows) + 0.0)
+        coins = pd.util.hash_pandas_object(frame, index=False).to_numpy() / _COINS
+        decided = rule.decided(lists, margins, coins)
+        if classes.shape[1] == 2:
+            return decided
+        second = law.lists.decides[lists, (decided >= 0.0).astype(int)]
+        return classes + np.eye(classes.shape[1])[second]
+
+    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
+        """Return the probability of each class.
+
+        With a rule, these are recalibrated by the release, and `predict` need not return the most
+        probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Public rows.
+        sensitive_features : array-like of shape (n_samples,), optional
+            As in `decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        check_is_fitted(self)
+        if self.rule_ is None:
+            own = self._own_decision(X)
+            return softmax(own if own.ndim > 1 else np.column_stack([0.0 * own, own]), axis=1)
+        law = self._law()
+        _, classes, lists, margins = self._places(X, sensitive_features)
+        return law.recalibrated(classes, lists, margins)
+
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
+        """Predict the class of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Public rows.
+        sensitive_features : array-like of shape (n_samples,), optional
+            As in `decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Classes.
+
+        Raises
+        ------
+        ValueError
+            If groups are needed and not given, or are not among those of the fit.
+        """
+        decision = self.decision_function(X, sensitive_features=sensitive_features)
+        decided = decision.argmax(axis=1) if decision.ndim > 1 else (decision >= 0.0).astype(int)
+        return self.classes_[decided]
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
+    ) -> float:
+        """Return the accuracy on public rows.
+
+        Parameters
+        ----------
+        X, y : array-like of shape (n_samples, n_features), (n_samples,)
+            Public rows and their classes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the rows.
+        sensitive_features : array-like of shape (n_samples,), optional
+            As in `decision_function`.
+
+        Returns
+        -------
+        float
+        """
+        predicted = self.predict(X, sensitive_features=sensitive_features)
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))

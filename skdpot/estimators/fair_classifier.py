@@ -13,12 +13,10 @@ from skdpot._utils.validation import (
     StrOptions,
     encode_labels,
 )
-from skdpot.estimators.fair import FairPredictor
-from skdpot.estimators.fair_decisions import FairDecisions
+from skdpot.estimators.fair import FairDecisions, FairPredictor
 from skdpot.mechanisms.base import FitContext
-from skdpot.mechanisms.bayes import BayesRule
+from skdpot.mechanisms.bayes import FAIRNESS, BayesRule
 from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairMechanism, FairTask
-from skdpot.mechanisms.fair_rules import FAIRNESS
 from skdpot.mechanisms.scores import LOSSES
 from skdpot.release.output_tables import (
     SAME_CLASS,

@@ -19,10 +19,9 @@ from skdpot._utils.validation import (
     spawn_streams,
     without_groups,
 )
-from skdpot.estimators.fair_decisions import FairDecisions
+from skdpot.estimators.fair import FairDecisions
 from skdpot.mechanisms.base import FitContext
-from skdpot.mechanisms.bayes import PlacedScores, release_law
-from skdpot.mechanisms.fair_rules import FAIRNESS
+from skdpot.mechanisms.bayes import FAIRNESS, PlacedScores, release_law
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.release.output_tables import SAME_GROUP, read_groups, warn_of_small_cells

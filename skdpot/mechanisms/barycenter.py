@@ -42,7 +42,6 @@ from skdpot._utils.validation import Interval, SecretStream
 from skdpot.exceptions import told_safely
 from skdpot.mechanisms.base import COUNT, FitContext, Released
 from skdpot.mechanisms.fair import FairMechanism, FairTask
-from skdpot.mechanisms.group_scores import GroupScorePlan, GroupScores, plan_group_scores
 from skdpot.mechanisms.recalibration import (
     Affine,
     plan_recalibration,
@@ -50,6 +49,7 @@ from skdpot.mechanisms.recalibration import (
     release_recalibration,
     release_spread,
 )
+from skdpot.mechanisms.scores import GroupScorePlan, GroupScores, plan_group_scores
 from skdpot.ot.slices import CDFTable, orthogonal_directions
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.release.bounds import BoundsPlan, DataBounds, bounds_share

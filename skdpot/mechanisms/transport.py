@@ -1,7 +1,7 @@
 """Domain adaptation by transport: one frozen release of both domains, then training on moved rows.
 
 The distributions of the rows of both domains along slices are released once. A map from the source
-to the target is post-processing (`skdpot.ot.sliced_map`). It is a public function, so that moving a
+to the target is post-processing (`skdpot.ot.flow`). It is a public function, so that moving a
 private row by it changes nothing but this row, and training on the moved rows is training on as
 many private rows.
 """
@@ -27,7 +27,7 @@ from skdpot.nets.training import (
     train_to_the_end,
     with_trained_parameters,
 )
-from skdpot.ot.sliced_map import SlicedMap, sliced_map
+from skdpot.ot.flow import SlicedMap, sliced_map
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.release import release as recording
 from skdpot.release.gradients import (

@@ -28,7 +28,7 @@ from skdpot.federated.party import Party
 from skdpot.mechanisms import Gradient, LatentNetwork, Resample, Sketch
 from skdpot.mechanisms.bayes import PlacedScores
 from skdpot.mechanisms.fair import Records
-from skdpot.mechanisms.group_scores import GroupScores
+from skdpot.mechanisms.scores import GroupScores
 from skdpot.privacy.accounting import compose
 from skdpot.release.bounds import DataBounds
 from skdpot.release.contingency import CountedRows

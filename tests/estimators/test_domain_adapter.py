@@ -9,7 +9,7 @@ import torch
 
 from skdpot import DPDomainAdapter, PrivacyBudget
 from skdpot.mechanisms import RankedOutputs, SketchedOutputs, TransportedRows
-from skdpot.ot.sliced_map import sliced_map
+from skdpot.ot.flow import sliced_map
 from skdpot.ot.slices import CDFTable, orthogonal_directions
 from skdpot.ot.transport import sliced_wasserstein_distance
 

@@ -18,7 +18,7 @@ from skdpot._utils.validation import spawn_streams
 from skdpot.datasets import make_biased_classification
 from skdpot.exceptions import BudgetExceededError, FairnessWarning
 from skdpot.mechanisms import BayesRule
-from skdpot.mechanisms.fair_rules import FAIRNESS, FairConstraint, FairRule, RuleProgram, frontier
+from skdpot.mechanisms.bayes import FAIRNESS, FairConstraint, FairRule, RuleProgram, frontier
 from skdpot.metrics import disparate_impact, equalized_odds_difference
 from skdpot.release import release as recording
 from skdpot.release.score_tables import ScoreLists, plan_score_tables, release_score_tables
