@@ -30,7 +30,7 @@ def few_synthetic_rows(monkeypatch):
         "estimators._search_trials._N_DIRECTIONS": 8,
         "estimators._search_trials._N_SYNTHETIC": 200,
         "estimators.table_synthesizer._SCORED_ROWS": 500,
-        "mechanisms.fair_rules._SHOWN": (0.0, 0.5, 1.0),
+        "mechanisms.bayes._SHOWN": (0.0, 0.5, 1.0),
         "tables.report._FEWEST": 500,
         "tables.row_map._LEARNED_FROM": 2000,
     }
