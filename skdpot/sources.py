@@ -301,6 +301,11 @@ def _pass_over(source: Source, count: _Count) -> ExactCounts:
     return found
 
 
+def rows_of(source: Source) -> int:
+    """Return the number of rows of a source, in a pass of its own."""
+    return _pass_over(source, _Count(()))._n_rows
+
+
 def head_of(source: Source) -> Any:
     """Return the head of a source; a query may have begun to read rows for it."""
     return quietly(lambda: source.head)

@@ -1,6 +1,5 @@
 """Distance protocols: a sketch of each party, which is private, and two that are not private."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -55,7 +54,7 @@ from skdpot.privacy.spent import PrivacySpent, charge
 from skdpot.release.bounds import public_bounds
 from skdpot.release.contributions import read_persons
 from skdpot.release.sketch import SlicedSketch
-from skdpot.sources import Source, head_of
+from skdpot.sources import Source, head_of, rows_of
 
 _MOST_SLICES, _FEWEST_SLICES = 64, 16  # but for whole blocks
 _ROWS_OVER_NOISE = 32.0  # so many of n mu for the root of the number of directions
@@ -127,7 +126,7 @@ n_features), default="orthogonal"
             raise ValueError('protocol="sliced" counts every row once: leave masses=None.')
         n_features = (head_of(rows) if isinstance(rows, Source) else rows).shape[1]
         if isinstance(rows, Source):
-            n_samples = math.inf  # not known before rows are read
+            n_samples = rows_of(rows)
         elif context.groups is None:
             n_samples = len(rows)
         else:

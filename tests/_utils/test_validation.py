@@ -44,7 +44,7 @@ TEXT_IN_ROWS = "cannot be read as numbers"
 BAD_ROWS = {f"times, {name}": (table, "dates, times or dur") for name, table in TIMES.items()} | {
     "one dimension": (np.array([NUMBER, 1.0]), "Reshape your data"),
     "a series": (pd.Series([NUMBER, 1.0]), "2-dimensional container"),
-    "three dimensions": (np.full((2, 2, 2), NUMBER), "dim 3"),
+    "three dimensions": (np.full((2, 2, 2), NUMBER), "dim > 2"),
     "complex": (np.array([[NUMBER + 1j], [2.0]]), "Complex data not supported"),
     "strings": ([[TEXT, "b"], ["c", "d"]], TEXT_IN_ROWS),
     "dates": (np.array([[datetime.date(1988, 4, 1)]], dtype=object), TEXT_IN_ROWS),

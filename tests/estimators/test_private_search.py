@@ -59,7 +59,7 @@ SEARCHES = [
 # The checks set random_state, and have features about 100.
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*makes the privacy noise:skdpot.exceptions.PrivacyWarning")
-@pytest.mark.filterwarnings("ignore:.*a feature beyond 100:skdpot.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore:.*a feature beyond 10:skdpot.exceptions.PrivacyWarning")
 @parametrize_with_checks(SEARCHES)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

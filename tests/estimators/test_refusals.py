@@ -141,7 +141,7 @@ DATA = [
     ("paths mfld", "no times", {"y": None}, {}, "target y is None"),
     ("paths mfld", "times given twice", {"t": T}, {}, "given twice"),
     ("paths mfld", "too few times", {"y": T[1:]}, {}, "inconsistent numbers of samples"),
-    ("paths mfld", "too few groups", {"groups": T[1:]}, {}, "groups must say for each row"),
+    ("paths mfld", "too few groups", {"groups": T[1:]}, {}, "must identify the person of each"),
     ("paths mfld", "a long step", {}, {"schedule": [(1.5, None, 2)]}, "too long|at most 1"),
     ("paths mfld", "missing person", {"groups": changed(np.nan, T)}, {}, "none missing"),
 ]  # fmt: skip

@@ -143,7 +143,7 @@ REFUSED = {
         ("epsilon", 0.0), ("epsilon", math.nan), ("delta", 2.0), ("n_particles", 5),
         ("schema", [3]), ("budget", 1.0),
     )},
-    "a file that is not there": (Path("table.csv"), {}, "names no file"),
+    "a file that is not there": (Path("table.csv"), {}, "No file exists"),
     "a mapping": (SMALL.to_dict("list"), {}, "X must be a DataFrame"),
     "records": (SMALL.to_dict("records"), {}, "X must be a DataFrame"),
     "nothing": (None, {}, "Expected 2D array"),

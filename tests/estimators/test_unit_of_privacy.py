@@ -219,8 +219,8 @@ def test_rows_of_a_person_are_averaged_in_a_sketch():
 
 
 REFUSED_GROUPS = {
-    "a row of nobody": (SlicedSketch(), {"groups": [None, *[SECRET] * 9]}, "groups must say"),
-    "too few": (SlicedSketch(), {"groups": [1, 2]}, "groups must say"),
+    "a row of nobody": (SlicedSketch(), {"groups": [None, *[SECRET] * 9]}, "groups must identify"),
+    "too few": (SlicedSketch(), {"groups": [1, 2]}, "groups must identify"),
     "one person": (SlicedSketch(), {"groups": [1] * 10}, "groups names a single person"),
     "public labels": (
         SlicedSketch(conditional=True, public_labels=True), {}, "groups is for private labels",
@@ -311,10 +311,10 @@ def test_rows_are_drawn_evenly_and_share_what_a_person_weighs(max_rows, weightin
 
 TABLE = rows_of([2, 3, 1, 4] * 10, np.random.default_rng(6))
 REFUSED = {
-    "a row of nobody": (TABLE.assign(who=[None, SECRET] * 50), {}, "Column 'who' must say"),
-    "what is no name": (TABLE.assign(who=[[SECRET]] * 100), {}, "Column 'who' must say"),
-    "no such column": (TABLE, {"unit": "whom"}, "unit='whom' must name a column"),
-    "an array": (TABLE[["number"]].to_numpy(), {"schema": None}, "must name a column of a Data"),
+    "a row of nobody": (TABLE.assign(who=[None, SECRET] * 50), {}, "Column 'who' must identify"),
+    "what is no name": (TABLE.assign(who=[[SECRET]] * 100), {}, "Column 'who' must identify"),
+    "no such column": (TABLE, {"unit": "whom"}, "unit='whom' must name the column"),
+    "an array": (TABLE[["number"]].to_numpy(), {"schema": None}, "must name the column of a Data"),
     "one person": (TABLE.assign(who=SECRET), {}, "names a single person"),
     "one row": (TABLE.iloc[:1], {}, "names a single person"),
     "a person as the target": (TABLE, {"target": "who"}, "target='who' is not a column"),

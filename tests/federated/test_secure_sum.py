@@ -255,7 +255,7 @@ FAULTS = {
     "wrapped": (lambda number, total: total if number < 3 else total + 2**40, "within the bound"),
     "missing": (
         lambda number, total: total if number < 3 else np.append(total[:-1], 3),
-        "not one of 4 parties",
+        "not made by 4 parties",
     ),
 }
 
@@ -278,7 +278,7 @@ def test_a_sum_that_fails_releases_nothing_and_quotes_nothing(fault):
 def test_fewer_parties_than_declared_release_nothing():
     funds = budgets()
     few = Together([sketch(budget=fund) for fund in funds], n_parties=5)
-    assert_nothing_happened(few, funds, MessageError, "not one of 5 parties")
+    assert_nothing_happened(few, funds, MessageError, "not made by 5 parties")
 
 
 def test_who_cannot_pay_sends_no_table():
