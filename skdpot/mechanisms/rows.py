@@ -14,6 +14,7 @@ from skdpot.release.rows import SmoothedProjections, StepDirections, noisy_batch
 
 # The flow paper's choices; steps of h = 3 in dimension 8, where a full one is 8, are its code's.
 _STEP_SIZE = 0.375
+_FEWEST_ROWS = 21  # of all Poisson samples: none is drawn with a probability below 1e-9
 _FROZEN_SLICES = 31
 _SHARE_OF_FROZEN = 25 / 31
 # Without a given number of steps: so many passes over the rows, within limits.
@@ -104,6 +105,7 @@ class Resample(_NoisyRows):
         Batch size, capped at n.
     sampling : {"without_replacement", "poisson"}, default="without_replacement"
         How batches are drawn: of exactly `batch_size` rows, or of `batch_size` rows on average.
+        Averages must add up to 21 rows or more over all steps.
     n_projections : int, default=70
         Number of directions per step.
     projections : {"orthogonal", "uniform"}, default="orthogonal"
@@ -156,6 +158,11 @@ class Resample(_NoisyRows):
         refuse_classes(self, conditional)
         size = min(self.batch_size, len(rows))
         n_steps = n_steps or epochs(len(rows), size)
+        if self.sampling == "poisson" and size * n_steps < _FEWEST_ROWS and size < len(rows):
+            raise ValueError(
+                f'batch_size={size} and n_steps={n_steps} with sampling="poisson" may draw no row '
+                f"at all. batch_size * n_steps must be at least {_FEWEST_ROWS}."
+            )
         drawn = {"batch_size": size, "sampling": self.sampling}
         return self._noisy_rows(context, rows, n_steps, self.n_projections, **drawn)
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from skdpot import DPSlicedFlowSampler
+from skdpot import DPSlicedFlowSampler, PrivacyBudget
 from skdpot.mechanisms import Presample, Resample
 from skdpot.ot.slices import uniform_directions
 from skdpot.ot.transport import sliced_wasserstein_distance
@@ -52,6 +52,15 @@ def test_without_noise_the_rows_come_back(options):
     assert fitted.privacy_spent_.epsilon == math.inf
     assert fitted.privacy_spent_.event == NonPrivateEvent()
     assert fitted.releases_.sigma == 0
+
+
+def test_samples_that_may_all_be_empty_are_refused_before_the_charge():
+    budget = PrivacyBudget(1.0)
+    few = sampler("resample", sampling="poisson", batch_size=5, budget=budget)
+    with pytest.raises(ValueError, match="may draw no row.* at least 21"):
+        few.fit(X)
+    assert budget.epsilon_spent() == 0.0
+    few.set_params(n_steps=5).fit(X)
 
 
 @pytest.mark.parametrize(
