@@ -79,6 +79,8 @@ def _detection(table: pd.DataFrame) -> plt.Figure:
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=2)
     figure.suptitle(
-        "A private sketch finds the noisy rows as early as exact distances", x=0.01, ha="left"
+        "A private sketch finds gross noise about as early as protocols that hide nothing",
+        x=0.01,
+        ha="left",
     )
     return figure
