@@ -79,7 +79,7 @@ def _detection(table: pd.DataFrame) -> plt.Figure:
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=2)
     figure.suptitle(
-        "A private sketch finds gross noise about as early as protocols that hide nothing",
+        "A private sketch finds gross noise about as early as TriangleWad",
         x=0.01,
         ha="left",
     )
