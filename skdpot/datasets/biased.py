@@ -48,6 +48,11 @@ def make_biased_classification(
     sensitive_features : ndarray of shape (n_samples,)
         Groups 0 and 1, equally likely.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of another type or out of its range.
+
     References
     ----------
     D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private
@@ -115,6 +120,11 @@ def make_biased_regression(
         Responses in [0, 1].
     sensitive_features : ndarray of shape (n_samples,)
         Groups 0 and 1, equally likely.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of another type or out of its range.
 
     Examples
     --------

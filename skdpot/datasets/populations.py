@@ -216,6 +216,11 @@ def make_lineage_trajectories(
     law : Lineage
         The law of the paths: ``sample_paths`` draws whole paths and their fates.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of another type or out of its range.
+
     Privacy
     -------
     The data are synthetic.
@@ -277,6 +282,11 @@ def make_commuting_trajectories(
     law : Commuters
         The law of the paths: ``sample_paths`` draws whole paths and groups, ``in_river`` says which
         points are where nobody can be.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of another type or out of its range.
 
     Privacy
     -------

@@ -109,6 +109,11 @@ def make_branching_trajectories(
         Their branches: 0 upper, 1 straight, 2 lower. At each time the numbers of people on two
         branches differ by at most one.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of another type or out of its range.
+
     See Also
     --------
     branching_paths : Whole paths of such people.
@@ -202,6 +207,11 @@ def make_spiral_trajectories(
         The law of the paths: ``sample_paths`` draws whole paths and their arms, ``cluster_of`` the
         arm that is nearest to a point.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of another type or out of its range.
+
     Privacy
     -------
     The data are synthetic.
@@ -265,6 +275,11 @@ def make_forking_trajectories(
     law : MovingClusters
         The law of the paths: ``sample_paths`` draws whole paths and their branches, ``cluster_of``
         the branch that is nearest to a point, which says little before the fork.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of another type or out of its range.
 
     Privacy
     -------
@@ -540,6 +555,11 @@ def make_ornstein_uhlenbeck_trajectories(
         Their time stamps, in increasing order.
     law : OrnsteinUhlenbeck
         The law of the paths.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of another type or out of its range.
 
     Privacy
     -------

@@ -89,7 +89,11 @@ def refuse_reserved(names: Any, prefixes: tuple[str, ...]) -> None:
 
 
 def hand_over(candidate: Any, prefixes: tuple[str, ...], spent: PrivacySpent) -> None:
-    """Take the budget away again, and state the cost of the search instead of the single fit."""
+    """Take the budget away again, and state the cost of the search instead of the single fit.
+
+    The single fit cost less, but it was chosen, and the choice is part of the release. Each private
+    part restates what it holds (`PrivateEstimatorMixin`), its sketch for example.
+    """
     stated = {"epsilon": spent.epsilon, "delta": spent.delta, "budget": None}
     # A ColumnTransformer has fitted clones of its parts, and keeps the parts too.
     candidate.set_params(**{p + name: value for p in prefixes for name, value in stated.items()})
@@ -406,7 +410,12 @@ def best_trial(task: SearchTask, rows: Rows, secret: SecretStream) -> Trial:
 
 
 def _draw_candidate(distributions: Any, secret: SecretStream) -> dict[str, Any]:
-    """Draw a candidate from 128 bits of its own, which do not reveal the index of its trial."""
+    """Draw a candidate that has the same law, and tells nothing else, at every index.
+
+    Each has 128 bits of its own: one short seed for all would make the position of a number in
+    the sequence that follows from it a part of what is released. And each has laws of its own:
+    an object that counts its draws would put the index of the trial in what it returns.
+    """
     bits = np.random.MT19937(np.random.SeedSequence(secret.random_bits(128)))
     rng = np.random.RandomState(bits)  # what scikit-learn and SciPy draw from
     return next(iter(ParameterSampler(deepcopy(distributions), 1, random_state=rng)))

@@ -380,6 +380,11 @@ class PrivateSWAutoencoder(
         ndarray of shape (n_samples, n_features)
             Rows in the units of the data, inside `bounds_`; an array, as scikit-learn's inverse
             transforms return, also when the autoencoder was fitted on a DataFrame.
+
+        Raises
+        ------
+        ValueError
+            If X has another number of columns.
         """
         check_is_fitted(self)
         codes = read_rows(X)
@@ -405,6 +410,11 @@ class PrivateSWAutoencoder(
             Synthetic rows; a DataFrame when the autoencoder was fitted on one. They resemble the
             data only if the codes resemble the prior. Use ``penalty="prior"``, or learn the codes
             with a `DPSlicedFlowSampler`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `n_samples` is not a positive integer.
         """
         check_is_fitted(self)
         n_samples = check_count(n_samples, "n_samples")

@@ -294,6 +294,11 @@ class FairPrivateTransformer(
         -------
         FairPrivateTransformer
             Copy that shares the release of this one. Both are covered by one charge.
+
+        Raises
+        ------
+        ValueError
+            If the level is out of range.
         """
         check_is_fitted(self)
         chosen = copy(self)

@@ -257,6 +257,11 @@ class SyntheticRows(PrivateSampler):
         -------
         ndarray or DataFrame of shape (n_samples, n_features)
             Synthetic rows; a DataFrame when the estimator was fitted on one.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `n_samples` is not a positive integer.
         """
         rng = self._ready(random_state)
         return like_input(self, self._draw(check_count(n_samples, "n_samples"), rng)[0])
@@ -493,6 +498,11 @@ class DPSlicedFlowSampler(SyntheticRows):
         FlowTrace
             `steps`, `particles` (n_steps, n_particles, n_features), their `labels`, `distances`
             (n_classes, n_steps) to the sketch, and `classes`; None where there are none.
+
+        Raises
+        ------
+        ValueError
+            If `steps` or `n_particles` is out of range.
 
         See Also
         --------

@@ -142,6 +142,11 @@ class ImageCodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         -------
         ndarray of shape (n_samples, n_codes)
             Codes, of the same floating-point type.
+
+        Raises
+        ------
+        ValueError
+            If the images do not have the shape of the fit.
         """
         rows = validate_rows(self, image_rows(X), reset=False)
         shape, (low, high, background) = self._shape(rows.shape[1]), self._limits()
@@ -163,6 +168,11 @@ class ImageCodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         -------
         ndarray of shape (n_samples, n_features)
             Rows of pixels within the range.
+
+        Raises
+        ------
+        ValueError
+            If the rows do not have as many codes as `transform` makes.
         """
         codes = np.asarray(X, dtype=np.result_type(X, np.float32))
         shape, (low, high, background) = self._shape(), self._limits()

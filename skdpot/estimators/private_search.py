@@ -291,6 +291,11 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         -------
         SearchPlan
             Prints as text, and shows as a card in notebooks.
+
+        Raises
+        ------
+        ValueError
+            If parameters are invalid.
         """
         self._validate_params()
         parts, scorer, _ = self._settle()

@@ -290,6 +290,11 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         -------
         DataFrame of pandas or polars, or ndarray of shape (n_samples, n_columns)
             A table of the same library as the table of the fit.
+
+        Raises
+        ------
+        ValueError
+            If the number of coordinates differs from that of the fit.
         """
         check_is_fitted(self)
         places = read_rows(X, dtype=(np.float64,))

@@ -283,6 +283,11 @@ def with_edges(X: ArrayLike, image_shape: tuple[int, ...]) -> np.ndarray:
         Rows for a generator with ``ImageNetwork(image_shape, pixels=(0, 1), edges=True)``. The
         first columns of what it samples are images.
 
+    Raises
+    ------
+    ValueError
+        If the rows are not images of this shape.
+
     Examples
     --------
     >>> import numpy as np
@@ -327,6 +332,11 @@ def image_projections(
     -------
     ndarray of shape (n_projections, n_features)
         For the parameter `projections` of `Sketch` and `SlicedSketch`.
+
+    Raises
+    ------
+    ValueError
+        If the shape is not that of an image.
 
     Examples
     --------

@@ -159,6 +159,11 @@ def sliced_wasserstein_distance(
         SW_p (not its p-th power), in the unit of the features. When p = 2 it is at most
         ``W_2 / √d``.
 
+    Raises
+    ------
+    ValueError
+        If the rows, the weights, p, `sigma` or `n_projections` are invalid.
+
     Notes
     -----
     The smoothed distance is that of the convolved samples themselves, not of noisy copies of them,
@@ -283,6 +288,11 @@ def frechet_distance(X: ArrayLike | GaussianStatistics, Y: ArrayLike | GaussianS
     -------
     float
         The distance, at least 0, in the squared unit of the features.
+
+    Raises
+    ------
+    ValueError
+        If the features are invalid or the dimensions differ.
 
     Notes
     -----

@@ -233,6 +233,11 @@ def demographic_parity_difference(
         The difference, in [0, 1]; 0 is parity. Equals
         ``fairlearn.metrics.demographic_parity_difference``.
 
+    Raises
+    ------
+    ValueError
+        If the labels are not usable.
+
     Privacy
     -------
     All rows are treated as public: the difference is computed from them without noise.
@@ -281,6 +286,11 @@ def equalized_odds_difference(
         The difference, in [0, 1]; 0 is parity. NaN, with a warning, if some group has no row
         of a class. Otherwise equals ``fairlearn.metrics.equalized_odds_difference`` with its
         default ``agg="worst_case"``.
+
+    Raises
+    ------
+    ValueError
+        If the labels are not usable.
 
     Privacy
     -------

@@ -287,6 +287,11 @@ def marginal_total_variation(real: Any, synthetic: Any, **options: Any) -> float
     float
         Between 0, for equal marginals, and 1.
 
+    Raises
+    ------
+    ValueError
+        If a table is empty, the columns differ, or a parameter is out of range.
+
     Notes
     -----
     The distance of a marginal is half the sum of the absolute differences between the shares of

@@ -131,6 +131,11 @@ class TrajectoryDisplay(PanelDisplay):
         **kwargs : dict
             For `from_paths`, such as `true_paths`, `features`, `name` and `ax`. The default title
             is the name of the class.
+
+        Raises
+        ------
+        ValueError
+            If points, paths, times or features do not fit together.
         """
         check_is_fitted(sampler)
         stamps = sampler.times_ if times is None else times
@@ -190,6 +195,11 @@ class TrajectoryDisplay(PanelDisplay):
             As in `TrajectoryDisplay`.
         **kwargs : dict
             For `plot`, such as `ax`.
+
+        Raises
+        ------
+        ValueError
+            If points, paths, times or features do not fit together.
         """
         recovered, stamps = timed_paths(paths, times, "paths", "times")
         n_features = recovered.shape[2]

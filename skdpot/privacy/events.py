@@ -78,6 +78,11 @@ def gdp_delta(epsilon: _Real, mu: float) -> _Real:
     float or ndarray
         The delta of each epsilon, with a relative error near 1e-15 / min(mu, 1).
 
+    Raises
+    ------
+    ValueError
+        If `mu` is negative, or an argument is NaN.
+
     References
     ----------
     .. [1] J. Dong, A. Roth, W. Su, "Gaussian Differential Privacy", 2022, corollary 2.13.
@@ -143,6 +148,11 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     float
         The smallest float of at least 0 whose ``gdp_delta(epsilon, mu)``, raised by a relative
         1e-9 to cover rounding on any machine, is at most `delta`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
     """
     check_delta(delta)
     if raised_gdp_delta(0.0, mu) <= delta:
@@ -167,6 +177,11 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     -------
     float
         The inverse of `gdp_epsilon`, with the same margin for rounding.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
     """
     check_delta(delta)
     if not epsilon >= 0.0:
@@ -324,6 +339,11 @@ class Event:
         Neighbouring relation under which `sensitivity` was derived.
     label : str, default=""
         Short public description for reports. Ignored when events are compared.
+
+    Raises
+    ------
+    ValueError
+        If a field is out of range; the message names the field.
     """
 
     relation: Relation = Relation.REPLACE_ONE

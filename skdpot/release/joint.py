@@ -39,6 +39,11 @@ class SecureSum:
         Largest number t of parties that share what they know. Each reader of the sketch who is a
         party is one, since it can subtract its own noise: at least 1, and less than k.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong type or out of range.
+
     Privacy
     -------
     Each party charges its own budget with the event of one sketch of all rows, before it counts or

@@ -518,6 +518,11 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         -------
         ndarray of shape (n_projections, n_points)
             Values in [0, 1].
+
+        Raises
+        ------
+        ValueError
+            If `x` does not hold finite numbers.
         """
         return self.table(label).evaluate(as_line(x, "x"))
 
@@ -535,6 +540,11 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         -------
         ndarray of shape (n_projections, n_levels)
             Positions in the units of the mapped features, ``(x - center) / scale``.
+
+        Raises
+        ------
+        ValueError
+            If a level is outside [0, 1].
         """
         levels = as_line(q, "q", "must hold levels in [0, 1].")
         if not np.all((levels >= 0) & (levels <= 1)):

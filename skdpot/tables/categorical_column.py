@@ -166,6 +166,11 @@ class BooleanColumn(CodedColumn):
         Data type of decoded values: "bool", "boolean", "object" or a number; by default that of
         the table of the fit. Where values may be missing, "bool" becomes "boolean" in pandas.
 
+    Raises
+    ------
+    ValueError
+        If a field is invalid.
+
     Examples
     --------
     >>> from skdpot.preprocessing import BooleanColumn

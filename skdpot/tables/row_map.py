@@ -45,6 +45,11 @@ class Pattern(Rule):
     dtype : str, default="str"
         Data type of the column: "str", "object", or for digits an integer type.
 
+    Raises
+    ------
+    ValueError
+        If an argument is invalid.
+
     Privacy
     -------
     Nothing of the private column is read. A code may by chance be that of a person.

@@ -279,6 +279,11 @@ class DatetimeColumn(TickColumn):
         Data type of decoded values, such as "datetime64[us]", "datetime64[ns, Europe/Rome]" or
         "date"; by default that of the table of the fit.
 
+    Raises
+    ------
+    ValueError
+        If a field is invalid.
+
     Examples
     --------
     >>> from skdpot.preprocessing import DatetimeColumn
@@ -531,6 +536,11 @@ class TimedeltaColumn(TickColumn):
     dtype : str, optional
         Data type of decoded values, such as "timedelta64[us]"; by default that of the table of
         the fit.
+
+    Raises
+    ------
+    ValueError
+        If a field is invalid.
 
     Examples
     --------
