@@ -127,8 +127,8 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     sizes and members, the number of rows, features and targets, names, and the initial weights are
     public. "barycenter" releases the noisy summed gradients of the networks, noisy
     distributions of predictions in each group, noisy sums of posteriors per group, and noisy
-    moments of targets, predictions, errors and moves (`skdpot.release.sums`); frontier, levels and
-    predictions are post-processing. "sketch" and "ranks" release what they do in
+    moments of targets, predictions, errors and moves (`skdpot.release.moments`); frontier, levels
+    and predictions are post-processing. "sketch" and "ranks" release what they do in
     `FairPrivateClassifier` under demographic parity, with r = 2M in the sensitivity of ranks, and
     moments of targets and predictions. Equalised odds releases the noisy distribution of the
     targets of each group in addition, and counts predictions by group and bin with noise for a

@@ -26,9 +26,8 @@ from skdpot._utils.validation import (
     validate_rows,
 )
 from skdpot.mechanisms.base import FitContext, Mechanism, Released, chosen_mechanism
-from skdpot.mechanisms.moments import Moments
+from skdpot.mechanisms.frozen import Moments, Sketch
 from skdpot.mechanisms.rows import Presample, Resample
-from skdpot.mechanisms.sketch import Sketch
 from skdpot.metrics import sliced_wasserstein_distance
 from skdpot.ot.flow import FlowResult, FlowSchedule, SlicedFlowProblem, sliced_flow
 from skdpot.privacy.budget import PrivacyBudget

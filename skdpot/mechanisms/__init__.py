@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from skdpot.mechanisms.distance import FedWad, Sliced, Triangle
     from skdpot.mechanisms.dpsgd import DPSGD, CodeParity, PriorPenalty
     from skdpot.mechanisms.fair import RankedOutputs, SketchedOutputs
+    from skdpot.mechanisms.frozen import Moments, Sketch
     from skdpot.mechanisms.gradient import Gradient
     from skdpot.mechanisms.mean_field_langevin import MeanFieldLangevin
-    from skdpot.mechanisms.moments import Moments
     from skdpot.mechanisms.rows import Presample, Resample
-    from skdpot.mechanisms.sketch import Sketch
     from skdpot.mechanisms.trajectory_sketch import TrajectorySketch
     from skdpot.mechanisms.transport import TransportedRows
 
@@ -74,11 +73,10 @@ _HOMES = {
     "distance": ("FedWad", "Sliced", "Triangle"),
     "dpsgd": ("DPSGD", "CodeParity", "PriorPenalty"),
     "fair": ("RankedOutputs", "SketchedOutputs"),
+    "frozen": ("Moments", "Sketch"),
     "gradient": ("Gradient",),
     "mean_field_langevin": ("MeanFieldLangevin",),
-    "moments": ("Moments",),
     "rows": ("Presample", "Resample"),
-    "sketch": ("Sketch",),
     "trajectory_sketch": ("TrajectorySketch",),
     "transport": ("TransportedRows",),
 }

@@ -53,6 +53,7 @@ from skdpot.mechanisms.scores import GroupScorePlan, GroupScores, plan_group_sco
 from skdpot.ot.slices import CDFTable, orthogonal_directions
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.release.bounds import BoundsPlan, DataBounds, bounds_share
+from skdpot.release.moments import SumNoise, plan_sums, release_sums
 from skdpot.release.output_tables import (
     Cells,
     OutputTables,
@@ -60,7 +61,6 @@ from skdpot.release.output_tables import (
     plan_tables,
     release_tables,
 )
-from skdpot.release.sums import SumNoise, plan_sums, release_sums
 
 # From rows and groups to predictions in a ball, (n, q), and to the weights of the moves, (n, k).
 ScoresOf: TypeAlias = Callable[[Any, np.ndarray], tuple[np.ndarray, np.ndarray]]

@@ -51,6 +51,7 @@ from skdpot.release.gradients import (
     shares_of_vectors,
     trained_numbers,
 )
+from skdpot.release.moments import SumNoise
 from skdpot.release.output_tables import (
     Cells,
     ClippedOutputs,
@@ -60,15 +61,16 @@ from skdpot.release.output_tables import (
     Probabilities,
     TableNoise,
     ThresholdNoise,
+    in_a_bin,
     plan_tables,
+    plan_target_bins,
     plan_threshold,
     release_tables,
+    release_target_bins,
     tuned_threshold,
     warn_of_small_cells,
 )
 from skdpot.release.per_sample import chain_of_layers, record_outputs
-from skdpot.release.sums import SumNoise
-from skdpot.release.target_bins import in_a_bin, plan_target_bins, release_target_bins
 
 LastNoise: TypeAlias = ThresholdNoise | SumNoise
 OutputLoss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]

@@ -20,8 +20,8 @@ from torch import nn
 
 from skdpot._utils.validation import SecretStream
 from skdpot.nets.training import evaluate
+from skdpot.release.moments import SumNoise, plan_sums, release_sums
 from skdpot.release.per_sample import chain_of_layers
-from skdpot.release.sums import SumNoise, plan_sums, release_sums
 
 _LONGEST, _LONGEST_TARGET = math.sqrt(3.25), math.sqrt(1.25)  # see `_moments`, `_of_targets`
 _NARROWEST = 1e-6

@@ -1,7 +1,7 @@
-"""Noisy moments of rows: the size, mean and covariance of each class, or of parts of it."""
+"""Noisy moments of rows: size, mean and covariance of classes or parts; and sums of vectors."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -13,10 +13,16 @@ from skdpot._utils.validation import SecretStream, encode_labels
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
-from skdpot.privacy.noise import MAX_S, lattice_noise, noise_lattice, required_bits
+from skdpot.privacy.noise import (
+    MAX_S,
+    calibrate_lattice,
+    lattice_noise,
+    noise_lattice,
+    required_bits,
+)
 from skdpot.release.bounds import BoundsPlan, DataBounds, planned_bounds
 from skdpot.release.decoding import class_totals
-from skdpot.release.release import Part, Records, Release, Vectors, released
+from skdpot.release.release import Part, Records, Release, Vectors, of_candidates, released
 
 _RADIUS = 2**12  # of the ball, in whole units that rows are cut to
 _LAST = 2**11  # what every row has as one more entry: half the radius
@@ -26,6 +32,8 @@ _SENSITIVITY = _OFF_DIAGONAL * (_RADIUS**2 + _LAST**2) * _LATTICE
 _SHARE_OF_CLASSES, _DRAWS = 0.1, 4000  # what finds the parts of classes: of the squared mu; of each
 _MOST_ROWS, _BLOCK = 2**25, 2**20  # for whole numbers of 64 bits, and for exact products
 _FLOOR_OF_NOISE, _FLOOR_OF_SPREAD = 0.2, 1.5e-3  # of variances that are not known
+_UNIT = 2.0**-20  # that each entry of a vector of a sum is rounded to
+_FAR = 1e100  # so that no square overflows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,3 +270,93 @@ class NoisyMoments:
         matrices = np.empty((len(values), size, size))
         matrices[:, first, second] = matrices[:, second, first] = values
         return matrices
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumNoise:
+    """How long the vectors are that records add, and the noise of their sums."""
+
+    radius: float
+    sigma: float
+    lattice: float
+    mu: float
+    event: Event
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What is to be charged."""
+        return (self.event,)
+
+
+def plan_sums(mu: float, radius: float, label: str) -> SumNoise:
+    """Choose the noise of sums of vectors that are shortened to a radius."""
+    sigma, lattice = 0.0, _UNIT
+    event: Event = NonPrivateEvent(label=label)
+    if math.isfinite(mu):
+        noise = calibrate_lattice(mu, 2.0 * radius, data_lattice=_UNIT)
+        sigma, lattice = noise.sigma, noise.lattice
+        required_bits(sigma / lattice, mu)  # refuses before any charge
+        event = GaussianEvent(**vars(noise), label=label)
+    return SumNoise(radius=radius, sigma=sigma, lattice=lattice, mu=mu, event=event)
+
+
+def release_sums(
+    vectors: np.ndarray,
+    codes: np.ndarray,
+    n_codes: int,
+    noise: SumNoise,
+    stream: SecretStream,
+    vectors_of: Callable[..., np.ndarray],
+) -> np.ndarray:
+    """Release the sum of the vectors of each part of the records, of shape (n_codes, k).
+
+    For one code all records are one part, whatever theirs are.
+
+    One release, which the caller has charged. Each vector is shortened to the radius r and its
+    entries are rounded towards zero, to whole units, which are added up as integers. So under
+    replace-one within a part, one sum moves by the difference of two vectors of norm at most r: by
+    at most 2r. `vectors_of` makes vectors of other rows, targets and codes, for audits.
+    """
+    shape = (n_codes, vectors.shape[1])
+    total = np.zeros(shape, dtype=np.int64)
+    if noise.sigma > 0:
+        total = lattice_noise(noise.sigma, shape, stream, lattice=noise.lattice, mu=noise.mu)
+    units = _units(vectors, noise.radius)
+    part = np.minimum(codes, n_codes - 1)
+    sums = [np.bincount(part, column, minlength=n_codes) for column in units.T]
+    total += np.stack(sums, axis=1).astype(np.int64) * round(_UNIT / noise.lattice)
+    release = Release(
+        "sums",
+        total * noise.lattice,
+        {"radius": noise.radius},
+        sigma=noise.sigma,
+        lattice=noise.lattice,
+        sensitivity=2.0 * noise.radius,
+        event=noise.event,
+        linear=partial(_summed, vectors_of, codes),
+    )
+    return np.asarray(released(release))
+
+
+def _units(vectors: np.ndarray, radius: float) -> np.ndarray:
+    """Return shortened vectors in whole units; zero for what is not finite."""
+    finite = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, 0.0)
+    finite = finite.clip(-_FAR, _FAR)
+    norms = np.linalg.norm(finite, axis=1, keepdims=True) / (radius * (1.0 - 1e-9))
+    return np.trunc(finite / np.maximum(norms, 1.0) / _UNIT)
+
+
+def _summed(
+    vectors_of: Callable[..., np.ndarray],
+    codes: np.ndarray,
+    release: Release,
+    records: Records,
+    shares: np.ndarray,
+) -> Iterator[Part]:
+    """Yield what vectors add to the sums of their parts."""
+    of, n_codes = of_candidates(codes, shares), len(release.value)
+    own = _units(vectors_of(*records, of), release.facts["radius"]) * _UNIT
+    part = np.minimum(of, n_codes - 1)
+    rows = (part[:, None, None] == np.arange(n_codes)[:, None]) * own[:, None, :]
+    sigma = float(np.max(release.sigma))
+    yield Part(value=release.value.ravel(), sigma=sigma, rows=Vectors(rows.reshape(len(own), -1)))

@@ -25,7 +25,7 @@ Wasserstein gradients", 2025, theorems 4.1 and A.1.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -38,11 +38,7 @@ from skdpot.ot.slices import CDFTable, orthogonal_directions
 from skdpot.ot.transport import pulls_between
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import calibrate_lattice, lattice_noise, required_bits
-from skdpot.release.histogram import (
-    binned_rows,
-    count_projections,
-    recommended_bins,
-)
+from skdpot.release.histogram import binned_rows, count_projections, recommended_bins
 from skdpot.release.release import Part, Records, Release, Vectors, of_candidates, released
 from skdpot.release.strategy import Energy, Strategy, best_strategy
 
@@ -60,9 +56,9 @@ _ADVICE = (
     "drop rows whose group is missing or give them a group of their own, and cut continuous values "
     "into intervals, for example with pandas.cut"
 )
-
-
 _FEWEST_RECORDS = 5.0  # of a cell, over the noise of one entry of its table
+_ALONG, _ONE = np.ones((1, 1)), np.ones(1)
+_TARGET_BINS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -645,3 +641,58 @@ def _counted_labels(release: Release, records: Records, shares: np.ndarray) -> I
     """Yield what labels add to their sum."""
     rows = Vectors(np.asarray(records[1], dtype=np.float64)[:, None])
     yield Part(value=release.value, sigma=float(np.max(release.sigma)), rows=rows)
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedCells(Cells):
+    """Groups divided by bins of a private target: whose outputs are alike given the target.
+
+    `codes` are the groups, which are public. In which bin a record is is private; sizes of cells
+    are estimates, and edges and sizes follow from one release of the targets of each group. What
+    counts records by cell pays for a record that changes its bin, and what a record adds depends on
+    the bin of its own target.
+    """
+
+    edges: np.ndarray = field(default_factory=lambda: np.zeros(0))  # between bins
+    n_groups: int = 1
+
+    def codes_of(self, targets: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Return the cells of records, given their groups, or cells of the same groups."""
+        bins = np.searchsorted(self.edges, np.asarray(targets)[:, 0], side="right")
+        return (bins * self.n_groups + codes % self.n_groups).astype(np.intp)
+
+
+def in_a_bin(cells: Cells) -> Cells:
+    """Return what the cells of one bin are like, about."""
+    sizes = tuple(size // _TARGET_BINS for size in cells.sizes)
+    return replace(cells, sizes=sizes, names=tuple(f"{n}, in a bin of y" for n in cells.names))
+
+
+def plan_target_bins(mu: float, cells: Cells) -> TableNoise:
+    """Plan the release of the distribution of the targets of each group: its range, then itself."""
+    return plan_tables(mu, 2, 1, max(1, min(cells.sizes)), "Targets of each group, for their bins")
+
+
+def release_target_bins(
+    targets: np.ndarray, cells: Cells, noise: TableNoise, stream: SecretStream
+) -> BinnedCells:
+    """Divide groups by quantiles of their targets in [-1, 1], (n, 1); the caller has charged."""
+    given = (targets, cells.codes, cells.sizes, _ALONG, _ONE, noise, stream)
+    seen: Seen = lambda records, codes: (np.asarray(records[1], dtype=np.float64), codes)  # noqa: E731
+    tables = release_tables(*given, previous=release_tables(*given, seen=seen), seen=seen)
+    sizes, first = np.array(cells.sizes, dtype=np.float64), tables.tables[0]
+    pooled = sizes @ np.array([table.cdf[0] for table in tables.tables]) / sizes.sum()
+    of_all = CDFTable(_ALONG, first.half_widths, pooled[None])
+    inner = of_all.quantiles_along(0, np.arange(1, _TARGET_BINS) / _TARGET_BINS)
+    width = first.edges[0, 1] - first.edges[0, 0]
+    inner = inner[np.diff(inner, prepend=-np.inf) >= width]
+    above = [np.concatenate([[0.0], table.evaluate(inner)[0], [1.0]]) for table in tables.tables]
+    found = np.maximum(np.rint(np.diff(above, axis=1).T * sizes), 1.0)  # (n_bins, n_groups)
+    edges, n_groups = inner + tables.centres[0], len(sizes)
+    return BinnedCells(
+        cells.codes,
+        tuple(found.astype(int).ravel().tolist()),
+        tuple(tuple(range(k, k + n_groups)) for k in range(0, found.size, n_groups)),
+        edges=edges,
+        n_groups=n_groups,
+    )

@@ -28,8 +28,14 @@ from skdpot.release.categories import (
 from skdpot.sources import Rows, Tables
 from skdpot.tables.column_base import TableColumn, tells_who
 from skdpot.tables.frames import PlainColumn, Table
-from skdpot.tables.metadata import columns_of, sdv_metadata
-from skdpot.tables.proposals import KINDS, Proposal, column_from_dtype, propose
+from skdpot.tables.proposals import (
+    KINDS,
+    Proposal,
+    column_from_dtype,
+    columns_of,
+    propose,
+    sdv_metadata,
+)
 from skdpot.tables.row_map import RULES, Pattern, RowMap
 from skdpot.tables.rules import Rule
 

@@ -10,8 +10,8 @@ from skdpot._utils.validation import SecretStream
 from skdpot.datasets import make_biased_regression
 from skdpot.mechanisms import RankedOutputs, SketchedOutputs
 from skdpot.metrics import wasserstein_parity
+from skdpot.release.moments import plan_sums, release_sums
 from skdpot.release.release import record_releases
-from skdpot.release.sums import plan_sums, release_sums
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*makes the privacy noise reproducible:skdpot.exceptions.PrivacyWarning"
