@@ -1,10 +1,11 @@
 """Every mechanism is attacked: what it claims must hold, and the attack must be able to win.
 
 `CASES` holds one entry for each estimator and mechanism. Each is audited with noise for ε = 1,
-where the lower bound must not exceed 1, and without noise, where it must reach 3: an audit that
-finds nothing there says nothing anywhere. In between, noise that is ten times too small for the
-claim is found out: by the residuals, once the coins are open. A correct mechanism is refuted with
-a probability of at most 0.1 % by its guesses and 0.001 % by its noise.
+where the lower bound must not exceed 1, and with noise that is ten times too small for the claim,
+which is found out: by the residuals, once the coins are open. Guesses must tell something there
+too, or else without noise, where their bound must reach 3: an audit that finds nothing says
+nothing. A correct mechanism is refuted with a probability of at most 0.1 % by its guesses and
+0.001 % by its noise.
 """
 
 import math
@@ -65,7 +66,7 @@ class Case(NamedTuple):
     data: Callable[[], Data]
     options: Mapping[str, Any] = {}  # of the audit
     refuted_with_a_tenth: bool = True  # of the noise
-    epsilons: tuple[float, ...] = (1.0, math.inf)
+    epsilons: tuple[float, ...] = (1.0,)
 
 
 def uniform_rows(n_rows: int, n_features: int, n_labels: int = 0) -> Data:
@@ -171,6 +172,7 @@ def _two_domains() -> Data:
 FEWER = {"canaries": 400}
 # A function does not say for itself what its records are.
 _PAIRS = default_canaries(_sketch(1.0), 1000, _NONE()[0], rng=np.random.default_rng(0))
+_FAINT = (1.0, math.inf)  # where guesses tell nothing at a tenth of the noise
 _FEW_STEPS = {"mechanism": "resample", "n_steps": 8, "n_projections": 8}
 
 CASES = {
@@ -187,28 +189,32 @@ CASES = {
         partial(uniform_rows, 1000, 16),
         {"score": histogram_score},
         refuted_with_a_tenth=False,  # a score of one's own: only the guesses are counted
-        epsilons=(1.0,),  # without noise there is no histogram
     ),
     "SlicedSketch, merged from two parties": Case(_merged, _NONE, {"canaries": _PAIRS}),
     "DPSlicedFlowSampler, sketch": Case(partial(_flow, n_steps=2, **_TABLES), _NONE),
-    "DPSlicedFlowSampler, resample": Case(partial(_flow, **_FEW_STEPS), _NONE),
+    "DPSlicedFlowSampler, resample": Case(
+        partial(_flow, **_FEW_STEPS), _NONE, epsilons=_FAINT,
+    ),
     "DPSlicedFlowSampler, resample a Poisson sample": Case(
-        partial(_flow, sampling="poisson", **_FEW_STEPS), _NONE,
+        partial(_flow, sampling="poisson", **_FEW_STEPS), _NONE, epsilons=_FAINT,
     ),
     "DPSlicedFlowSampler, presample": Case(
-        partial(_flow, mechanism="presample", n_steps=2, n_projections=16), _NONE,
+        partial(_flow, mechanism="presample", n_steps=2, n_projections=16),
+        _NONE,
+        epsilons=_FAINT,
     ),
     "DPSlicedFlowSampler, moments": Case(
         partial(_flow, mechanism="moments", conditional=True), partial(uniform_rows, 20, 48, 4)
     ),
     "DPSlicedGenerator, sketch": Case(partial(_generator, **_TABLES), _NONE),
     "DPSlicedGenerator, smoothing": Case(
-        partial(_generator, mechanism="smoothing", n_projections=8), _NONE,
+        partial(_generator, mechanism="smoothing", n_projections=8), _NONE, epsilons=_FAINT,
     ),
     "DPSlicedGenerator, gradient": Case(
         partial(_generator, mechanism="gradient", n_latents=64, batch_size=10_000, n_steps=3),
         partial(uniform_rows, 0, 32),
         FEWER,
+        epsilons=_FAINT,
     ),
     "PrivateWassersteinDistance, sliced": Case(_distance, _NONE),
     "ClientContribution": Case(lambda epsilon: ClientContribution(_distance(epsilon)), _NONE),
@@ -224,9 +230,7 @@ CASES = {
         partial(_mfld, warm_start="kmeans"), _TIMED,
     ),
     "PrivateScaler": Case(
-        partial(_made, PrivateScaler),
-        partial(uniform_rows, 3000, 32),
-        epsilons=(1.0,),  # without noise it gives 32 exact medians
+        partial(_made, PrivateScaler), partial(uniform_rows, 3000, 32),
     ),
     "PrivateScaler, many features": Case(
         partial(_made, PrivateScaler),
@@ -237,10 +241,13 @@ CASES = {
     ),
     "PrivateSWAutoencoder": Case(_autoencoder, partial(uniform_rows, 0, 512), FEWER),
     "PrivateSWAutoencoder, Poisson batches": Case(
-        partial(_autoencoder, batch_size=200, n_steps=4), _NONE, FEWER,
+        partial(_autoencoder, batch_size=200, n_steps=4), _NONE, FEWER, epsilons=_FAINT,
     ),
     "PrivateSWAutoencoder, parity": Case(
-        partial(_autoencoder, penalty="parity"), partial(grouped_rows, 4, 64), FEWER,
+        partial(_autoencoder, penalty="parity"),
+        partial(grouped_rows, 4, 64),
+        FEWER,
+        epsilons=_FAINT,
     ),
     "FairPrivateTransformer": Case(
         partial(_made, FairPrivateTransformer), partial(grouped_rows, 4, 64), FEWER,
@@ -329,4 +336,6 @@ def a_tenth_of_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("case", _parameters(lambda case: case.refuted_with_a_tenth))
 @pytest.mark.usefixtures("a_tenth_of_the_noise")
 def test_a_tenth_of_the_noise_refutes_the_claim(case: Case) -> None:
-    assert audited(case, 1.0).refuted
+    result = audited(case, 1.0)
+    assert result.refuted
+    assert result.epsilon_lower > 0 or math.inf in case.epsilons  # by guesses, with closed coins
