@@ -681,6 +681,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("TickColumn.to_unit", since_the_earliest), {"times by the earliest": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[polars-Datetime(us, None)]"}),
     ],
     28: [
+        (rewritten("counting_device", ("where is not None", "False")), {"products that a device rounds": "release/test_neighbours.py::test_a_device_that_rounds_products_is_refused_before_any_charge[torch]"}),
         (rewritten("release_moments", ("some.T @ some", "2 * (some.T @ some)")), {"products counted twice": "release/test_moments.py::test_no_record_moves_the_moments_by_more_than_the_sensitivity[across the ball]"}),
         (rewritten("plan_score_tables", ("calibrate_lattice(mu, moved,", "calibrate_lattice(mu, moved / math.sqrt(2.0),")), {"scores that leave a bin and enter another": "mechanisms/test_bayes_rule.py::test_a_replaced_record_moves_the_table_by_no_more_than_the_sensitivity[blind]"}),
         (rewritten("release_score_tables", ("codes=tables, n_classes=lists.n_tables)", "codes=tables, n_classes=lists.n_tables) * 2")), {"a table of scores counted twice": "mechanisms/test_bayes_rule.py::test_a_replaced_record_moves_the_table_by_no_more_than_the_sensitivity[aware]"}),
