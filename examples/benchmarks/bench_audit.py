@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EPSILONS = (1.0, 3.0, 10.0, math.inf)
 
 
-def cases() -> tuple[Any, list[Any]]:
+def cases() -> tuple[Any, dict[str, Any]]:
     """Return the module of the contract test and its cases."""
     sys.path.insert(0, str(ROOT))
     module = import_module("tests.contract.test_audit")
@@ -44,8 +44,8 @@ def cases() -> tuple[Any, list[Any]]:
 def rows(epsilons: tuple[float, ...], only: str) -> Iterator[dict[str, Any]]:
     """Audit every case with every ε and yield the rows of the table."""
     module, every = cases()
-    chosen = [case for case in every if only.lower() in case.id.lower()]
-    for case in tqdm(chosen):
+    chosen = {name: case for name, case in every.items() if only.lower() in name.lower()}
+    for name, case in tqdm(chosen.items()):
         for epsilon in epsilons:
             # A case without noise only is not of interest with noise, nor the other way round.
             if all(math.isinf(epsilon) != math.isinf(other) for other in case.epsilons):
@@ -53,7 +53,7 @@ def rows(epsilons: tuple[float, ...], only: str) -> Iterator[dict[str, Any]]:
             start = perf_counter()
             result = module.audited(case, epsilon)
             yield {
-                "mechanism": case.id,
+                "mechanism": name,
                 "claimed": _number(result.epsilon),
                 "99.9 %": _bound(result, 0.999),
                 "95 %": _bound(result, 0.95),
