@@ -12,6 +12,7 @@ Calculus", 2nd edition, section 5.6.B.
 import math
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -316,6 +317,7 @@ def _bounded(
 
 _TOLERANCE, _MAX_ITERATIONS = 1e-6, 2000  # of entropic plans; their margins are mended after
 _NEGLIGIBLE = 1e-6  # density with respect to the independent coupling
+_MOST_STAY = 0.5  # share of the particles that a diffusion may leave where they are
 _ROUNDING = 1e-9  # share of a particle's mass that the simplex may leave behind by rounding
 
 
@@ -381,20 +383,39 @@ def drifting_plans(
     Sinkhorn's iteration needs no logarithms, and the geometric mean of two iterations converges
     fast (Feydy et al., "Interpolating between optimal transport and MMD using Sinkhorn
     divergences", AISTATS 2019).
+
+    Where particles are so far apart, as in many dimensions, that most would stay where they are,
+    the kernel is widened, and as many go as the diffusion takes away.
     """
     plans, m = [], particles.shape[1]
     variances = np.maximum(diffusivity * np.asarray(spacings), np.finfo(np.float64).tiny)
     for cloud, variance in zip(particles[1:], variances, strict=True):
-        with np.errstate(over="ignore"):
-            kernel = np.exp(cdist(cloud, cloud, metric="sqeuclidean") / (-2.0 * variance))
-        scaling = np.full(m, m**-0.5)
-        for _ in range(_MAX_ITERATIONS):
-            sums = m * scaling * (kernel @ scaling)
-            if np.abs(sums - 1.0).mean() <= _TOLERANCE:
-                break
-            scaling /= np.sqrt(sums)
-        plans.append(coupling_of(_rounded(scaling[:, None] * kernel * scaling)))
+        squares = cdist(cloud, cloud, metric="sqeuclidean")
+        width, farthest, stated = variance, squares.max(), variance * cloud.shape[1]
+        plan = _plan_to_itself(squares, width)
+        gained = np.sum(plan * squares)
+        while np.trace(plan) > _MOST_STAY and gained < stated and width < farthest:
+            width *= 2.0
+            plan = _plan_to_itself(squares, width)
+            gained = np.sum(plan * squares)
+        go = min(stated / gained, 1.0) if width > variance else 1.0
+        plans.append(coupling_of(_rounded(go * plan + np.eye(m) * ((1.0 - go) / m))))
     return tuple(plans)
+
+
+def _plan_to_itself(squares: np.ndarray, variance: float) -> np.ndarray:
+    """Return the entropic plan between a cloud and itself, from squared distances."""
+    m = len(squares)
+    with np.errstate(over="ignore"):
+        kernel = np.exp(squares / (-2.0 * variance))
+    scaling = np.full(m, m**-0.5)
+    for _ in range(_MAX_ITERATIONS):
+        sums = m * scaling * (kernel @ scaling)
+        if np.abs(sums - 1.0).mean() <= _TOLERANCE:
+            break
+        scaling /= np.sqrt(sums)
+    plan: np.ndarray = scaling[:, None] * kernel * scaling
+    return plan
 
 
 def _rounded(plan: np.ndarray) -> np.ndarray:
@@ -450,7 +471,8 @@ class PathMeasure:
     A path is a Markov chain over the particles: its particle at a knot is drawn from the
     coupling with the knot before, given the particle there and nothing else. Given its
     particles, the path between neighbouring knots is a Brownian bridge. Where particles of the same
-    number are `followed` along the flow of the population, the bridge bends as the flow does.
+    number are `followed` along the flow of the population, the bridge bends as the flow does, and
+    its variance is what the plan takes away, so that the law between knots is as wide as at knots.
     """
 
     times: np.ndarray
@@ -477,6 +499,20 @@ class PathMeasure:
         if self.fit is not None:
             total = self.fit + transport + self.diffusivity * entropy
         return Objective(total, self.fit, transport, entropy)
+
+    def wandering(self, left: int) -> float:
+        """Return the variance per unit of time and feature of bridges from a knot to the next.
+
+        In the middle between the particle that it is followed to and one that the plan chooses near
+        it a path has lost a quarter of their mean squared distance of its variance, and a bridge
+        with this mean square in the place of τΔ returns it.
+        """
+        if not self.followed:
+            return self.diffusivity
+        cloud, plan = self.particles[left + 1], self.plans[left].tocoo()
+        rows, columns = plan.coords
+        squares = np.mean((cloud[rows] - cloud[columns]) ** 2, axis=1)
+        return float(plan.data @ squares / (self.times[left + 1] - self.times[left]))
 
     def sample(self, n: int, times: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw paths."""
@@ -518,40 +554,63 @@ class PathMeasure:
         since = np.where(at == self.times[left + 1], spacing, at - self.times[left])
         distinct, where = np.unique(since, return_inverse=True)
         points = np.empty((len(end), len(distinct), end.shape[1]))
-        passed = 0.0
+        passed, variance = 0.0, self.wandering(left)
         for step, time in enumerate(distinct):
             # The bridge is Markov: what is left of it is a bridge from where it stands.
             rest = spacing - passed
             share = (time - passed) / rest if rest > 0 else 1.0
             position = (1 - share) * position + share * end
-            deviation = np.sqrt(self.diffusivity * (time - passed) * (1 - share))
+            deviation = np.sqrt(variance * (time - passed) * (1 - share))
             if deviation > 0:
                 position = position + deviation * rng.standard_normal(end.shape)
             points[:, step], passed = position, time
         if self.followed:  # a cubic polynomial has the places and the speeds of both ends
             share = (distinct / spacing)[:, None]
             first, last = (
-                bend[one][:, None] for bend, one in zip(self.bends(left), index, strict=True)
+                bend[left, one][:, None] for bend, one in zip(self.bends, index, strict=True)
             )
             points += share * (1 - share) * ((1 - share) * first - share * last)
         return points[:, where]
 
-    def bends(self, left: int) -> np.ndarray:
-        """Return how far all particles of two knots would go at their speeds, less how far they go.
+    @cached_property
+    def bends(self) -> np.ndarray:
+        """How far particles would go at their speeds, less how far they go, (2, T - 1, m, d).
 
-        The speed at a knot is that of the parabola through it and its neighbours.
+        The speeds are those at the two ends of an interval. What the bends without a knot predict
+        of how far it is beside the line between its neighbours is motion, and the rest is noise:
+        bends are scaled by the share of the former in their mean square. Both are compared as
+        accelerations.
         """
-        before = max(left - 1, 0)
-        near, times = self.particles[before : left + 3], self.times[before : left + 3]
-        speeds = np.asarray(np.gradient(near, times, axis=0, edge_order=2))
-        speeds = speeds[left - before : left - before + 2]
-        move = self.particles[left + 1] - self.particles[left]
-        return speeds * (self.times[left + 1] - self.times[left]) - move
+        bends, steps = _bends(self.particles, self.times)
+        found = np.mean(((bends[1] - bends[0]) / steps**2) ** 2)
+        agreed = []
+        for first in (0, 1):
+            ends, times = self.particles[first::2], self.times[first::2]
+            inner = slice(first + 1, len(self.times) - 1, 2)
+            bent, spans = _bends(ends, times)
+            since = (self.times[inner] - times[:-1])[:, None, None]
+            beside = self.particles[inner] - ends[:-1] - since / spans * np.diff(ends, axis=0)
+            beside *= 2.0 / (since * (since - spans))
+            agreed.append(np.mean(beside * (bent[1] - bent[0]) / spans**2, axis=(1, 2)))
+        share = np.concatenate(agreed).mean() / max(found, np.finfo(np.float64).tiny)
+        scaled: np.ndarray = np.clip(share, 0.0, 1.0) * bends
+        return scaled
 
     def _interval(self, at: np.ndarray) -> np.ndarray:
         """Return the knot before each time; before the last knot, the one before it."""
         last = max(len(self.times) - 2, 0)
         return np.clip(np.searchsorted(self.times, at, side="right") - 1, 0, last)
+
+
+def _bends(particles: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bends at both ends of each interval, and the lengths of intervals.
+
+    The speed at a knot is that of the parabola through it and its neighbours, if there are three.
+    """
+    parabolas = len(times) > 2
+    speeds = np.asarray(np.gradient(particles, times, axis=0, edge_order=2 if parabolas else 1))
+    steps = np.diff(times)[:, None, None]
+    return np.stack([speeds[:-1], speeds[1:]]) * steps - np.diff(particles, axis=0), steps
 
 
 def _evenly_drawn(n: int, m: int, rng: np.random.Generator) -> np.ndarray:

@@ -126,7 +126,7 @@ def _recovered_masses(
     rows, columns = plan.coords
     places = (1 - share) * particles[left, rows] + share * particles[left + 1, columns]
     if path.followed:
-        first, last = HALF_SIDE * path.bends(left)
+        first, last = HALF_SIDE * path.bends[:, left]
         places += share * (1 - share) * ((1 - share) * first[rows] - share * last[columns])
     step = grid[1] - grid[0]
     # Each mass is divided between the grid points around it.
@@ -136,5 +136,6 @@ def _recovered_masses(
     for corner in product((0, 1), repeat=places.shape[1]):
         shares = np.where(corner, position - below, 1 - position + below)
         np.add.at(masses, tuple((below + corner).T), plan.data * shares.prod(axis=1))
-    variance = DIFFUSIVITY * spacing * share * (1 - share) + SMOOTHING**2
+    wandering = HALF_SIDE**2 * path.wandering(left)
+    variance = wandering * spacing * share * (1 - share) + SMOOTHING**2
     return gaussian_filter(masses, variance**0.5 / step, mode="constant", truncate=10.0)

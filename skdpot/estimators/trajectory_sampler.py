@@ -102,12 +102,12 @@ class PrivateTrajectorySampler(PrivateSampler):
         Variance per unit of time of the Brownian motion that couples times and interpolates
         between them. The unit of time is the span of all times; the unit of length is half the
         side of the box of `bounds` (in general, the radius of the ball of all rows over sqrt(d)).
-        Marginals at the times hardly depend on it. Between them they are not the released ones: the
-        larger it is, the wider they are.
+        Where paths follow the flow (see `TrajectorySketch`), marginals hardly depend on it. Otherwise
+        those between the times are the wider the larger it is.
     coupling : {"entropic", "exact"}, default="entropic"
         Transport plan between neighbouring times: that of the diffusion, which drifts with the flow
         of the population, or that of the flow alone (optimal transport, smoothed as the tables
-        are), which mixes clusters less.
+        are), which mixes clusters less and does not wander.
     random_state : int, RandomState or None, default=None
         Seed of everything, the noise included. For tests only: it lets anyone remove the noise.
     verbose : int, default=0
@@ -478,7 +478,10 @@ class PrivateTrajectorySampler(PrivateSampler):
         other.set_params(**params)
         check_parameters(other)
         other.mechanism_ = chosen_mechanism(other.mechanism, MECHANISMS)
-        other._make(rng)
+        if set(params) == {"coupling"}:
+            other._join(self.path_.particles, self.path_.fit)
+        else:
+            other._make(rng)
         return other
 
     def select(self, param_grid: Any, *, random_state: Any = 0) -> Self:
@@ -581,7 +584,7 @@ class PrivateTrajectorySampler(PrivateSampler):
 
     def _make(self, rng: np.random.Generator) -> None:
         """Run what follows from the release, and keep particles and paths."""
-        moved, moved_along = self._moved, self._moved is None
+        moved = self._moved
         if moved is None:
             moved = self.mechanism_.move(
                 self.sketch_,
@@ -593,7 +596,11 @@ class PrivateTrajectorySampler(PrivateSampler):
             )
         particles, self.displacements_, fit = moved
         self.particles_ = self._to_data(particles)
-        followed = moved_along and self.mechanism_.follows(self._axis)
+        self._join(particles, fit)
+
+    def _join(self, particles: np.ndarray, fit: float | None) -> None:
+        """Join particles of neighbouring times to paths."""
+        followed = self._moved is None and self.mechanism_.follows(self._axis)
         if self.coupling == "exact":
             plans = (kept_plans if followed else exact_plans)(particles)
         else:

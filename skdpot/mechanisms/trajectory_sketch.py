@@ -101,6 +101,7 @@ def _matern(times: np.ndarray, reach: float) -> np.ndarray:
 _MOMENTUM = 0.9
 _PULLS_EVERY = 3  # iterations; particles move little in between
 _LOOSE = 0.1  # ties, beside a data fit of 1
+_ALONG = 100.0  # times as strong are ties to the smooth flow, which they do not hold back
 _LARGEST = 1e100  # regularisation; beyond, nothing is left of the data fit anyway
 
 
@@ -188,6 +189,7 @@ class _Ties:
         strengths = np.zeros((n_times, 2))
         if problem.regularization > 0 and n_times > 1:
             scale = min(problem.regularization, _LARGEST) / time_weights(self._spacings)
+            scale *= 1.0 if problem.followed is None else _ALONG
             strengths[:-1, 0] = scale[:-1] / self._spacings
             strengths[1:, 1] = scale[1:] / self._spacings
         # Where neighbours move towards each other a tie is twice as stiff as where one stands.
@@ -216,12 +218,14 @@ class _Ties:
         return pull
 
 
-def _along_paths(
-    particles: np.ndarray, spacings: np.ndarray, diffusivity: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draw each particle to those of the same number: their paths are known."""
-    moves = np.diff(particles, axis=0)
-    return -moves, moves
+def along_paths(followed: np.ndarray) -> PairGradients:
+    """Return a pull of each particle towards moving as the path of its number did."""
+
+    def pull(particles: np.ndarray, *_: Any) -> tuple[np.ndarray, np.ndarray]:
+        moves = np.diff(particles - followed, axis=0)
+        return -moves, moves
+
+    return pull
 
 
 def _relative(gradient: np.ndarray) -> np.ndarray:
@@ -307,7 +311,7 @@ def smoothed_along_the_flow(
     error = _squared_error(tables, variances)
     flat = smoothing_weights(flat @ flat.T, times, variances, error * flat.shape[1]) @ flat
     paths = np.swapaxes(flat.reshape(n_times, n_times, -1, d), 0, 1)
-    shares = np.array([[_shares(tables[0], cloud) for cloud in path] for path in paths])
+    shares = _shares(tables[0], paths)
     series = shares.reshape(n_times, -1)
     noise = variances.mean() * series.shape[1]
     weights = smoothing_weights(series @ series.T, times, variances, noise)
@@ -345,13 +349,19 @@ def _squared_error(tables: Sequence[CDFTable], variances: np.ndarray) -> float:
     return float(np.mean(errors))
 
 
-def _shares(table: CDFTable, points: np.ndarray) -> np.ndarray:
-    """Return the distribution functions of points at the edges of a table."""
-    rows = zip(np.sort(table.directions @ points.T, axis=1), table.edges, strict=True)
-    shares = np.stack([np.searchsorted(row, edges, side="right") for row, edges in rows])
-    shares = shares / len(points)
-    shares[:, 0], shares[:, -1] = 0.0, 1.0
-    return shares
+def _shares(table: CDFTable, paths: np.ndarray) -> np.ndarray:
+    """Return distribution functions of points (T from, T, n, d) at the edges of a table."""
+    n_from, n_times, n, d = paths.shape
+    counts = count_projections(
+        paths.reshape(-1, d),
+        table.directions,
+        table.half_widths,
+        table.cdf.shape[1] - 1,
+        codes=np.repeat(np.arange(n_from * n_times), n),
+        n_classes=n_from * n_times,
+    )
+    masses = counts.reshape(n_from, n_times, len(table.directions), -1) / n
+    return np.cumsum(np.pad(masses, ((0, 0),) * 3 + ((1, 0),)), axis=-1)
 
 
 def _without(cdf: np.ndarray, faint: float) -> np.ndarray:
@@ -387,7 +397,8 @@ n_features), default="axes+orthogonal"
         How directions are drawn, or public directions.
     regularization : float, default=1e-4
         Divisor λ of the data fit; larger values couple neighbouring times more strongly, and 0
-        leaves them uncoupled. With `smooth`, paths are coupled along the flow, without transport.
+        leaves them uncoupled. With `smooth`, particles are drawn to moving as the smooth flow does,
+        without transport, and a hundred times as strongly: this does not hold back the flow.
     smooth : bool, default=True
         Whether tables are smoothed over times, along the flow of the population from one time to
         the next, by amounts estimated from the released tables. For at least four times.
@@ -495,7 +506,8 @@ n_features), default="axes+orthogonal"
             _, paths = smoothed_along_the_flow(particles, tables, *known)
             problem = replace(problem, followed=paths)
         label = "flow of all times" if progress else None
-        coupling = WarmCoupling() if problem.followed is None else _along_paths
+        followed = problem.followed
+        coupling = WarmCoupling() if followed is None else along_paths(followed)
         return coupled_flow(problem, steps, rng, coupling, progress=label)
 
     def follows(self, axis: TimeAxis) -> bool:

@@ -329,6 +329,9 @@ def test_other_paths_cost_nothing(fitted):
     assert fitted.particles_.shape == (5, 60, 2)
     assert other.sketch_ is fitted.sketch_
     assert other.privacy_spent_ is fitted.privacy_spent_
+    joined = fitted.with_params(coupling="exact")
+    np.testing.assert_array_equal(joined.particles_, fitted.particles_)
+    assert (joined.path_.plans[0] - fitted.path_.plans[0]).count_nonzero() > 0
     with pytest.raises(ValueError, match="epsilon, mechanism__n_bins cannot change after fit"):
         fitted.with_params(epsilon=2.0, mechanism__n_bins=64)
     with pytest.raises(ValueError, match="'diffusivity' parameter"):

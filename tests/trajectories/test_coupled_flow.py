@@ -1,5 +1,7 @@
 """Particles that fit tables at all times: where they end, and what ties do."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms.trajectory_sketch import (
     CoupledFlowProblem,
+    along_paths,
     coupled_flow,
     followed_paths,
     smoothed_along_the_flow,
@@ -179,6 +182,25 @@ def test_smoothing_along_the_flow_takes_errors_off_clusters_that_pass_each_other
     assert moved < 0.4 * before
     sides = np.einsum("tkd,td->tk", start, turning(2)[:, 1]) > 0
     assert np.mean((sides == sides[0]).all(axis=0)) > 0.85
+
+
+def test_ties_along_the_flow_hold_noise_back_and_not_the_flow():
+    """However strong, they leave a turn as it is; what jumps at one time comes from its table."""
+    clouds = turning(200)
+    clouds = np.cumsum(np.concatenate([clouds[:1] - clouds[:1].mean(axis=1), 0 * clouds[1:]]), 0)
+    angle = 0.5 * np.arange(10)
+    turn = np.stack([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    clouds = np.einsum("ijt,tkj->tki", turn, clouds)
+    noisy = clouds.copy()
+    noisy[4] *= 1.3
+    found = {}
+    for name, rows, regularization in (("flow", clouds, 0.1), ("jump", noisy, 0.1)):
+        task = problem(rows, n_particles=200, regularization=regularization)
+        task = replace(task, followed=clouds)
+        found[name] = solve(task, coupling=along_paths(clouds)).particles
+    assert np.sqrt(np.mean((found["flow"] - clouds) ** 2)) < 0.02
+    radii = np.linalg.norm(found["jump"], axis=2).mean(axis=1)
+    assert radii[4] < 1.15 * np.delete(radii, 4).mean()
 
 
 def test_quantiles_stay_within_the_bins():

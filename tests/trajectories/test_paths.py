@@ -213,6 +213,30 @@ def test_followed_particles_bend_between_knots():
     assert cut[True] < cut[False] / 5
 
 
+def test_noise_does_not_bend_paths():
+    """Particles that jump about at every knot have speeds, but these predict nothing."""
+    times = np.linspace(0, 1, 9)
+    noise = 0.1 * particles(1, (9, 400, 2))
+    jumping = PathMeasure(times, noise, kept_plans(noise), 0.05, True).bends
+    assert np.abs(jumping).mean() < 0.02 * 0.1  # unscaled, about .2
+
+
+@pytest.mark.parametrize("n_features", [2, 10])
+@pytest.mark.parametrize("coupling", ["entropic", "exact"])
+def test_a_population_that_stands_still_is_as_wide_between_knots(n_features, coupling):
+    """Bridges have the variance that the plan takes away, and no more."""
+    times, one = np.linspace(0, 1, 5), 0.3 * particles(2, (1, 300, n_features))
+    cloud, tau = np.repeat(one, 5, axis=0), 0.3
+    plans = drifting_plans(cloud, np.diff(times), tau) if coupling == "entropic" else None
+    path = PathMeasure(times, cloud, plans or kept_plans(cloud), tau, True)
+    middle = path.sample_marginal(0.375, 30_000, np.random.default_rng(0))
+    np.testing.assert_allclose(middle.var(), one.var(), rtol=0.02)  # with τ for it + .2
+    gained = np.diff(path.sample(30_000, times[:2], np.random.default_rng(0)), axis=1)
+    due = tau * 0.25 if coupling == "entropic" else 0.0
+    # The cloud is not much wider than the step is long, so that not all of it is gained.
+    assert 0.6 * due <= np.mean(gained**2) <= 1.02 * due
+
+
 def test_the_objective_has_known_parts():
     """The entropy of Gaussians, and the cost of moving on by a vector in half of the time."""
     clouds = np.repeat(0.3 * particles(0, (1, 1500, 2)), 2, axis=0)
