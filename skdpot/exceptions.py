@@ -1,9 +1,11 @@
 """Errors and warnings of the package. None of them carries a private value."""
 
+import dis
 import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
+from types import TracebackType
 from typing import Any, TypeVar
 
 __all__ = [
@@ -98,6 +100,22 @@ def told_safely(caller: str, call: Callable[..., Result], *given: Any) -> Result
     except BaseException as error:
         stopped = publishable(error, caller)
     raise stopped
+
+
+def is_ours(trace: TracebackType | None) -> bool:
+    """Whether a statement ``raise`` of this package made the error.
+
+    An error of ``int(text)`` or ``known[text]`` ends in a line of ours as well, but its text is
+    Python's own, and quotes.
+    """
+    if trace is None:
+        return False
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = trace.tb_frame
+    module = str(frame.f_globals.get("__name__", ""))
+    ours = module.partition(".")[0] == "skdpot"
+    return ours and frame.f_code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]
 
 
 def _warn_caller(message: str, category: type[Warning]) -> None:

@@ -1,6 +1,5 @@
 """Results on standard output, everything else on standard error."""
 
-import dis
 import json
 import math
 import os
@@ -12,10 +11,9 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TextIO
 
-from skdpot.exceptions import BudgetExceededError, SkdpotError
+from skdpot.exceptions import BudgetExceededError, SkdpotError, is_ours
 
 _NARROWEST, _WIDEST = 60, 110
 
@@ -123,7 +121,7 @@ def explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if isinstance(error.filename, str) else ""
         return f"{place}{error.strerror}", FAILED
-    if _is_ours(error.__traceback__):
+    if is_ours(error.__traceback__):
         return str(error), FAILED
     return (
         f"{type(error).__name__} inside of another library; its text is withheld because it may "
@@ -136,22 +134,6 @@ def where_it_happened(error: BaseException) -> str:
     """Return the lines of code that led to an error, without the texts of any error."""
     lines = traceback.format_tb(error.__traceback__)
     return f"{''.join(lines)}{type(error).__name__}"
-
-
-def _is_ours(trace: TracebackType | None) -> bool:
-    """Whether a statement ``raise`` of this package made the error.
-
-    An error of ``int(text)`` or ``known[text]`` ends in a line of ours as well, but its text is
-    Python's own, and quotes.
-    """
-    if trace is None:
-        return False
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    frame = trace.tb_frame
-    module = str(frame.f_globals.get("__name__", ""))
-    ours = module.partition(".")[0] == "skdpot"
-    return ours and frame.f_code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]
 
 
 class OutputFile:

@@ -351,6 +351,7 @@ class Page:
     def _build_noise(self) -> None:
         ui, names = self.ui, [column["column"] for column in self.facts["columns"]]
         self.schema = confirmed_schema(str(self.place / "schema.json"))
+        self.unit: Any = None
         with self._card(3, "Set the noise"):
             ui.label(
                 "ε is what the release may tell of each person: 1 is common, less is safer. The "
@@ -363,7 +364,9 @@ class Page:
             matters = "column that the others should predict, if one matters most"
             self.target = ui.select(list(self.schema.names), label=matters, clearable=True)
             persons = "column that identifies the person, if a person has several rows"
-            self.unit = ui.select(names, label=persons, clearable=True)
+            self.unit = ui.select(
+                names, label=persons, clearable=True, on_change=self._choose_delta
+            )
             for field in (self.target, self.unit):
                 field.classes("w-full")
             self.noise = ui.column().classes("w-full")
@@ -371,10 +374,15 @@ class Page:
             ui.button("Run", on_click=self._run).props("size=lg")
 
     def _delta(self) -> float:
-        """Return the delta of the ledger, or one that fits the table."""
+        """Return the delta of the ledger, or one that fits the number of rows, if it is public."""
         if Path(self.ledger.value).exists():
             return PrivacyBudget.from_ledger(self.ledger.value).delta
-        return fitting_delta(self.facts["rows"])
+        return fitting_delta(None if self.unit and self.unit.value else self.facts["rows"])
+
+    def _choose_delta(self) -> None:
+        """Take back what follows from the number of rows where persons have several."""
+        if self.delta.value in map(fitting_delta, (self.facts["rows"], None)):
+            self.delta.value = self._delta()
 
     def _show_noise(self) -> None:
         self.noise.clear()

@@ -26,7 +26,7 @@ from sklearn.utils import check_random_state, get_tags
 
 from skdpot._utils.validation import SecretStream, as_finite, safe_indexing
 from skdpot.estimators._search_plan import FitTerms, SearchPlan, Splits
-from skdpot.exceptions import SkdpotError, publishable
+from skdpot.exceptions import SkdpotError, is_ours, publishable
 from skdpot.mechanisms.base import chosen_mechanism
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.noise import lattice_noise, round_to_lattice
@@ -41,6 +41,7 @@ from skdpot.privacy.pipelines import (
 from skdpot.privacy.spent import PrivacySpent
 from skdpot.release.release import Release, forgotten, released, remember
 
+ONE_ROW = "all rows of a person would be in both parts of the split. Keep one row of each person."
 _SET_BY_SEARCH = "epsilon delta budget random_state classes mechanism__classes verbose".split()
 # Parameters of composites that hold other estimators, or write their fits somewhere.
 _STRUCTURE = ("steps", "transformer_list", "transformers", "remainder", "memory")
@@ -68,9 +69,19 @@ def private_parts(estimator: Any) -> tuple[str, ...]:
             prefixes.append(prefix)
             if part.budget is not None:
                 raise ValueError(f"`{prefix}budget` must be None: the search itself is charged.")
+            _check_records(part)
     if not prefixes:
         raise ValueError("`estimator` has no private part. Pass a private estimator of skdpot.")
     return tuple(prefixes)
+
+
+def _check_records(part: Any) -> None:
+    """Refuse records of several rows: a search splits by row, and each row is scored."""
+    for name, value in part.get_params().items():
+        if {"unit": value is not None, "group_size": value != 1}.get(name.rpartition("__")[2]):
+            raise ValueError(
+                f"`{name}` cannot be used in a search, whose records are single rows: {ONE_ROW}"
+            )
 
 
 def refuse_reserved(names: Any, prefixes: tuple[str, ...]) -> None:
@@ -500,8 +511,8 @@ def _quiet() -> Iterator[list[Release]]:
 
 
 def _publishable(error: BaseException, task: SearchTask) -> BaseException:
-    """Return the error itself where it is known to quote no private value."""
-    own = type(task.estimator).__module__.startswith("skdpot.")
+    """Return the error itself where it is known to quote no private value: where we raise it."""
+    own = type(task.estimator).__module__.startswith("skdpot.") and is_ours(error.__traceback__)
     if isinstance(error, SkdpotError) or (own and isinstance(error, ValueError | TypeError)):
         return error
     return publishable(error, "PrivateSearchCV")

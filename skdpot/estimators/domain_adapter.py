@@ -31,6 +31,7 @@ from skdpot.mechanisms.transport import SOURCE, TARGET, TransportedRows
 from skdpot.nets.training import build_predictor, check_callbacks, check_per_record, evaluate
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.privacy.spent import KNOWN_LABELS
 from skdpot.release import release as recording
 from skdpot.release.output_tables import Cells, Probabilities, one_cell
 
@@ -213,6 +214,7 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
                     "y holds a single class; a classifier needs two. Declare others with classes=."
                 )
             public = ["the set of classes", *[SAME_DOMAIN] * bool(cells.strata)]
+            public += [KNOWN_LABELS] * (self.classes is not None)
             context = FitContext.of(self, X, spawn_streams(self.random_state, type(self).__name__))
             task = FairTask(
                 gradient=_gradient_where_labelled,

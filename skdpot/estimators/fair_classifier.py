@@ -18,6 +18,7 @@ from skdpot.mechanisms.base import FitContext
 from skdpot.mechanisms.bayes import FAIRNESS, BayesRule
 from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairMechanism, FairTask
 from skdpot.mechanisms.scores import LOSSES
+from skdpot.privacy.spent import KNOWN_LABELS
 from skdpot.release.output_tables import (
     SAME_CLASS,
     SAME_GROUP,
@@ -202,7 +203,7 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
                 "y holds a single class; a classifier needs two. Declare others with classes=."
             )
         if self.classes is not None:
-            public.append("every label is one of the classes; others are refused")
+            public.append(KNOWN_LABELS)
         if self.groups_ is not None:
             public.append(SAME_GROUP)
         if odds := bool(cells.strata) and self._classes_are_public():

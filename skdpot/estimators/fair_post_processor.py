@@ -24,11 +24,15 @@ from skdpot.mechanisms.base import FitContext
 from skdpot.mechanisms.bayes import FAIRNESS, PlacedScores, release_law
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.privacy.spent import KNOWN_LABELS
 from skdpot.release.output_tables import SAME_GROUP, read_groups, warn_of_small_cells
 from skdpot.release.score_tables import ScoreLists, plan_score_tables
 
 _LABELS = {"needed_by": "A fair rule", "advice": "scores must be those of a classifier"}
-_SCORES = "the given estimators are public or paid for elsewhere, and score a row by that row alone"
+_SCORES = (
+    "the given estimators are public or paid for elsewhere, score a row by that row alone, and "
+    "refuse none"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +50,8 @@ class EstimatorScores:
         else:
             groups = self.group_estimator.predict_proba(rows)
         classes = np.asarray(self.estimator.predict_proba(rows), dtype=np.float64)
-        return np.nan_to_num(classes, nan=0.0), np.asarray(groups, dtype=np.float64)
+        groups = np.asarray(groups, dtype=np.float64)
+        return np.nan_to_num(classes, nan=0.0), np.nan_to_num(groups, nan=0.0)
 
 
 @dataclass(eq=False, repr=False)
@@ -167,7 +172,8 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
         Raises
         ------
         ValueError
-            If parameters or data are not usable. Nothing is charged.
+            If parameters or data are not usable. Nothing is charged. Where an estimator fails
+            for a row that it is to score, the kind of its error is told and the charge stays.
         BudgetExceededError
             If `budget` cannot pay. Nothing is charged and nothing changes.
         """
@@ -186,11 +192,11 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
             noise = plan_score_tables(context.divisible_mu)
             error = noise.sigma * noise.strategy.typical_deviation
             warn_of_small_cells(context.caller, cells, error)
-            facts = context.assumptions(declared_bounds=False)
+            facts = context.assumptions(declared_bounds=False, finite=False)
             self.privacy_spent_ = context.charge_event(
                 noise.event,
                 n,
-                (*facts, SAME_GROUP, "the set of classes", _SCORES),
+                (*facts, SAME_GROUP, "the set of classes", KNOWN_LABELS, _SCORES),
                 "noisy counts of scores by group and class",
             )
             shares = np.array(cells.sizes) / n

@@ -29,6 +29,7 @@ from skdpot._utils.validation import (
 )
 from skdpot.estimators._search_plan import SearchPlan, Splits, draw_splits, plan_search
 from skdpot.estimators._search_trials import (
+    ONE_ROW,
     Rows,
     Scorer,
     SearchTask,
@@ -77,6 +78,8 @@ def read_options(search: Any, fit_params: dict[str, Any], n_samples: int) -> dic
     if given and sklearn.get_config()["enable_metadata_routing"]:
         given = dict(process_routing(search, "fit", **given).estimator.fit)
     for name, value in given.items():
+        if name.rpartition("__")[2] == "groups":
+            raise ValueError(f"`{name}` is not for a search, whose records are rows: {ONE_ROW}")
         if isinstance(value, str) or not hasattr(value, "__len__") or len(value) != n_samples:
             raise ValueError(
                 f"`{name}` must hold one value for each of the {n_samples} rows. Set other options "
@@ -403,7 +406,10 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         listed = (
             (True, "the split of the rows, drawn from their number alone"),
             (True, "the distribution of the candidates, and that of the number of trials"),
-            (True, "what the candidates take as public: groups, given bounds, weights of networks"),
+            (
+                True,
+                "what the candidates take as public: groups, labels, bounds, first weights",
+            ),
             (occur, "the set of classes that occur among the rows of a fit"),
             (mixed, "a part that learns nothing makes of each row one row, by that row alone"),
             (True, "nobody sees how long the search takes, nor anything else of the other trials"),

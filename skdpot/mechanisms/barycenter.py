@@ -53,7 +53,7 @@ from skdpot.mechanisms.scores import GroupScorePlan, GroupScores, plan_group_sco
 from skdpot.ot.slices import CDFTable, orthogonal_directions
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.release.bounds import BoundsPlan, DataBounds, bounds_share
-from skdpot.release.moments import SumNoise, plan_sums, release_sums
+from skdpot.release.moments import SumNoise, as_finite_rows, plan_sums, release_sums
 from skdpot.release.output_tables import (
     Cells,
     OutputTables,
@@ -93,7 +93,7 @@ class BallScores(GroupScores):
     def __call__(self, rows: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return them of rows, the groups of which are `codes` if they are known."""
         outputs, weights = super().__call__(rows, codes)
-        return _in_ball(outputs), weights
+        return _in_ball(as_finite_rows(outputs)), weights
 
 
 @dataclass(frozen=True, eq=False)

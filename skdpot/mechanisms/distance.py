@@ -189,7 +189,8 @@ n_features), default="orthogonal"
 
     def matrix(self, context: FitContext, own: SlicedSketch | None, parties: Any) -> PairwiseResult:
         """Let every party publish one sketch; the budget pays once for all given rows."""
-        budget = context.budget if isinstance(parties, Mapping) else None
+        listed = isinstance(parties, list | tuple) and len(parties) > 0
+        budget = None if listed and isinstance(parties[0], Party) else context.budget
         members = as_parties(
             parties,
             self.name,

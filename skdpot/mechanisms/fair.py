@@ -339,6 +339,7 @@ def tabled_steps(
                 previous=tables,
                 values_of=lambda rows, _: of(rows),
                 seen=lambda rows, codes: (of(rows[0]), cells.codes_of(rows[1], codes)),
+                known=cells.codes,
             )
             local = LocalPenalty.of_release(tables, values, own)
         drawn = next(batches)

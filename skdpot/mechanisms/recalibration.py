@@ -20,7 +20,7 @@ from torch import nn
 
 from skdpot._utils.validation import SecretStream
 from skdpot.nets.training import evaluate
-from skdpot.release.moments import SumNoise, plan_sums, release_sums
+from skdpot.release.moments import SumNoise, as_finite_rows, plan_sums, release_sums
 from skdpot.release.per_sample import chain_of_layers
 
 _LONGEST, _LONGEST_TARGET = math.sqrt(3.25), math.sqrt(1.25)  # see `_moments`, `_of_targets`
@@ -119,7 +119,7 @@ def recalibrated(
     before = deepcopy(network)
 
     def outputs_of(rows: Any, _: np.ndarray) -> np.ndarray:
-        return evaluate(before, np.asarray(rows, dtype=np.float64), None)
+        return as_finite_rows(evaluate(before, np.asarray(rows, dtype=np.float64), None))
 
     given = (outputs_of(rows, codes), targets, codes, noise, stream, outputs_of)
     return release_recalibration(*given).after(network)

@@ -237,6 +237,10 @@ class PrivacyBudget:
     random batches, which are far from Gaussian. What is planned is reserved, whether or not it is
     made.
 
+    The sum is about the records that the statements of the fits name: rows, or all rows of a person
+    (``unit=``, ``groups=``). Where a person has several rows, a fit whose records are rows protects
+    each of them and not the person, and its charge says less than that of a fit of persons.
+
     A hyperparameter search charges folds x candidates + 1 fits. Pass ``error_score="raise"`` to
     scikit-learn's searches, which otherwise turn the error of a refused fit into a ``nan`` score.
     Scores on private rows are not covered by the budget.

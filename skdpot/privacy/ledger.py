@@ -7,6 +7,7 @@ write transaction. A ledger that reads as if less was charged would let a budget
 read looks for damage and older copies, and refuses what does not add up.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -206,6 +207,11 @@ class PlannedFit:
     n_steps: int
     others: str
 
+    @property
+    def checksum(self) -> str:
+        """What the file keeps beside it: a larger reserve would make what is planned free."""
+        return hashlib.sha256(repr(astuple(self)).encode()).hexdigest()
+
     def covers(self, mu: float, leak: float, n_steps: int, others: str) -> bool:
         """Whether an event of this account costs what is reserved, or hardly less."""
         closed = (1.0 - _NEARLY) * self.mu <= mu and mu <= self.mu and leak <= self.leak
@@ -385,7 +391,7 @@ def _write_terms(path: str, terms: Terms) -> None:
                 terms.epsilon,
                 terms.delta,
                 *map(str, caps),
-                json.dumps(list(map(astuple, terms.planned))),
+                json.dumps([[*astuple(fit), fit.checksum] for fit in terms.planned]),
             ),
         )
 
@@ -418,10 +424,13 @@ def read_terms(connection: sqlite3.Connection, path: str) -> Terms:
     try:
         [(epsilon, delta, relation, mu_squared_cap, leak_cap, plan, uid)] = rows
         caps = whole_units((mu_squared_cap, leak_cap), path)
+        found = json.loads(plan)
         planned = tuple(
             PlannedFit(*(kind(value) for kind, value in zip(_PLANNED, fit, strict=True)))
-            for fit in json.loads(plan)
+            for *fit, _ in found
         )
+        if [fit.checksum for fit in planned] != [fit[-1] for fit in found]:
+            raise ValueError("a plan that was changed")
         return Terms(epsilon, delta, Relation(relation), caps[0], caps[1], planned, uid)
     except (TypeError, ValueError) as error:
         raise damaged(path) from error

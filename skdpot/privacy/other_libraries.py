@@ -93,10 +93,8 @@ def _of_steps(noise_multiplier: float, rate: float, n_steps: int, relation: Rela
 
 def _of_measurement(measurement: Any, relation: Relation) -> Event:
     """Return the event of a measurement of OpenDP, by its privacy map at neighbouring data sets."""
-    metric, measure = (
-        str(getattr(measurement, name)).partition("(")[0]
-        for name in ("input_metric", "output_measure")
-    )
+    metric, measure = str(measurement.input_metric), str(measurement.output_measure)
+    metric = metric.partition("(")[0]
     d_in = _NEIGHBOURS.get(metric, {}).get(relation)
     if d_in is None:
         raise ValueError(
@@ -107,10 +105,14 @@ def _of_measurement(measurement: Any, relation: Relation) -> Event:
     cost = measurement.map(d_in)
     if measure == "MaxDivergence":
         return _of_epsilon(cost, 0.0, relation)
-    if measure == "Approximate":
+    if measure == "Approximate(MaxDivergence)":
         epsilon, delta = cost
         return _of_epsilon(epsilon, delta, relation)
     if measure == "ZeroConcentratedDivergence":
         sigma = 1.0 / math.sqrt(2.0 * cost) / _DISCRETE
         return GaussianEvent(sigma=sigma, sensitivity=1.0, relation=relation)
+    if measure == "Approximate(ZeroConcentratedDivergence)":
+        rho, delta = cost
+        mu = math.sqrt(2.0 * rho) * _DISCRETE
+        return BudgetedEvent(mu=mu, leak=delta, relation=relation)
     raise ValueError(f"{measure} is not supported: fix its delta by make_fix_delta of OpenDP.")

@@ -11,7 +11,7 @@ from sklearn.feature_extraction.image import PatchExtractor
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 from sklearn.utils import get_tags
 
 from skdpot._utils.validation import DEVICE, Interval
@@ -76,6 +76,7 @@ COMPOSITES = (Pipeline, FeatureUnion, ColumnTransformer)
 _DECLARED: dict[type, dict[str, tuple[Any, ...]]] = {
     OneHotEncoder: {
         "handle_unknown": ("ignore",),
+        "drop": (None,),  # with others, rows of unknown values make it warn
         "min_frequency": (None,),
         "max_categories": (None,),
         "sparse_output": (False,),  # how dense a table is decides the form of what follows
@@ -174,9 +175,9 @@ def check_pipeline(estimator: _Estimator) -> _Estimator:
     Notes
     -----
     Private steps inherit `PrivateEstimatorMixin`. The following steps learn nothing: "passthrough"
-    and "drop"; steps whose tag ``requires_fit`` is False, such as `FunctionTransformer` and
-    `Normalizer`; `FrozenEstimator`, which must have been fitted on **public** rows; and, because
-    everything that they would learn is declared,
+    and "drop"; steps whose tag ``requires_fit`` is False, such as `FunctionTransformer` (with
+    ``check_inverse=False`` if it has an inverse) and `Normalizer`; `FrozenEstimator`, which must
+    have been fitted on **public** rows; and, because everything that they would learn is declared,
     ``OneHotEncoder(categories=[...], handle_unknown="ignore", sparse_output=False)``,
     ``OrdinalEncoder(categories=[...], handle_unknown="use_encoded_value", unknown_value=-1)`` and
     ``SimpleImputer(strategy="constant", fill_value=..., keep_empty_features=True)``. With
@@ -249,18 +250,25 @@ def leaks(estimator: Any) -> tuple[str, ...]:
                 "was fitted to public rows."
             )
         else:
-            try:
-                if keeps_more(part):
-                    found.append(
-                        f"{name} declares that it needs no fit, but has more attributes after one: "
-                        "what it learned or kept of private rows is not private."
-                    )
-            except Exception:  # of its constructor: a check must not end a fit that was charged
-                found.append(
-                    f"{name} cannot be cloned, so what it keeps of private rows cannot be checked: "
-                    "its constructor must store its parameters unchanged."
-                )
+            found += _told_by_form(part, name)
     return tuple(dict.fromkeys(found))
+
+
+def _told_by_form(part: Any, name: str) -> Iterator[str]:
+    """Name what a part that learns nothing reveals of private rows."""
+    if isinstance(part, FunctionTransformer) and part.check_inverse and part.inverse_func:
+        yield f"{name} tries inverse_func on private rows and warns: pass check_inverse=False."
+    try:
+        if keeps_more(part):
+            yield (
+                f"{name} declares that it needs no fit, but has more attributes after one: what it "
+                "learned or kept of private rows is not private."
+            )
+    except Exception:  # of its constructor: a check must not end a fit that was charged
+        yield (
+            f"{name} cannot be cloned, so what it keeps of private rows cannot be checked: its "
+            "constructor must store its parameters unchanged."
+        )
 
 
 def parts_of(estimator: Any) -> list[Any]:

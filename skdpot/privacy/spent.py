@@ -336,6 +336,7 @@ def plan_fit(
 
 
 SEEDED = "nobody knows random_state"  # the assumption of every fit with a seed
+KNOWN_LABELS = "every label is one of the classes; others are refused"
 
 
 def row_assumptions(
@@ -345,6 +346,7 @@ def row_assumptions(
     seeded: bool,
     public_labels: bool = False,
     group_size: int = 1,
+    finite: bool = True,
     records: Sequence[str] = (),
     others: Sequence[str] = (),
 ) -> tuple[str, ...]:
@@ -361,7 +363,7 @@ def row_assumptions(
         (classes, "the set of classes"),
         (public_labels, "the label of every row, and so the number of rows of each class"),
         (declared_bounds, "the bounds given by the caller"),
-        (True, f"every value is a finite number{labels}; others are refused"),
+        (finite, f"every value is a finite number{labels}; others are refused"),
         (True, record),
         *((True, text) for text in others),
         (seeded, SEEDED),

@@ -338,10 +338,15 @@ def release_sums(
     return np.asarray(released(release))
 
 
-def _units(vectors: np.ndarray, radius: float) -> np.ndarray:
-    """Return shortened vectors in whole units; zero for what is not finite."""
+def as_finite_rows(vectors: np.ndarray) -> np.ndarray:
+    """Return vectors of which no square overflows; zero for one that is not finite."""
     finite = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, 0.0)
-    finite = finite.clip(-_FAR, _FAR)
+    return finite.clip(-_FAR, _FAR)
+
+
+def _units(vectors: np.ndarray, radius: float) -> np.ndarray:
+    """Return shortened vectors in whole units."""
+    finite = as_finite_rows(vectors)
     norms = np.linalg.norm(finite, axis=1, keepdims=True) / (radius * (1.0 - 1e-9))
     return np.trunc(finite / np.maximum(norms, 1.0) / _UNIT)
 

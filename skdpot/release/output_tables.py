@@ -469,6 +469,7 @@ def release_tables(
     within: tuple[np.ndarray, np.ndarray] | None = None,
     values_of: ValuesOf = _as_they_are,
     seen: Seen | None = None,
+    known: np.ndarray | None = None,
 ) -> OutputTables:
     """Release noisy distribution functions of the outputs of every cell, once.
 
@@ -480,7 +481,7 @@ def release_tables(
     ``strategy.sensitivity(Energy.unlimited(n_projections), conditional=True)`` in all, whatever
     range is binned. The noise lies on a lattice and is drawn before the counts are taken. `seen`
     makes values and cells of the records of an audit, by default by `values_of` and with the cells
-    of the fit.
+    of the fit; where cells are private, it is given what is `known` of them.
     """
     if previous is not None:
         within = previous.range_of_interest(limits)
@@ -495,6 +496,7 @@ def release_tables(
         stream,
         centres,
         seen or (lambda records, codes: (values_of(records[0], codes), codes)),
+        known,
     )
     return OutputTables(
         tuple(
@@ -514,8 +516,9 @@ def noisy_counts(
     half_widths: np.ndarray,
     noise: TableNoise,
     stream: SecretStream,
-    centres: np.ndarray | None = None,
-    seen: Seen = lambda records, codes: (np.asarray(records[0]), codes),
+    centres: np.ndarray,
+    seen: Seen,
+    known: np.ndarray | None,
 ) -> np.ndarray:
     """Measure the histograms of each part of the records with noise, as in `release_tables`."""
     strategy = noise.strategy
@@ -526,9 +529,8 @@ def noisy_counts(
         if noise.sigma > 0
         else np.zeros(shape, dtype=np.int64)
     )
-    if centres is not None:  # a constant column moves the projections
-        values = np.column_stack([values, np.ones(len(values))])
-        directions = np.column_stack([directions, -centres])
+    values = np.column_stack([values, np.ones(len(values))])  # which moves the projections
+    directions = np.column_stack([directions, -centres])
     counts = count_projections(
         values, directions, half_widths, strategy.n_bins, codes=codes, n_classes=n_codes
     )
@@ -542,7 +544,7 @@ def noisy_counts(
         lattice=noise.lattice,
         sensitivity=strategy.sensitivity(Energy.unlimited(len(directions)), conditional=True),
         event=noise.event,
-        linear=partial(_counted, seen, codes),
+        linear=partial(_counted, seen, codes if known is None else known),
     )
     return released(release)
 
@@ -550,10 +552,9 @@ def noisy_counts(
 def _counted(
     seen: Seen, codes: np.ndarray, release: Release, records: Records, shares: np.ndarray
 ) -> Iterable[Part]:
-    """Yield what values add: a constant column moves projections that have a centre."""
+    """Yield what values add, moved by a constant column."""
     values, codes = seen(records, of_candidates(codes, shares))
-    if release.facts["directions"].shape[1] > values.shape[1]:
-        values = np.column_stack([values, np.ones(len(values))])
+    values = np.column_stack([values, np.ones(len(values))])
     return binned_rows(release, (values, codes), shares)
 
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any, ClassVar
 
 import numpy as np
@@ -235,6 +235,7 @@ def _without_objects(classes: np.ndarray) -> np.ndarray:
 
 _BOUNDS = "bounds; declare the same public bounds=(low, high) or norm_bound= in all of them"
 _PERSONS = "numbers of rows of one person; give all the largest group_size"
+_OF_PERSONS = methodcaller("startswith", "one record is one person")
 
 Readings = Sequence[tuple[Callable[[Any], Any], str]]
 
@@ -259,6 +260,10 @@ _ADDED: Readings = (
     ),
     (attrgetter("group_size"), _PERSONS),
     (attrgetter("release_.sensitivity"), _PERSONS),  # parameters may have changed since the fit
+    (
+        lambda sketch: any(map(_OF_PERSONS, sketch.privacy_spent_.assumptions)),
+        "records: one record is a row in some, and all rows of a person in others",
+    ),
 )
 
 
@@ -291,7 +296,8 @@ def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
 
     By parallel composition a person is protected by the sketch of the party that holds
     their row, so the statement is that of the party whose event is the least private: the
-    largest mu. The largest epsilon would not do, as parties may state different deltas.
+    largest mu. The largest epsilon would not do, as parties may state different deltas. It
+    assumes what the statement of any party does.
     """
     named = check_comparable(sketches)
     for one, other in combinations(sketches, 2):
@@ -310,6 +316,8 @@ def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
         (one.privacy_spent_ for one in sketches),
         key=lambda spent: compose(spent.event).mu_without_sampling,
     )
+    assumed = dict.fromkeys(text for one in sketches for text in one.privacy_spent_.assumptions)
+    statement = replace(statement, assumptions=tuple(assumed))
     total = replace(
         first.release_,
         value=sum(one.statistic_ for one in sketches),

@@ -3,6 +3,7 @@
 Noise is seeded, so that two fits that see the same clipped rows are equal to the last bit.
 """
 
+import warnings
 from functools import partial
 
 import numpy as np
@@ -79,6 +80,30 @@ def test_no_finite_value_is_an_error_after_the_charge(name):
         fit()
     assert len(budget.history()) == 1
     assert all(np.isfinite(array).all() for array in numbers(fitted))
+
+
+class Steep(torch.nn.Module):
+    """Finite on the cube; far away it overflows, or has no value at all."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 1)
+
+    def forward(self, rows):
+        return self.linear(rows) * torch.exp(rows[:, :1]) * torch.sqrt(rows[:, 1:2] + 1.5)
+
+
+@pytest.mark.parametrize("mechanism", ["barycenter", "sketch", "ranks"])
+def test_no_row_makes_a_network_fail_or_warn(mechanism):
+    groups, targets = np.arange(N) % 2, ROWS[:, 0]
+    for far in (-5.0, 600.0, 1e6):
+        rows = ROWS.copy()
+        rows[7] = far
+        options = {"mechanism": mechanism, "target_bounds": (-1, 1), "module": Steep()}
+        fitted = FairPrivateRegressor(epsilon=2.0, **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            fitted.fit(rows, targets, sensitive_features=groups)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -5,6 +5,7 @@ import math
 import pickle
 import warnings
 import weakref
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ from sklearn.model_selection import (
     StratifiedKFold,
 )
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, LabelEncoder
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpot import DPTableSynthesizer, FairPrivateClassifier, PrivacyBudget, PrivateScaler
@@ -40,6 +41,8 @@ from tests.flat_options import flow_sampler, made
 RNG = np.random.default_rng(11)
 X = RNG.uniform(-1, 1, (1000, 3))
 Y = (X[:, 0] > 0.1).astype(int)
+of_rows = partial(flow_sampler, **FLOW)
+OF_PERSONS = of_rows(public_labels=True, group_size=3, conditional=True)
 FAIR = {"alpha": 0.0, "batch_fraction": 1.0, "n_steps": 2}
 
 # ------------------------------------------------------------------ scikit-learn's contract
@@ -441,6 +444,9 @@ class Foreign(BaseEstimator):
         ({"n_trials": 0.5}, "n_trials"),
         ({"epsilon": 1e-9}, "Raise epsilon"),
         ({"candidates": {"no_such": [1]}}, "no_such"),
+        ({"estimator": DPTableSynthesizer(unit="who"), "candidates": {}}, "`unit` cannot be used"),
+        ({"estimator": OF_PERSONS, "candidates": {}}, "`mechanism__group_size` cannot be used"),
+        ({"candidates": {"mechanism__group_size": [3]}, "estimator": of_rows()}, "group_size"),
         ({"candidates": {"n_steps": [5, 0]}, "estimator": made(FairPrivateClassifier)}, "n_steps"),
         ({"estimator": Foreign(), "candidates": {}}, "Foreign.*PrivateEstimatorMixin"),
         *(
@@ -523,6 +529,22 @@ def test_options_of_a_fit_are_split_with_the_rows(log, monkeypatch):
     assert all(np.array_equal(rows[:, 2], weights) for _, rows, _, weights in log)
     with pytest.raises(ValueError, match="`weights` must hold one value"):
         search().fit(X, Y, weights=[1.0])
+    budget = PrivacyBudget(5.0)
+    with pytest.raises(ValueError, match="whose records are rows"):
+        search(of_rows(), {}, budget=budget, score_bounds=(-1, 1)).fit(
+            X, groups=np.arange(len(X)) // 2
+        )
+    assert len(budget.history()) == 0
+
+
+def test_an_error_of_a_score_of_the_callers_quotes_nothing():
+    def scored(fitted, rows, y):
+        return LabelEncoder().fit([9.0]).transform(rows[:, 0])
+
+    with pytest.raises(RuntimeError, match="the text is hidden") as found:
+        search(of_rows(), {}, scoring=scored).fit(X)
+    assert "9" not in str(found.value)
+    assert found.value.__context__ is None
 
 
 # ------------------------------------------------------------------ scikit-learn's searches

@@ -210,10 +210,13 @@ def test_the_number_of_directions_depends_on_persons_and_not_on_their_rows():
     assert shown[0] == shown[1] < 64
 
 
-def test_parties_with_different_people_share_one_charge(monkeypatch):
+@pytest.mark.parametrize(
+    "given", [dict, lambda rows: [*rows.values()], lambda rows: (*rows.values(),)]
+)
+def test_parties_with_different_people_share_one_charge(monkeypatch, given):
     """Charged one after the other, three parties took sqrt(3) times the mu."""
     budget, alone, seen = PrivacyBudget(1.0), PrivacyBudget(1.0), []
-    rows = {f"party {i}": HERE[:300] + i / 10 for i in range(3)}
+    rows = given({f"party {i}": HERE[:300] + i / 10 for i in range(3)})
     release = SlicedSketch._release
 
     def watched(self, *args, **options):
@@ -223,7 +226,7 @@ def test_parties_with_different_people_share_one_charge(monkeypatch):
     monkeypatch.setattr(SlicedSketch, "_release", watched)
     estimator = sliced(budget=budget, epsilon=1.0)
     with pytest.raises(MessageError, match="Nobody was asked"):
-        estimator.pairwise_distances({"a": HERE, "b": HERE[:, :2]})
+        estimator.pairwise_distances(given({"a": HERE, "b": HERE[:, :2]}))
     assert len(budget.history()) == 0
     assert estimator.pairwise_distances(rows).shape == (3, 3)
     with pytest.raises(BudgetExceededError, match="left"):

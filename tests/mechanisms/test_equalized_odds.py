@@ -59,6 +59,7 @@ def test_a_record_that_changes_its_bin_is_paid_for():
         other[group == code] = rng.permutation(other[group == code])
     records = np.vstack([X, X[other]]), np.concatenate([y, y[other]])
     for release in tables:
+        assert set(release.linear.args[1]) <= {0, 1}  # the groups: bins follow from targets
         (part,) = release.parts(fitted._seen_by(release, *records), np.full(2 * len(X), 0.5))
         first, second = np.split(part.rows.array, 2)
         assert np.abs(release.value.ravel() - first.sum(axis=0)).max() < 6 * release.sigma

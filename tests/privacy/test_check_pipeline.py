@@ -125,6 +125,7 @@ def test_what_is_declared_is_not_learned(encoder):
                 (ENCODER, "categories", "auto"),
                 (ENCODER, "handle_unknown", "error"),
                 (ENCODER, "handle_unknown", "warn"),
+                (ENCODER, "drop", "first"),
                 (ENCODER, "min_frequency", 2),
                 (ENCODER, "max_categories", 2),
                 (ENCODER, "sparse_output", True),
@@ -142,6 +143,13 @@ def test_what_is_not_declared_is_learned(changed):
     assert learns(changed)
     with pytest.raises(ValueError, match="would learn"):
         check_pipeline(make_pipeline(changed, SKETCH))
+
+
+def test_an_inverse_is_not_tried_on_private_rows():
+    both = {"func": np.exp, "inverse_func": np.sqrt}
+    with pytest.raises(ValueError, match="check_inverse=False"):
+        check_pipeline(make_pipeline(FunctionTransformer(**both), SKETCH))
+    check_pipeline(make_pipeline(FunctionTransformer(**both, check_inverse=False), SKETCH))
 
 
 BUDGET = PrivacyBudget(100.0)

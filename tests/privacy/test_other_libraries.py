@@ -68,6 +68,8 @@ def test_measurements_of_opendp(sums):
         assert 1.0001 * due <= cost <= 1.0005 * due  # as much as a discrete Gaussian
         laplace = event_of(sums >> dp.m.then_laplace(scale=20.0), relation=relation)
         assert laplace.mu == pytest.approx(event_of((moved / 20.0, 0.0)).mu, rel=1e-6)
+        mixed = event_of(dp.c.make_approximate(gaussian), relation=relation)  # of zCDP and a delta
+        assert mixed.mu == pytest.approx(event_of(gaussian, relation).mu, rel=1e-6)
     fixed = dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(gaussian), 1e-6)
     assert event_of(fixed).leak == 1e-6
     for relation in Relation:

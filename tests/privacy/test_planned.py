@@ -147,6 +147,7 @@ def test_a_plan_is_part_of_the_terms_of_a_ledger(tmp_path):
         "UPDATE terms SET planned = '[[1.0]]'",
         """UPDATE terms SET planned = '[[1.0, 0.1, "e", "mu", 0.0, 1, "()"]]'""",
         "UPDATE terms SET mu_squared_cap = '999999999999999'",
+        "UPDATE terms SET planned = json_set(planned, '$[0][3]', 20.0)",
     ):
         copy = path.with_name("copy")
         copy.write_bytes(path.read_bytes())

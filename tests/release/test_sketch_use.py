@@ -18,6 +18,7 @@ from skdpot.exceptions import BudgetExceededError, OpenSketchError
 from skdpot.metrics.debiased_distance import debiased_squared_distance
 from skdpot.ot.slices import CDFTable, uniform_directions
 from skdpot.ot.transport import wasserstein_1d
+from skdpot.privacy.spent import SEEDED
 from skdpot.release import histogram
 
 RNG = np.random.default_rng(8841)
@@ -354,6 +355,17 @@ def test_only_sketches_of_declared_bounds_are_merged():
     second.bounds_, second.half_widths_ = first.bounds_, first.half_widths_
     with pytest.raises(ValueError, match="bounds that were declared"):
         first.merge(second)
+
+
+@pytest.mark.filterwarnings("ignore:.*makes the privacy noise reproducible")
+def test_a_merged_sketch_assumes_what_each_party_does():
+    one, seeded = sketch(PARTIES[0], epsilon=9.0), sketch(PARTIES[1], epsilon=9.0, random_state=0)
+    for merged in (one.merge(seeded), seeded.merge(one)):
+        assert SEEDED in merged.privacy_spent_.assumptions
+    persons = empty(epsilon=9.0).fit(X[:20], groups=np.arange(20) // 2)
+    for first, second in ((one, persons), (persons, one)):
+        with pytest.raises(ValueError, match="different records"):
+            first.merge(second)
 
 
 @pytest.mark.parametrize("position", [1, 2])
