@@ -1,7 +1,7 @@
 """
 Distances between parties: error, time, bytes sent, and what the messages give away.
 
-Ten parts, each with a table (CSV) and, for two of them, a picture in the folder ``--out``:
+Thirteen parts, each with a table (CSV) and, for two of them, a picture in the folder ``--out``:
 
 - ``table1``: the TriangleWad paper's Table 1 on MNIST with pixels in [-1, 1]; exact W₂, TriangleWad
   over scales of γ and t, FedWad with drawn and with fixed t, and private sketches, whose truth is
@@ -12,10 +12,13 @@ Ten parts, each with a table (CSV) and, for two of them, a picture in the folder
 - ``detection``: its Figure 3, noisy rows found by value, against KNN-Shapley and leave-one-out;
 - ``selection``: training rows chosen by value for a regressor, as in its section 5.3;
 - ``contribution``: shares of clients against their exact Shapley values for a trained model;
+- ``timing``: its Table 3, with the contributions of federated learning;
+- ``parties``: matrices of private distances between many parties;
 - ``noise_levels``: noisy images told from others, at four strengths of the noise;
 - ``directions``: sketches of images along more or fewer directions;
 - ``labels``: labelled images, against OTDD;
-- ``statements``: figures for theorems of the paper that do not hold.
+- ``statements``: figures for theorems of the paper that do not hold;
+- ``text``: its appendix on texts, with ``--data`` a folder of them (see ``distance_text.py``).
 
 The paper does not say how much noise its noisy rows have: here the standard deviation is 20 (20
 rows) and 30 (50 rows), which comes near its distances.
@@ -37,7 +40,15 @@ import pandas as pd
 from distance_report import write_report
 from distance_statements import directions, labels, statements
 from distance_tasks import gaussian_pair, mnist_pair, with_noise
-from distance_valuation import contribution, detection, noise_levels, selection
+from distance_text import text
+from distance_valuation import (
+    contribution,
+    detection,
+    noise_levels,
+    parties,
+    selection,
+    timing,
+)
 from fair_tasks import DEFAULT_DATA
 from mnist_halves import DEFAULT_CACHE
 from sklearn.base import clone
@@ -122,10 +133,13 @@ PARTS = {
     "detection": detection,
     "selection": selection,
     "contribution": contribution,
+    "timing": timing,
+    "parties": parties,
     "noise_levels": noise_levels,
     "directions": directions,
     "labels": labels,
     "statements": statements,
+    "text": text,
 }
 
 
@@ -204,7 +218,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS)[:-1])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="folder of the data")
     parser.add_argument("--out", type=Path, default=DEFAULT_CACHE / "distance")

@@ -93,13 +93,13 @@ def digits_of_mnist(data: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def client_rows(
-    case: str, seed: int, data: Path = DEFAULT_DATA, n_rows: int = 2000
+    case: str, seed: int, data: Path = DEFAULT_DATA, n_rows: int = 2000, n_clients: int = 5
 ) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], tuple[np.ndarray, np.ndarray]]:
-    """Return the rows of five clients and of the server, as 10 public principal components.
+    """Return the rows of clients and of the server, as 10 public principal components.
 
     "noisy pixels": the pixels of client k have noise of standard deviation k - 1. "few
-    classes": client k holds the digits up to 2k - 1 only. Components are scaled to lie in
-    [-1, 1]: what lies beyond is clipped, by everybody.
+    classes": client k holds the digits up to 2k - 1 only. After five both begin again.
+    Components are scaled to lie in [-1, 1]: what lies beyond is clipped, by everybody.
     """
     images, digits = digits_of_mnist(data)
     rng = np.random.default_rng([seed, n_rows, 7])
@@ -113,13 +113,14 @@ def client_rows(
         return np.clip((rows - centre) @ axes.T / unit, -1, 1)
 
     clients = {}
-    for k, shard in enumerate(np.array_split(order[5000 + n_rows :], 5)):
+    for number, shard in enumerate(np.array_split(order[5000 + n_rows :], n_clients)):
+        k = number % 5
         allowed = shard[digits[shard] <= 2 * k + 1] if case == "few classes" else shard
         chosen = allowed[:n_rows]
         rows = images[chosen]
         if case == "noisy pixels":
             rows = rows + k * rng.normal(size=rows.shape)
-        clients[f"client {k + 1}"] = components(rows), digits[chosen]
+        clients[f"client {number + 1}"] = components(rows), digits[chosen]
     return clients, (components(images[server]), digits[server])
 
 

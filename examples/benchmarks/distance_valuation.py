@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from itertools import combinations
-from math import factorial
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
-from distance_baselines import knn_shapley, leave_one_out
+from distance_baselines import (
+    Federation,
+    data_shapley,
+    exact_shapley,
+    gtg_shapley,
+    knn_shapley,
+    leave_one_client_out,
+    leave_one_out,
+    multi_rounds,
+    shapley,
+)
 from distance_tasks import Detection, client_rows, noisy_adult, noisy_mnist, training_market
 from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression
@@ -23,7 +31,7 @@ from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
 from skdpot.mechanisms import FedWad, Sliced, Triangle
 from skdpot.ot.measures import DataValues
 
-__all__ = ["contribution", "detection", "noise_levels", "selection"]
+__all__ = ["contribution", "detection", "noise_levels", "parties", "selection", "timing"]
 
 N_ROWS = 500
 INSPECTED = np.arange(1, 21) / 20
@@ -159,11 +167,7 @@ def _shares(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotPrivateWarning)
             judge = ClientContribution(distance).fit(server)
-            published = {
-                client: judge.estimator_.publish(X) if distance.protocol == "sliced" else X
-                for client, X in rows.items()
-            }
-            table = judge.contributions(published)
+            table = judge.contributions(_published(judge, rows))
         seconds, distances = perf_counter() - start, table["distance"]
         yield name, table["contribution"].to_dict(), seconds
         of_the_paper = (1 - distances / distances.sum()) / (len(table) - 1)
@@ -174,18 +178,80 @@ def _shapley(
     clients: dict[str, tuple[np.ndarray, np.ndarray]], server: tuple[np.ndarray, np.ndarray]
 ) -> dict[str, float]:
     """Return exact Shapley values of the clients for the accuracy on the server's rows."""
-    names = list(clients)
-    worth = {(): float(np.bincount(server[1]).max() / len(server[1]))}
-    for size in range(1, len(names) + 1):
-        for members in combinations(names, size):
-            X, y = (np.concatenate([clients[name][k] for name in members]) for k in (0, 1))
-            model = LogisticRegression(C=0.01, max_iter=1000).fit(X, y)
-            worth[members] = float(model.score(*server))
-    values = dict.fromkeys(names, 0.0)
-    for members, value in worth.items():
-        for name in names:
-            if name in members:
-                rest = tuple(m for m in members if m != name)
-                weight = factorial(len(rest)) * factorial(len(names) - len(members))
-                values[name] += weight / factorial(len(names)) * (value - worth[rest])
-    return values
+    data = list(clients.values())
+
+    def worth(members: tuple[int, ...]) -> float:
+        if not members:
+            return float(np.bincount(server[1]).max() / len(server[1]))
+        X, y = (np.concatenate([data[k][part] for k in members]) for part in (0, 1))
+        return float(LogisticRegression(C=0.01, max_iter=1000).fit(X, y).score(*server))
+
+    return dict(zip(clients, shapley(len(data), worth), strict=True))
+
+
+def timing(seeds: int, data: Path) -> Iterator[dict[str, Any]]:
+    """Yield processor seconds of contributions, and their correlation with exact Shapley values."""
+    for seed in range(seeds):
+        for n_clients, slowest in SLOWEST.items():
+            clients, server = client_rows("few classes", seed, data, 500, n_clients)
+            federation, truth = Federation(tuple(clients.values()), server), None
+            for method, values, seconds in _timed(clients, server, federation, slowest):
+                truth = values if method == "exact Shapley" else truth
+                row = {"seed": seed, "clients": n_clients, "method": method, "seconds": seconds}
+                if truth is not None:
+                    row["correlation"] = float(np.corrcoef(values, truth)[0, 1])
+                yield row
+
+
+def parties(seeds: int, _: Path) -> Iterator[dict[str, Any]]:
+    """Yield the time of a matrix of private distances between parties of 10,000 x 16."""
+    for seed in range(seeds):
+        for n_parties in (6, 20, 100):
+            rng = np.random.default_rng([seed, n_parties])
+            data = {f"{k}": rng.normal(0.002 * k, 0.2, (10_000, 16)) for k in range(n_parties)}
+            private = PrivateWassersteinDistance(bounds=(-1, 1))
+            start, used = perf_counter(), process_time()
+            private.pairwise_distances(data)
+            seconds = perf_counter() - start
+            processor = process_time() - used
+            yield {"seed": seed, "parties": n_parties, "seconds": seconds, "processor": processor}
+
+
+BASELINES = {  # by how much they take, most first
+    "exact Shapley": exact_shapley,
+    "MR": multi_rounds,
+    "Data Shapley": data_shapley,
+    "GTG-Shapley": gtg_shapley,
+    "leave one out": leave_one_client_out,
+}
+SLOWEST = {5: 0, 10: 0, 20: 2, 50: 3, 100: 3}  # the first of these that is run, by clients
+
+
+def _timed(clients: Any, server: Any, federation: Federation, slowest: int) -> Iterator[Any]:
+    for name in list(BASELINES)[slowest:]:
+        start = process_time()
+        values = BASELINES[name](federation)
+        yield name, values, process_time() - start
+    rows = {name: X for name, (X, _) in clients.items()}
+    methods: dict[str, dict[str, Any]] = {
+        "sketch, ε = 1": {"epsilon": 1.0, "bounds": (-1, 1)},
+        "sketch, ε = 3": {"epsilon": 3.0, "bounds": (-1, 1)},
+        "TriangleWad": {"protocol": Triangle(gamma_scale=0.01)},
+    }
+    if len(clients) <= 10:
+        methods["FedBary (FedWad)"] = {"protocol": FedWad(n_rounds=10)}
+    for name, parameters in methods.items():
+        start = process_time()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotPrivateWarning)
+            warnings.simplefilter("ignore", PrivacyWarning)
+            judge = ClientContribution(PrivateWassersteinDistance(**parameters)).fit(server[0])
+            table = judge.contributions(_published(judge, rows))
+        yield name, table.loc[list(rows), "contribution"].to_numpy(), process_time() - start
+
+
+def _published(judge: ClientContribution, rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Let clients publish, if the protocol is private; the other ones take rows."""
+    if not judge.estimator_.protocol_.is_private:
+        return rows
+    return {client: judge.estimator_.publish(X) for client, X in rows.items()}

@@ -15,6 +15,7 @@ from skdpot._utils.validation import (
     HasMethods,
     StrOptions,
     all_or_nothing,
+    check_count,
     check_is_fitted,
     check_parameters,
     fit_context,
@@ -341,6 +342,49 @@ Party, or a published message
         rows = validate_rows(self, X, reset=False, min_samples=self.protocol_.fewest_rows)
         with self._bar():
             return self.protocol_.values(self._own, rows, y)
+
+    def barycenter(
+        self, others: Sequence[Any], *, weights: Any = None, n_points: int = 1000
+    ) -> np.ndarray:
+        """Return points of the Wasserstein barycenter of this party and others.
+
+        Parameters
+        ----------
+        others : sequence of PrivateWassersteinDistance, Party or published messages
+            The other parties. The protocols that are not private also take rows.
+        weights : array-like of shape (n_parties,), optional
+            Weights of the parties, this one first. By default, all are equal.
+        n_points : int, default=1000
+            Number of points, all of the same mass.
+
+        Returns
+        -------
+        ndarray of shape (n_points, n_features)
+            With "sliced", particles whose quantiles along the shared directions are the means of
+            those of the sketches: the sliced barycenter, which is the Wasserstein one of
+            isotropic Gaussians and of shifts of one law. "fedwad" and "triangle" move a Gaussian
+            sample by ``n_rounds`` rounds, and by one, of the fixed-point iteration of
+            ``ot.lp.free_support_barycenter`` (FedBary).
+
+        Raises
+        ------
+        ValueError
+            If there is no other party, or parties measure something else.
+        MessageError
+            If a message is damaged or does not match.
+
+        Privacy
+        -------
+        With "sliced", post-processing of the sketches; a `Party` publishes, and charges, one. The
+        other protocols are **not private**: every round reveals all rows.
+        """
+        check_is_fitted(self)
+        if not others:
+            raise ValueError("others must hold one party or more, got none.")
+        size = check_count(n_points, "n_points")
+        sides = [self._side(other) for other in others]
+        with self._bar():
+            return self.protocol_.barycenter(self._own, sides, weights, size)
 
     def pairwise_distances(
         self, parties: Sequence[Party] | Mapping[str, Any], *, return_std: bool = False

@@ -259,6 +259,36 @@ def _rounds(
     return GeodesicPath(np.array(distances), xi)
 
 
+def barycenter(
+    parties: Sequence[Party],
+    message: type[ReferenceMeasure | GeodesicMeasure],
+    *,
+    weights: ArrayLike | None = None,
+    t: float,
+    n_rounds: int,
+    reference: DiscreteMeasure,
+) -> DiscreteMeasure:
+    """Move a reference to the Wasserstein barycentre of parties. **Not private**.
+
+    In each round the parties send their rows, moved a fraction t of the way to ξ along the exact
+    plan. The plan between ξ and such a message is the plan between ξ and the rows, so the mean of
+    the rows that belong to a point of ξ is ``(mean of the message's points - t ξ) / (1 - t)``. The
+    next ξ is the mean of these over parties: the fixed-point iteration of Álvarez-Esteban et al.
+    (J. Math. Anal. Appl. 2016), as in POT's ``free_support_barycenter``.
+    """
+    names, exchange, xi = check_participants(parties), Exchange(), reference
+    shares = weights_of(weights, len(parties), "weights")
+    for number in range(n_rounds):
+        given = message(xi.points, xi.masses, t, "exact")
+        sent = exchange.send(number, SERVER, given, message, to=names)
+        due, fits = {"interpolate": InterpolatingMeasure}, matching(n_features=sent.n_features)
+        (moved,) = exchange.ask(number, parties, sent, due, fits)
+        means = [optimal_plan(xi, eta.measure).barycenters() for eta in moved.values()]
+        points = (np.tensordot(shares, means, axes=1) - t * xi.points) / (1 - t)
+        xi = DiscreteMeasure(points, xi.masses)
+    return xi
+
+
 def _reference(
     reference: DiscreteMeasure | ArrayLike | None,
     parties: Sequence[Party],

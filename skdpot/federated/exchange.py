@@ -277,14 +277,18 @@ class DistanceEstimate:
         """What the noise alone adds to the squared distance; subtracted already."""
         return self.scale**2 * getattr(self.details, "noise_floor", 0.0)
 
-    def interval(self, confidence: float = 0.95, *, of: str = "directions") -> tuple[float, float]:
+    def interval(
+        self, confidence: float = 0.95, *, of: str = "directions", hidden: bool = False
+    ) -> tuple[float, float]:
         """Return a confidence interval for the distance of the clipped rows.
 
-        Along the "directions" of the sketches, or over all directions of the "space".
+        Along the "directions" of the sketches, or over all directions of the "space". It is of the
+        mass that stands out of the noise. With `hidden` the upper end also has what noise can
+        hide beyond the bulk of the data.
         """
         if not self._is_sketched:
             return self.distance, self.distance
-        low, high = self.details.interval(confidence, of=of)
+        low, high = self.details.interval(confidence, of=of, hidden=hidden)
         return low * self.scale, high * self.scale
 
     def __repr__(self) -> str:
@@ -311,7 +315,10 @@ class DistanceEstimate:
         low, high = self.interval()
         apart = "" if low > 0 else "; not told apart from 0"
         unit = "" if self.unit == "features" else f", in {self.unit}"
-        return f"{self.distance:.4g}{unit}, of clipped rows (95 %: {low:.4g} to {high:.4g}{apart})"
+        most = self.interval(hidden=True)[1]
+        hides = f"; noise can hide a little mass far away, up to {most:.4g}" if most > high else ""
+        ends = f"95 %: {low:.4g} to {high:.4g}{apart}{hides}"
+        return f"{self.distance:.4g}{unit}, of clipped rows ({ends})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,6 +12,7 @@ import numpy as np
 from skdpot._utils.validation import Interval, StrOptions, spawn_streams
 from skdpot.exceptions import warn_not_private, warn_of_privacy
 from skdpot.federated.baselines import (
+    barycenter,
     fedwad,
     fractions_of_rounds,
     pairwise_fedwad,
@@ -39,6 +40,7 @@ from skdpot.federated.messages import (
 from skdpot.federated.party import Party, release_seed
 from skdpot.mechanisms.base import COUNT, FitContext, Mechanism
 from skdpot.metrics.debiased_distance import DROWNING_NOISE, debiased_squared_distance
+from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem, sliced_flow
 from skdpot.ot.measures import (
     DiscreteMeasure,
     calibrated_values,
@@ -46,18 +48,22 @@ from skdpot.ot.measures import (
     gaussian_reference,
     optimal_plan,
     sliced_values,
+    weights_of,
 )
-from skdpot.ot.slices import make_directions
+from skdpot.ot.slices import CDFTable, make_directions
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import PrivacySpent, charge
 from skdpot.release.bounds import public_bounds
 from skdpot.release.contributions import read_persons
 from skdpot.release.sketch import SlicedSketch
+from skdpot.release.sketch_record import check_overlap
 from skdpot.sources import Source, head_of, rows_of
 
 _MOST_SLICES, _FEWEST_SLICES = 64, 16  # but for whole blocks
 _ROWS_OVER_NOISE = 32.0  # so many of n mu for the root of the number of directions
+_LEVELS = (np.arange(2048) + 0.5) / 2048  # of the quantiles of a barycenter
+_FEWEST_PARTICLES = 256  # in a flow: a handful would sit at the quantiles of their ranks alone
 _LONG = 2000**2  # pairs of points of a plan that takes seconds
 
 
@@ -187,6 +193,34 @@ n_features), default="orthogonal"
         unit = common_scale(own.bounds_, own._is_declared) or 1.0
         return unit**2 * sliced_values(mapped, own.table())
 
+    def barycenter(self, own: SlicedSketch, others: Any, weights: Any, n_points: int) -> np.ndarray:
+        """Draw points whose quantiles along each direction are the means of the sketches'."""
+        exchange = Exchange()
+        sketches = [own, *(self._found(own, other, exchange) for other in others)]
+        if not all(isinstance(sketch, SlicedSketch) for sketch in sketches):
+            raise ValueError("A barycenter is of sketches, not of public rows.")
+        n_shared = check_overlap(sketches)
+        shares = weights_of(weights, len(sketches), "weights")
+        tables = [sketch.table() for sketch in sketches]
+        means = np.tensordot(shares, [table.quantiles(_LEVELS) for table in tables], axes=1)
+        whole = tables[0]
+        reached = [
+            np.interp(edges, mean, _LEVELS, left=0.0, right=1.0)
+            for edges, mean in zip(whole.edges[:n_shared], means[:n_shared], strict=True)
+        ]
+        table = CDFTable(
+            whole.directions[:n_shared], whole.half_widths[:n_shared], np.array(reached)
+        )
+        flow = sliced_flow(
+            SlicedFlowProblem(table),
+            max(n_points, _FEWEST_PARTICLES),
+            FlowSchedule(),
+            np.random.default_rng(self.shared_seed),
+        )
+        bounds = own.bounds_
+        points: np.ndarray = bounds.from_ball(flow.particles[:n_points].astype(np.float64))
+        return points
+
     def matrix(self, context: FitContext, own: SlicedSketch | None, parties: Any) -> PairwiseResult:
         """Let every party publish one sketch; the budget pays once for all given rows."""
         listed = isinstance(parties, list | tuple) and len(parties) > 0
@@ -291,6 +325,7 @@ class PlainProtocol(Mechanism):
     is_private = False
     fewest_rows = 2
     messages: ClassVar[tuple[type[Message], ...]] = ()
+    _sent: ClassVar[type[ReferenceMeasure | GeodesicMeasure]]
     _pairwise: ClassVar[Callable[..., PairwiseResult]]
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "t": [Interval(Real, 0, 1, closed="neither")],
@@ -343,12 +378,31 @@ class PlainProtocol(Mechanism):
         reference = self._drawn(members, rng) if own is None else own.reference.measure
         return self._pairwise(members, reference=reference, rng=rng, **self._options)
 
+    def barycenter(self, own: PlainSide, others: Any, weights: Any, n_points: int) -> np.ndarray:
+        """Move a shared sample to the barycenter, round by round."""
+        if self.labeled:
+            raise ValueError("A barycenter is of rows without classes: set labeled=False.")
+        parties = [own.party]
+        parties += [self._party(o, None, name=f"other party {k}") for k, o in enumerate(others)]
+        found = barycenter(
+            parties,
+            self._sent,
+            weights=weights,
+            t=self.t,
+            n_rounds=getattr(self, "n_rounds", 1),  # TriangleWad has one
+            reference=self._drawn(parties, self._rng(), n_points),
+        )
+        points: np.ndarray = found.points
+        return points
+
     def _rng(self) -> np.random.Generator:
         return np.random.default_rng(self.shared_seed)
 
-    def _drawn(self, parties: list[Party], rng: np.random.Generator) -> DiscreteMeasure:
+    def _drawn(
+        self, parties: list[Party], rng: np.random.Generator, n_points: int | None = None
+    ) -> DiscreteMeasure:
         return gaussian_reference(
-            self.n_support or min(party.n_samples for party in parties),
+            n_points or self.n_support or min(party.n_samples for party in parties),
             parties[0].n_dimensions,
             mean=self.gamma_mean,
             scale=self.gamma_scale,
@@ -430,6 +484,7 @@ class Triangle(PlainProtocol):
         'protocol="sliced" is differentially private.'
     )
     messages = (InterpolatingMeasure,)
+    _sent = ReferenceMeasure
     _pairwise = staticmethod(pairwise_triangle)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PlainProtocol._parameter_constraints,
@@ -520,6 +575,7 @@ class FedWad(PlainProtocol):
         "the first round, and each party the rows of the other from the last "
         '(see skdpot.audit.reconstruction). protocol="sliced" is differentially private.'
     )
+    _sent = GeodesicMeasure
     _pairwise = staticmethod(pairwise_fedwad)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PlainProtocol._parameter_constraints,

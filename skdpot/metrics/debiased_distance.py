@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 from scipy.stats import t as student_t
 
 from skdpot._utils.validation import one_blas_thread, solver_generator, validate_rows
@@ -68,11 +68,20 @@ class ComparedTable:
 
     @cached_property
     def reach(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Low, middle and high quantiles along each direction, in bins."""
-        edges, widths = self.smooth.edges[:, :1], self.smooth.half_widths[:, None]
-        quantiles = self.smooth.quantiles(np.array([_TAIL, 0.5, 1 - _TAIL]))
-        low, middle, high = ((quantiles - edges) / (2 * widths / self.strategy.n_bins)).T
-        return low, middle, high
+        """Middle along each direction, and how far it reaches below and above, in bins.
+
+        Squared reaches are smoothed over directions, as those of an ellipsoid and a shift would
+        be: a support that follows the noise of its own direction keeps more of it.
+        """
+        widths = 2 * self.smooth.half_widths / self.strategy.n_bins
+        low, middle, high = self.smooth.quantiles(np.array([_TAIL, 0.5, 1 - _TAIL])).T
+        squares = np.stack([middle - low, high - middle]) ** 2
+        gram = self.smooth.directions @ self.smooth.directions.T
+        even, odd = squares.mean(axis=0), (squares[1] - squares[0]) / 2
+        even = even.mean() + _smoothed(even - even.mean(), gram**2)
+        odd = _smoothed(odd, gram)
+        below, above = np.sqrt(np.maximum([even - odd, even + odd], squares / 16)) / widths
+        return (middle - self.smooth.edges[:, 0]) / widths, below, above
 
     @cached_property
     def _redraws(self) -> dict[tuple[int, bool, int | None], Redraws]:
@@ -96,6 +105,13 @@ class ComparedTable:
                 sampling = errors.reshape(2, n_simulations, *errors.shape[1:])
             self._redraws[key] = Redraws(noise, sampling, between)
         return self._redraws[key]
+
+
+def _smoothed(values: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    """Return a ridge regression on the features of a kernel over directions."""
+    penalty = _RIDGE * len(kernel) * np.eye(len(kernel))
+    smoothed: np.ndarray = kernel @ np.linalg.solve(kernel + penalty, values)
+    return smoothed
 
 
 def compared_tables(first: Any, second: Any) -> list[ComparedTable]:
@@ -311,11 +327,13 @@ DROWNING_NOISE = 0.2
 _FEWEST_SIMULATIONS, _MOST_SIMULATIONS = 32, 128
 _ROWS_SIMULATED = 4096  # slices times simulations, between these limits
 _CAUTION = 4.0  # null deviations at which an estimate is believed half way
-_DOUBT = 0.08  # standard error of the floor, which comes from noisy tables, relative to it
-_UNSIMULATED = 1.2  # variance of an estimate, relative to simulations that keep one support
+_DOUBT = 0.15  # standard error of the floor, which comes from noisy tables, relative to it
+_UNSIMULATED = 1.6  # variance of an estimate, relative to simulations that keep one support
 _FEWEST_BLOCKS = 4  # whose means say how far directions differ
 _BINNING_DOUBT = 0.5  # and that of the error of binning
 _FINER = 4  # bins for one, to find the error of binning
+_SMOOTHED = 0.85  # weight of smoothed tables in the guess that is simulated
+_RIDGE = 0.01  # of the regression of reaches on directions
 
 
 @dataclass(frozen=True)
@@ -331,17 +349,24 @@ class DebiasedDistance:
     n_simulations: int
     null_standard_error: float
     direction_error: float = 0.0
+    doubted: float = 0.0
+    hidden: float = 0.0
+    hidden_error: float = 0.0
 
     @property
     def distance(self) -> float:
         """Estimate of SW₂; 0 when `squared` is negative."""
         return math.sqrt(max(self.squared, 0.0))
 
-    def interval(self, confidence: float = 0.95, *, of: str = "directions") -> tuple[float, float]:
+    def interval(
+        self, confidence: float = 0.95, *, of: str = "directions", hidden: bool = False
+    ) -> tuple[float, float]:
         """Return a confidence interval for the distance SW₂ (not squared).
 
         `of` says for which distance: along the "directions" of the sketches, or the mean over all
         directions of the "space", which adds the square of `direction_error` to the variance.
+        It is of the mass that stands out of the noise. With `hidden` the upper end also has what
+        noise can hide beyond the bulk of the data, as far away as the bounds allow.
 
         It holds all θ >= 0 with ``-t s(θ) <= squared - θ <= u s(θ)``. Here ``s(θ)²``, the variance
         of the estimate if the squared distance were θ, grows linearly from the square of
@@ -363,10 +388,11 @@ class DebiasedDistance:
         skewed = max(quantile**2 - 1, 0.0) * skewness / 6
         # The upper end is that of an estimate of zero at least: below, the interval would
         # shrink to nothing, and be most certain where the estimate is least plausible.
-        return (
-            self._end(self.squared, error, -1, quantile + skewed),
-            self._end(max(self.squared, 0.0), error, 1, quantile),
-        )
+        low = self._end(self.squared, error, -1, quantile + skewed)
+        # The floor of the measures that were found, if that is smaller.
+        high = self._end(max(self.squared, 0.0) + self.doubted, error, 1, quantile)
+        beyond = self.hidden + float(ndtri(confidence)) * self.hidden_error if hidden else 0.0
+        return low, math.sqrt(high**2 + max(beyond, 0.0))
 
     def _end(self, squared: float, error: float, side: int, reach: float) -> float:
         """Return the root of the θ where an estimate of `squared` is `reach` deviations off."""
@@ -512,6 +538,8 @@ def debiased_pair(
         decoder.decode(table.statistic / table.n_samples) if table.noise > 0 else guess
         for decoder, table, guess in zip(decoders, tables, guesses, strict=True)
     ]
+    # Smoothing narrows long tails, where noise costs most.
+    guesses = [_SMOOTHED * g + (1 - _SMOOTHED) * d for g, d in zip(guesses, decoded, strict=True)]
     weights = (2 * tables[0].smooth.half_widths / n_bins) ** 2 / n_projections
     along = weights * squared_distances(*decoded)
     raw = float(along.sum())
@@ -528,6 +556,8 @@ def debiased_pair(
     found["direction_error"] = _direction_error(
         along - apart.added, tables[0].smooth.directions.shape[1], apart.apart
     )
+    if noise > 0:
+        found["hidden"], found["hidden_error"] = _hidden(tables, support)
     return DebiasedDistance(raw_squared=raw, target=target, n_simulations=n_simulations, **found)
 
 
@@ -562,9 +592,10 @@ def _debiased(
     # Smoothed tables that are mostly noise mislead the simulations, which cannot know it.
     blindness = min(max(noise / DROWNING_NOISE - 1.0, 0.0), 1.0)
     squared = (1 - blindness) * (raw - floor - binning)
-    growth = max(_UNSIMULATED * apart.variance - null.variance, 0.0)
+    doubt, unsimulated = (_DOUBT, _UNSIMULATED) if noise > 0 else (0.0, 1.0)
+    growth = max(unsimulated * apart.variance - null.variance, 0.0)
     slope = growth / apart.squared if apart.squared > 0 else 0.0
-    least = null.variance + (_DOUBT * floor) ** 2 + (blindness * raw) ** 2
+    least = null.variance + (doubt * floor) ** 2 + (blindness * raw) ** 2
     variance = least + slope * max(squared, 0.0) + (_BINNING_DOUBT * binning) ** 2
     return {
         "squared": squared,
@@ -572,6 +603,7 @@ def _debiased(
         "noise_floor": floor,
         "binning_error": binning,
         "null_standard_error": math.sqrt(least),
+        "doubted": (1 - blindness) * max(floor - apart.bias, 0.0),
     }
 
 
@@ -649,33 +681,54 @@ def common_support(tables: Sequence[ComparedTable]) -> np.ndarray:
     stretch = 1 + np.clip(wider, _LEAST_WIDER, _MOST_WIDER)
     lows, highs = [], []
     for table in tables:
-        low, middle, high = table.reach
-        lows.append(middle - stretch * (middle - low))
-        highs.append(middle + stretch * (high - middle))
+        middle, below, above = table.reach
+        lows.append(middle - stretch * below)
+        highs.append(middle + stretch * above)
     first = np.clip(np.floor(np.min(lows, axis=0)), 0, n_bins - 2).astype(np.intp)
     last = np.clip(np.ceil(np.max(highs, axis=0)), first + 2, n_bins).astype(np.intp)
+    support = np.stack([first, last], axis=1)
     for one in tables:
-        entries, strategy = one.statistic / one.n_samples, one.strategy
-        deviations = np.sqrt(np.diag(strategy.known_total_covariance))
-        inner = strategy.known_total(entries @ strategy.decoder.T, 1.0)
-        missed = _mass_beyond(inner, deviations * one.noise, first, last)
-        first, last = np.where(missed, 0, first), np.where(missed, n_bins, last)
-    return np.stack([first, last], axis=1)
+        beyond, noise = _mass_beyond(one, support)
+        alone = beyond > _SURELY * noise + _NOTICED
+        together = beyond.mean() > _CLEARLY * np.linalg.norm(noise) / len(noise) + _NEGLIGIBLE
+        support = np.where((alone | together)[:, None], (0, n_bins), support)
+    return support
 
 
-def _mass_beyond(
-    inner: np.ndarray, deviations: np.ndarray, first: np.ndarray, last: np.ndarray
-) -> np.ndarray:
-    """Say along which directions noise does not explain the mass outside of first to last."""
-    rows = np.arange(len(inner))
-    padded = np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, 1.0)))
-    spread = np.pad(deviations, 1)
-    beyond = padded[rows, first] + 1.0 - padded[rows, last]
-    # The two ends together: at most as uncertain as if they were one.
-    noise = spread[first] + spread[last]
-    alone = beyond > _SURELY * noise + _NOTICED
-    together = beyond.mean() > _CLEARLY * np.linalg.norm(noise) / len(noise) + _NEGLIGIBLE
-    return alone | together
+def _mass_beyond(table: ComparedTable, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mass outside of the support along each direction, and the noise of it."""
+    strategy, rows, (first, last) = table.strategy, np.arange(len(support)), support.T
+    entries = table.statistic / table.n_samples
+    inner = strategy.known_total(entries @ strategy.decoder.T, 1.0)
+    cdf = np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, 1.0)))
+    covariance = np.pad(strategy.known_total_covariance, 1)
+    variances = covariance[first, first] + covariance[last, last] - 2 * covariance[first, last]
+    noise: np.ndarray = table.noise * np.sqrt(np.maximum(variances, 0.0))
+    return cdf[rows, first] + 1.0 - cdf[rows, last], noise
+
+
+def _hidden(tables: Sequence[ComparedTable], support: np.ndarray) -> tuple[float, float]:
+    """Return what mass beyond the support could add to the squared distance, and the error of it.
+
+    Mass goes from beyond the support to its middle at most. The mean square of a row along all
+    directions is limited by the energy of the strategy. Of a row at that limit, with projections
+    spread like a normal variable, follows the cost for a share of its directions.
+    """
+    widths, n_bins = tables[0].smooth.half_widths, tables[0].strategy.n_bins
+    cut = support[:, 1] - support[:, 0] < n_bins
+    if not cut.any():
+        return 0.0, 0.0
+    limit = float((widths**2).mean()) * max(table.strategy.energy or 1.0 for table in tables)
+    ends = ((support[:, 1] - support[:, 0]) * widths / n_bins)[cut] / math.sqrt(limit)
+    tails = 2 * ndtr(-ends)
+    excess = (1 - ends**2) * tails + 2 * ends * np.exp(-(ends**2) / 2) / math.sqrt(2 * math.pi)
+    cost, shares, variances = limit * float(excess.sum() / tails.sum()), [], []
+    for table in tables:
+        beyond, noise = _mass_beyond(table, support)
+        share = max(float(beyond.mean()), 0.0)
+        shares.append(share)
+        variances.append(float((noise**2).mean()) / len(noise) + share / table.n_samples)
+    return cost * sum(shares), cost * math.sqrt(sum(variances))
 
 
 def restricted(cdf: np.ndarray, support: np.ndarray) -> np.ndarray:

@@ -466,9 +466,9 @@ def release_private_bounds(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     elif 1 < plan.n_features <= MAX_AUTO_FEATURES:
         warn_of_privacy(
             "Private bounds: there are too few rows, for this privacy, to find a scale for each "
-            "feature. All rows are in one ball about the origin, and features that are small "
-            "beside others will be lost. Use more rows or a larger epsilon, or declare public "
-            "limits where the estimator takes them."
+            "feature. All rows are in one ball about the origin, in the unit that the features "
+            "have, and features that are small beside others will be lost. Use more rows or a "
+            "larger epsilon, or declare public limits where the estimator takes them."
         )
     shape: dict[str, Any] = {"n_features": plan.n_features, "parts": _NORM_PARTS}
     norms = Norms(center=center, scale=unit, **shape)
@@ -476,7 +476,8 @@ def release_private_bounds(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     sigma = plan.norms.sigma if plan.norms else 0.0
     seen = cells_seen(table, sigma, threshold(table.size))
     if not seen.size:
-        _warn_fallback("the row norms", f"radius {ball_radius(plan.n_features):.3g}")
+        of = "the scales that were found" if plan.by_features else "the features' own unit"
+        _warn_fallback("the row norms", f"radius {ball_radius(plan.n_features):.3g} in {of}")
         return DataBounds(center, unit, ball_radius(plan.n_features))
     if sigma:
         seen = seen[seen.size // 2] + np.arange(-_N_CELLS // 2, _N_CELLS // 2)

@@ -627,6 +627,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (skipped("Ledger.forget"), {"a ledger remembered for each trial": "estimators/test_private_search_winners.py::test_no_registry_of_the_process_counts_trials"}),
     ],
     25: [
+        (rewritten("Sliced.release", ("elif context.groups is None:", "elif True:")), {"directions by the rows of persons": "estimators/test_wasserstein_distance.py::test_the_number_of_directions_depends_on_persons_and_not_on_their_rows"}),
         (rewritten("_release_units", ("np.where(shown, found, 0.0)", "np.abs(rows.value).max(axis=0)")), {"sizes of features that are true": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, few rows, units]"}),
         (rewritten("release_frontier", ("_radii(summed(_sizes, plan.sizes), plan.sizes.sigma, n)", "_radii(_sizes(*errors_and_moves(*scores, targets)).sum(0), 0.0, n)")), {"lengths of true errors": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
         (rewritten("release_rounds", ("within = tables.range_of_interest(limits)", "within = (outputs.mean(0), 2 * outputs.std(0))")), {"predictions measured where they are": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),

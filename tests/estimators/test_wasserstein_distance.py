@@ -5,6 +5,7 @@ import re
 import warnings
 
 import numpy as np
+import ot
 import pandas as pd
 import pytest
 from sklearn.base import clone
@@ -24,7 +25,7 @@ from skdpot.federated.exchange import common_scale
 from skdpot.federated.messages import InterpolatingMeasure, SketchMessage
 from skdpot.federated.party import Party, data_of
 from skdpot.metrics import wasserstein_distance
-from skdpot.ot.measures import cost_of_plan, labelled_measure
+from skdpot.ot.measures import cost_of_plan, gaussian_reference, labelled_measure
 from skdpot.release.bounds import DataBounds
 from tests.flat_options import private_distance
 
@@ -69,6 +70,48 @@ def test_a_shift_is_found_from_everything_that_a_party_can_give(exact, other):
         assert low < estimate.distance < high
         assert exact.distance(side) == estimate.distance
     assert exact.score(THERE) == -exact.distance(THERE)
+
+
+@seeded
+@pytest.mark.parametrize("epsilon", [1.0, np.inf])
+def test_the_barycenter_of_sketches_of_gaussians_is_the_gaussian_of_the_mean_spread(epsilon):
+    rng, weights = np.random.default_rng(0), [0.75, 0.25]
+    rows = rng.normal(-0.3, 0.1, (20_000, 3)), rng.normal(0.3, 0.2, (20_000, 3))
+    first, second = (sliced(epsilon=epsilon, random_state=s).fit(x) for s, x in enumerate(rows))
+    for other in (second, second.publish(), second.sketch_):
+        found = first.barycenter([other], weights=weights, n_points=2000)
+        assert found.mean(axis=0) == pytest.approx([-0.15] * 3, abs=0.005)
+        assert found.std(axis=0) == pytest.approx([0.125] * 3, rel=0.06)
+    expected = rng.normal(-0.15, 0.125, (500, 3))
+    assert wasserstein_distance(found[:500], expected) < 0.08  # two samples: .05
+    with pytest.raises(ValueError, match="of sketches, not of public rows"):
+        first.barycenter([rows[1]])
+    with pytest.raises(ValueError, match="one party or more"):
+        first.barycenter([])
+
+
+@plainly
+@pytest.mark.parametrize(("protocol", "n_rounds"), [("fedwad", 4), ("triangle", 1)])
+def test_the_barycenter_of_the_other_protocols_is_that_of_pot(protocol, n_rounds):
+    """Though the server sees moved rows alone, and also where plans split rows."""
+    rows, weights = [FEW[:40], OTHERS, THERE[:25]], np.array([0.5, 0.3, 0.2])
+    options = {"n_rounds": n_rounds} if protocol == "fedwad" else {}
+    fitted = plain(protocol, **options).fit(rows[0])
+    parties = [Party("second", rows[1], allows=(protocol,)), rows[2]]
+    found = fitted.barycenter(parties, weights=weights, n_points=30)
+    start = gaussian_reference(30, 3, rng=np.random.default_rng(0)).points
+    expected = ot.lp.free_support_barycenter(
+        rows,
+        [ot.unif(len(x)) for x in rows],
+        start,
+        weights=weights,
+        numItermax=n_rounds,
+        stopThr=0,
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-10)
+    refusing = Party("third", rows[1])
+    with pytest.raises(ProtocolRefusedError, match="does not take part"):
+        fitted.barycenter([refusing])
 
 
 @seeded

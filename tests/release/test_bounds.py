@@ -170,10 +170,18 @@ def test_fallback_without_enough_rows():
     with pytest.warns(PrivacyWarning, match="3 of 3 features did not stand out"):
         found = release_feature_scales(X, plan, streams())
     assert [*found.center, *found.spread] == [0.0] * 3 + [1.0] * 3
-    hidden, few = r"the row norms did .* fallback \(radius 4.23\)", "too few rows.* one ball"
+    hidden = r"the row norms did .* fallback \(radius 4.23 in the features' own unit\)"
+    few = "too few rows.* one ball.* in the unit that the features have"
     with pytest.warns(PrivacyWarning, match=hidden), pytest.warns(PrivacyWarning, match=few):
         bounds = release_private_bounds(X, plan_private_bounds(5, 3, MU), streams())
     assert bounds == DataBounds.from_norm(ball_radius(3), 3)
+    rng, mu = np.random.default_rng(0), gdp_mu(1.0, 1e-5)
+    scaled = r"the row norms did .* fallback \(radius 3.91 in the scales that were found\)"
+    with pytest.warns(PrivacyWarning, match=scaled):  # scales need fewer rows than a radius
+        bounds = planned_bounds(1000, 2, mu).settled(
+            rng.normal(size=(1000, 2)) * [1, 20], streams()
+        )
+    assert bounds.scale[1] > 10 * bounds.scale[0]
 
 
 @pytest.mark.filterwarnings("ignore:.*(row norms did|sizes of):skdpot.exceptions.PrivacyWarning")
