@@ -30,8 +30,8 @@ import pandas as pd
 
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import Sliced
-from skdpot.metrics.debiased_distance import ComparedTable, debiased_pair, squared_distances
-from skdpot.ot.slices import CDFTable, orthogonal_directions
+from skdpot.metrics.debiased_distance import ComparedTable, debiased_pair
+from skdpot.ot.slices import CDFTable, binned_squared_distances, orthogonal_directions
 from skdpot.privacy.accounting import privacy_target
 from skdpot.release.bounds import DataBounds, plan_private_bounds, release_private_bounds
 from skdpot.release.decoding import decode
@@ -254,7 +254,7 @@ def squared_of_laws(pair: Any, bounds: DataBounds, directions: np.ndarray, n: in
         places = [(rows @ t / w + 1) / 2 * FINE for t, w in zip(directions, widths, strict=True)]
         counts = [np.bincount(np.clip(p, 0, FINE - 1).astype(int), minlength=FINE) for p in places]
         tables.append(np.cumsum(np.pad(counts, ((0, 0), (1, 0))), axis=1) / n)
-    return float(np.mean(squared_distances(*tables) * (2 * widths / FINE) ** 2))
+    return float(np.mean(binned_squared_distances(*tables) * (2 * widths / FINE) ** 2))
 
 
 def directions_for(n: int, d: int, epsilon: float) -> np.ndarray:

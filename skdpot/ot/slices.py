@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy.fft import idctn
+from scipy.interpolate import PchipInterpolator
 from scipy.ndimage import gaussian_filter
 from scipy.stats.qmc import Halton
 
@@ -201,3 +202,54 @@ def _inverse(cdf: np.ndarray, edges: np.ndarray, levels: np.ndarray) -> np.ndarr
     rise = np.where(high > low, high - low, 1.0)
     share = np.clip((levels - low) / rise, 0.0, 1.0)
     return edges[right - 1] + share * (edges[right] - edges[right - 1])
+
+
+def binned_squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return W₂² between the rows of two tables of distribution functions, in squared bins."""
+    first, second = _without_dust(first), _without_dust(second)
+    levels = np.concatenate([first, second], axis=1)
+    order = np.argsort(levels, axis=1, kind="stable")
+    levels = np.take_along_axis(levels, order, axis=1)
+    passed = np.cumsum(order < first.shape[1], axis=1)[:, :-1]
+    ends = levels[:, :-1], levels[:, 1:]
+    left, right = _positions(first, passed - 1, *ends)
+    one, other = _positions(second, np.arange(levels.shape[1] - 1) - passed, *ends)
+    left -= one
+    right -= other
+    squares = left * left
+    squares += left * right
+    squares += right * right
+    return np.einsum("ij,ij->i", ends[1] - ends[0], squares) / 3
+
+
+def refined(cdf: np.ndarray, factor: int) -> np.ndarray:
+    """Draw smooth curves through the values at the bin edges, which binning does not touch.
+
+    What binning loses is the shape in between, and with it a part of the distance between a narrow
+    and a wide measure, or between one peak and two.
+    """
+    n_bins = cdf.shape[1] - 1
+    cdf = _without_dust(cdf)
+    curve = PchipInterpolator(np.arange(n_bins + 1), cdf, axis=1)
+    values = curve(np.arange(factor * n_bins + 1) / factor)
+    values[:, 0], values[:, -1] = cdf[:, 0], cdf[:, -1]
+    return np.clip(np.maximum.accumulate(values, axis=1), 0.0, 1.0)
+
+
+def _without_dust(cdf: np.ndarray) -> np.ndarray:
+    """Make steps that are rounding errors flat: their slopes would overflow."""
+    return np.round(cdf, 13)
+
+
+def _positions(
+    cdf: np.ndarray, bins: np.ndarray, start: np.ndarray, end: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the quantiles at both ends of pieces that lie within the given bins."""
+    n_bins = cdf.shape[1] - 1
+    at = np.clip(bins, 0, n_bins - 1)
+    flat = at + n_bins * np.arange(len(cdf))[:, None]
+    rise = np.diff(cdf, axis=1)
+    slopes = np.divide(1.0, rise, out=np.zeros_like(rise), where=rise > 0)
+    low, slope = cdf[:, :-1].ravel()[flat], slopes.ravel()[flat]
+    first, last = (np.clip((levels - low) * slope, 0.0, 1.0) for levels in (start, end))
+    return at + first, at + last
