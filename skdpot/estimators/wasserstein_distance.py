@@ -344,13 +344,13 @@ Party, or a published message
             return self.protocol_.values(self._own, rows, y)
 
     def barycenter(
-        self, others: Sequence[Any], *, weights: Any = None, n_points: int = 1000
+        self, others: list[Any], *, weights: Any = None, n_points: int = 1000
     ) -> np.ndarray:
         """Return points of the Wasserstein barycenter of this party and others.
 
         Parameters
         ----------
-        others : sequence of PrivateWassersteinDistance, Party or published messages
+        others : list of PrivateWassersteinDistance, Party or published messages
             The other parties. The protocols that are not private also take rows.
         weights : array-like of shape (n_parties,), optional
             Weights of the parties, this one first. By default, all are equal.
@@ -368,7 +368,7 @@ Party, or a published message
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             If there is no other party, or parties measure something else.
         MessageError
             If a message is damaged or does not match.
@@ -379,6 +379,8 @@ Party, or a published message
         other protocols are **not private**: every round reveals all rows.
         """
         check_is_fitted(self)
+        if not isinstance(others, list | tuple):
+            raise TypeError(f"others must be a list of parties, got {type(others).__name__}.")
         if not others:
             raise ValueError("others must hold one party or more, got none.")
         size = check_count(n_points, "n_points")

@@ -241,11 +241,13 @@ PARTIES = st.one_of(
 )
 STAMP = st.one_of(st.sampled_from(STAMPS), constants())
 ASKED = {
-    **dict.fromkeys(("x", "q", "others", "sensitive_features"), ANYTHING),
+    **dict.fromkeys(("x", "q", "sensitive_features"), ANYTHING),
+    "others": st.one_of(ANYTHING, st.lists(ANYTHING, max_size=3)),
     **dict.fromkeys(("fairness", "level", "measure"), constants()),
     "label": st.one_of(st.none(), st.sampled_from((0, 1, 7)), constants()),
     **dict.fromkeys(("clients", "parties"), PARTIES),
-    **dict.fromkeys(("n_samples", "n_particles"), numbers_of_rows()),
+    "weights": st.one_of(st.sampled_from((None, [1.0, 0.0], [1, 1, 1])), constants()),
+    **dict.fromkeys(("n_samples", "n_particles", "n_points"), numbers_of_rows()),
     "random_state": st.sampled_from((None, 0, *SEEDS)),
     **dict.fromkeys(("time", "times"), STAMP),
     "steps": st.one_of(st.sampled_from((None, 1, [0, 1])), constants()),

@@ -241,6 +241,7 @@ def test_few_rows_are_measured_along_the_first_of_the_directions():
     assert len(answer.record.directions) == 25  # as the smallest of the parties
 
 
+@pytest.mark.filterwarnings("ignore:Noise moves:skdpot.exceptions.PrivacyWarning")
 def test_the_number_of_directions_depends_on_persons_and_not_on_their_rows():
     """With `groups` the number of rows is private."""
     persons = np.arange(300)
