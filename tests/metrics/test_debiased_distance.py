@@ -283,6 +283,23 @@ def test_the_error_of_the_directions_is_none_for_a_shift_and_is_found_for_a_narr
     assert one.interval(of="space")[1] > one.interval()[1]
 
 
+def test_the_upper_end_can_hold_what_noise_hides():
+    """2 % of the rows, far away: the noise hides them; without noise nothing is hidden."""
+    near, rows = cloud(0, 1000, scale=0.1), cloud(1, 1000, scale=0.1)
+    far = np.where(np.random.default_rng(2).random((1000, 1)) < 0.02, rows + 0.6, rows)
+    true = np.sqrt(0.02) * 0.6 * np.sqrt(np.mean(DIRECTIONS.sum(axis=1) ** 2))
+    found = debiased_squared_distance(sketch(near, 3), sketch(far, 4))
+    assert found.interval()[1] < true < found.interval(hidden=True)[1] < 0.6
+    assert found.interval(hidden=True)[0] == found.interval()[0]
+    wider = [sketch(x, k, bounds=(-2, 2)) for k, x in enumerate((near, far))]
+    scales = [2 * each for each in debiased_squared_distance(*wider).interval(hidden=True)]
+    assert scales[1] > found.interval(hidden=True)[1]  # in the units of the rows
+    more = debiased_squared_distance(sketch(cloud(0, scale=0.1), 3), sketch(cloud(1, scale=0.1), 4))
+    assert more.hidden_error < 0.4 * found.hidden_error
+    without = debiased_squared_distance(exact(near), exact(far))
+    assert without.interval(hidden=True) == without.interval()
+
+
 # Refusals
 
 NARROW = sketch(cloud(0))
