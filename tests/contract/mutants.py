@@ -430,6 +430,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("_coin_sample", threshold=one_more), {"coins that land in more often": "privacy/test_subsampling.py::test_poisson_rate_is_never_exceeded"}),
     ],
     8: [
+        (rewritten("_of_measurement", ("math.sqrt(2.0 * rho)", "rho")), {"approximate zCDP read as an epsilon": "privacy/test_other_libraries.py::test_measurements_of_opendp"}),
         (given("SingleFitTarget.__init__", "privacy_target", delta=0.001), {"a fit is calibrated to another delta": "estimators/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[bounds0-1]"}),
         (given("LossDistribution.delta", self=without_infinite_losses), {"infinite losses not counted": "privacy/test_accounting.py::test_an_infinite_loss_counts_fully_with_and_without_a_gaussian"}),
         (rewritten("_upper_masses", (" + error", "")), {"rounding errors of transforms not covered": "privacy/test_accounting.py::test_composed_masses_bound_the_exact_ones_far_into_the_tail[subset]"}),
@@ -497,6 +498,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (all_of(given("round_to_lattice", "noisy_sum", x=np.zeros_like), returning("noisy_sum", plus_exact_values)), {"sums on no lattice": "privacy/test_noise.py::test_a_noisy_sum_lies_on_the_lattice"}),
     ],
     17: [
+        (rewritten("Sliced.matrix", ("isinstance(parties[0], Party)", "True")), {"parties in a list": "estimators/test_wasserstein_distance.py::test_parties_with_different_people_share_one_charge[list]"}),
         (rewritten("FairGradients._training", ("(task.bins, tables)", "(tables,)")), {"bins of the target": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[regressor, odds]"}),
         (rewritten("Barycenter._plan", ("[spread.event, ", "[")), {"the spread of targets": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[regressor, barycenter]"}),
         (rewritten("Barycenter._plan", ("transport.events if", "transport.events[1:] if")), {"predictions that are moved": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[regressor, barycenter]"}),

@@ -254,9 +254,14 @@ def test_the_number_of_directions_depends_on_persons_and_not_on_their_rows():
     assert shown[0] == shown[1] < 64
 
 
-@pytest.mark.parametrize(
-    "given", [dict, lambda rows: [*rows.values()], lambda rows: (*rows.values(),)]
-)
+GIVEN = {
+    "mapping": dict,
+    "list": lambda rows: [*rows.values()],
+    "tuple": lambda rows: (*rows.values(),),
+}
+
+
+@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
 def test_parties_with_different_people_share_one_charge(monkeypatch, given):
     """Charged one after the other, three parties took sqrt(3) times the mu."""
     budget, alone, seen = PrivacyBudget(1.0), PrivacyBudget(1.0), []
