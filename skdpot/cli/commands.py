@@ -518,6 +518,7 @@ def run_distance(args: Namespace, console: Console) -> None:
                 "tables": [args.tables[i], args.tables[j]],
                 "distance": one.distance,
                 "interval": list(one.interval()),
+                "high_if_noise_hides_mass": one.interval(hidden=True)[1],
                 "squared": one.squared_distance,
                 "standard_error": one.standard_error,
                 "noise_floor": one.noise_floor,
@@ -552,6 +553,8 @@ def _distances(paths: list[str], found: dict[tuple[int, int], Any], unit: str) -
     for (i, j), one in found.items():
         low, high = one.interval()
         apart = "" if low > 0.0 else "; not told apart from 0"
+        if (most := one.interval(hidden=True)[1]) > high:
+            apart += f"; up to {most:.4g} if noise hides mass far away"
         what = "sliced Wasserstein distance" if len(paths) == 2 else f"{paths[i]} and {paths[j]}:"
         yield f"{what} {one.distance:.4g} (95 %: {low:.4g} to {high:.4g}{apart}), in {unit}"
 

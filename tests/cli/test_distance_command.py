@@ -28,6 +28,7 @@ def test_each_party_pays_once_from_its_own_ledger(run, parties, refused):
     (found,) = facts["distances"]
     assert found["distance"] == pytest.approx(0.3, abs=0.1)
     assert 0 < found["interval"][0] < found["distance"] < found["interval"][1]
+    assert found["high_if_noise_hides_mass"] > found["interval"][1]
     assert facts["columns"] == ["x", "y", "z"]
     assert facts["rows"] == [4000, 4000]
     assert facts["unit"] == "features"
