@@ -1,11 +1,13 @@
 """``skdpot synth`` and ``report``: one charge, whole files, conditions kept, facts of a fit."""
 
 import json
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from skdpot.cli import commands
+from skdpot.cli.ui import Page
 from skdpot.preprocessing import CategoricalColumn
 from skdpot.privacy.budget import PrivacyBudget
 from tests.cli.cases import FIT, people, people_schema
@@ -150,3 +152,16 @@ def test_what_was_paid_for_is_kept_when_the_report_fails(run, folder, monkeypatc
 def test_delta_fits_the_table():
     sizes = {1: 1e-5, 9_999: 1e-5, 10_000: 1e-6, 32_561: 1e-6, 10**8: 1e-10, None: 1e-5}
     assert {n: commands.fitting_delta(n) for n in sizes} == pytest.approx(sizes)
+
+
+def test_delta_of_the_page_does_not_follow_from_a_private_number_of_rows():
+    page = Page(None, None, None)
+    page.facts, page.ledger = {"rows": 10_000}, SimpleNamespace(value="none.db")
+    page.unit, page.delta = SimpleNamespace(value=None), SimpleNamespace(value=1e-6)
+    for chosen, delta in ((None, 1e-6), ("who", 1e-5), (None, 1e-6)):
+        page.unit.value = chosen
+        page._choose_delta()
+        assert page.delta.value == delta
+    page.unit.value, page.delta.value = "who", 3e-7  # typed
+    page._choose_delta()
+    assert page.delta.value == 3e-7
