@@ -2,7 +2,7 @@
 Private trajectories: error, time and rates, on strokes, branches and a process with known law.
 
 Parts, each with a table (CSV) in the folder ``--out``; at the end summaries of all tables that are
-there are printed, and the rates are drawn:
+there are printed:
 
 - ``strokes`` and ``pendigits``: each person gives one random point of a stroke. Mean over times of
   W₂ and of squared W₂ to the points of people who were seen at another time, sliced W₂ between
@@ -13,9 +13,8 @@ there are printed, and the rates are drawn:
 - ``dynamics``: clusters on a spiral and on a fork, three branches, an Ornstein-Uhlenbeck process
   that turns, strokes and pen digits: squared W₂ at the times, between them and between whole
   paths (per time), and paths that change clusters, beside sketches without smoothing and ties;
-- ``rates``: the integrated squared Hellinger distance of an Ornstein-Uhlenbeck process against
-  the numbers of rows and of times, beside the paper's Theorem 3.2; ``rates_in_the_plane``: with
-  "mfld" too, in two dimensions;
+- ``rates``: the integrated squared Hellinger distance of an Ornstein-Uhlenbeck process in the plane
+  against the numbers of rows and of times, beside the paper's Theorem 3.2;
 - ``time``: seconds of a fit of 10 times 650 points with 500 particles a time;
 - ``coverage`` and ``selection``: whether intervals cover the truth, and whether times left out
   choose good paths, on populations of known law;
@@ -51,7 +50,7 @@ from trajectory_methods import (
     paper_settings,
 )
 from trajectory_paper import paper
-from trajectory_rates import rates, rates_in_the_plane
+from trajectory_rates import rates
 from trajectory_report import write_report
 from trajectory_tasks import StrokeTask, stroke_tasks
 
@@ -241,7 +240,6 @@ PARTS = {
     "pendigits": pendigits,
     "branching": branching,
     "rates": rates,
-    "rates_in_the_plane": rates_in_the_plane,
     "time": time,
     "coverage": coverage,
     "selection": selection,

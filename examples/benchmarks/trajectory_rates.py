@@ -1,7 +1,7 @@
 """
 How fast the error falls with the number of rows a time and with the number of times.
 
-The truth is an Ornstein-Uhlenbeck process, on the line or in the plane. Both laws are convolved
+The truth is an Ornstein-Uhlenbeck process in the plane. Both laws are convolved
 with a normal law of standard deviation 0.1 at each time, those between the knots included, and
 compared by the squared Hellinger distance, integrated over time: the left-hand side of the paper's
 Theorem 3.2.
@@ -19,56 +19,37 @@ from typing import Any
 import numpy as np
 from scipy import stats
 from scipy.ndimage import gaussian_filter
-from trajectory_methods import UNCOUPLED, fitted
+from trajectory_methods import fitted
 
 from skdpot import PrivateTrajectorySampler
 from skdpot.datasets import make_ornstein_uhlenbeck_trajectories
 from skdpot.datasets.trajectories import OrnsteinUhlenbeck
 
-__all__ = ["rates", "rates_in_the_plane"]
+__all__ = ["rates"]
 
 SMOOTHING = 0.1
 BOUNDS = (-1.0, 2.0)
 HALF_SIDE = (BOUNDS[1] - BOUNDS[0]) / 2
 DIFFUSIVITY = 0.1
 COMMON = {"bounds": BOUNDS, "delta": 1e-4, "diffusivity": DIFFUSIVITY / HALF_SIDE**2}
-# One direction is all there is on the line; fine bins, and many particles where errors are small.
-SKETCH = {"n_projections": 1, "n_bins": 256}
-OF_ROWS = [("N", n_rows, 17, 500) for n_rows in (16, 64, 256, 1024, 4096)]
-OF_TIMES = {np.inf: (8, 64), 1.0: (64, 256)}  # numbers of rows with which the times vary
-N_TIMES = (3, 5, 9, 17, 33, 49)
+EPSILONS = (np.inf, 1.0)
 INSIDE = 4  # times that are looked at in each interval, its left end among them
-GRIDS = {1: np.linspace(-2.5, 3.5, 1501), 2: np.linspace(-2.0, 3.0, 126)}
-METHODS = {"sketch": SKETCH, "sketch, times apart": SKETCH | UNCOUPLED}
-# In the plane, where "mfld" is looked at too, sizes are smaller.
+GRID = np.linspace(-2.0, 3.0, 126)
 LANGEVIN = {"mechanism": "mfld", "warm_start": "mean"}
-METHODS_2 = {"sketch": {}, "mfld": LANGEVIN, "mfld, entropy": LANGEVIN | {"entropy": True}}
-SIZES_2 = [("N", n_rows, 9, 150) for n_rows in (16, 64, 256, 1024)]
-SIZES_2 += [("T", 64, n_times, 150) for n_times in (3, 5, 9, 17)]
+METHODS = {"sketch": {}, "mfld": LANGEVIN, "mfld, entropy": LANGEVIN | {"entropy": True}}
+SIZES = [("N", n_rows, 9, 150) for n_rows in (16, 64, 256, 1024)]
+SIZES += [("T", 64, n_times, 150) for n_times in (3, 5, 9, 17)]
 
 
 def rates(seeds: int, _: Any) -> Iterator[dict[str, Any]]:
-    """Yield the integrated distance for each method, size and seed, on the line."""
-    for epsilon, numbers in OF_TIMES.items():
-        of_times = [("T", n_rows, n_times, 300) for n_rows in numbers for n_times in N_TIMES]
-        yield from _measured(seeds, epsilon, OF_ROWS + of_times, METHODS, 1)
-
-
-def rates_in_the_plane(seeds: int, _: Any) -> Iterator[dict[str, Any]]:
-    """Yield the integrated distance for each method, size and seed, in two dimensions."""
-    for epsilon in OF_TIMES:
-        yield from _measured(seeds, epsilon, SIZES_2, METHODS_2, 2)
-
-
-def _measured(
-    seeds: int, epsilon: float, sizes: Any, methods: dict[str, Any], n_features: int
-) -> Iterator[dict[str, Any]]:
-    for seed, (varied, n_rows, n_times, m) in product(range(seeds), sizes):
+    """Yield the integrated distance for each method, size and seed."""
+    cases = product(EPSILONS, range(seeds), SIZES)
+    for epsilon, seed, (varied, n_rows, n_times, m) in cases:
         X, t, law = make_ornstein_uhlenbeck_trajectories(
-            n_rows, n_times, n_features=n_features, diffusivity=DIFFUSIVITY, random_state=seed
+            n_rows, n_times, diffusivity=DIFFUSIVITY, random_state=seed
         )
         facts = {"epsilon": epsilon, "varied": varied, "N": n_rows, "T": n_times, "m": m}
-        for method, parameters in methods.items():
+        for method, parameters in METHODS.items():
             options = {"epsilon": epsilon, "n_particles": m, "random_state": seed}
             sampler = fitted(X, t, **COMMON, **options, **parameters)
             whole, knots = integrated_distance(sampler, law)
@@ -105,18 +86,15 @@ def integrated_distance(
 def _squared_hellinger(
     sampler: PrivateTrajectorySampler, law: OrnsteinUhlenbeck, time: float
 ) -> float:
-    grid = GRIDS[law.n_features]
-    cell = (grid[1] - grid[0]) ** law.n_features
-    points = np.stack(np.meshgrid(*[grid] * law.n_features, indexing="ij"), axis=-1)
+    cell = (GRID[1] - GRID[0]) ** law.n_features
+    points = np.stack(np.meshgrid(*[GRID] * law.n_features, indexing="ij"), axis=-1)
     covariance = law.covariance(time) + SMOOTHING**2 * np.eye(law.n_features)
     truth = cell * stats.multivariate_normal(law.mean(time), covariance).pdf(points)
-    difference = np.sqrt(truth) - np.sqrt(_recovered_masses(sampler, time, grid))
+    difference = np.sqrt(truth) - np.sqrt(_recovered_masses(sampler, time))
     return float(np.sum(difference**2))
 
 
-def _recovered_masses(
-    sampler: PrivateTrajectorySampler, time: float, grid: np.ndarray
-) -> np.ndarray:
+def _recovered_masses(sampler: PrivateTrajectorySampler, time: float) -> np.ndarray:
     """Return the smoothed masses of the recovered law on the grid."""
     knots, particles, path = sampler.times_, sampler.particles_, sampler.path_
     left = int(np.clip(np.searchsorted(knots, time, side="right") - 1, 0, len(knots) - 2))
@@ -128,11 +106,11 @@ def _recovered_masses(
     if path.followed:
         first, last = HALF_SIDE * path.bends[:, left]
         places += share * (1 - share) * ((1 - share) * first[rows] - share * last[columns])
-    step = grid[1] - grid[0]
+    step = GRID[1] - GRID[0]
     # Each mass is divided between the grid points around it.
-    position = (places - grid[0]) / step
-    below = np.clip(position.astype(np.intp), 0, len(grid) - 2)
-    masses = np.zeros((len(grid),) * places.shape[1])
+    position = (places - GRID[0]) / step
+    below = np.clip(position.astype(np.intp), 0, len(GRID) - 2)
+    masses = np.zeros((len(GRID),) * places.shape[1])
     for corner in product((0, 1), repeat=places.shape[1]):
         shares = np.where(corner, position - below, 1 - position + below)
         np.add.at(masses, tuple((below + corner).T), plan.data * shares.prod(axis=1))

@@ -1,34 +1,25 @@
-"""The summaries and the picture of ``bench_trajectories.py``, from its tables."""
+"""The summaries of ``bench_trajectories.py``, from its tables."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
 __all__ = ["write_report"]
 
 COUPLED, WANDERING, UNCOUPLED = "sketch", "sketch, wandering", "sketch, times apart"
-FIRST = 9  # times, from which on the error between the knots no longer matters
 PICKED = ("default", "chosen")
-LABELS = {"N": "people per time, N", "T": "times, T"}
-METHODS = {COUPLED: ("C0", "all times together"), UNCOUPLED: ("C1", "each time alone")}
 
 
 def write_report(folder: Path) -> None:
-    """Print a summary of every table that is there, and draw the rates."""
+    """Print a summary of every table that is there."""
     for part, summarise in SUMMARIES.items():
         path = folder / f"{part}.csv"
         if path.exists():
             print(f"\n{part}\n{'=' * len(part)}")
             summarise(pd.read_csv(path))
-    if (folder / "rates.csv").exists():
-        plt.style.use("skdpot.metrics.pictures")
-        figure = _picture(pd.read_csv(folder / "rates.csv"))
-        figure.savefig(folder / "trajectory_rates.png")
-        plt.close(figure)
 
 
 def _digits(table: pd.DataFrame) -> None:
@@ -128,15 +119,12 @@ def _slope(named_line: tuple[pd.Series, pd.DataFrame]) -> pd.Series:
     """Return the slope of a line: of each seed by itself, then mean and standard error."""
     names, line = named_line
     varied = names["varied"]
-    figures = {}
-    for label, part in (("", line), (f" from {FIRST} times", line[line["T"] >= FIRST])):
-        slopes = [
-            np.polyfit(np.log(run[varied]), np.log(run["squared_hellinger"]), 1)[0]
-            for _, run in part.groupby("seed")
-        ]
-        figures[f"slope{label}"] = np.mean(slopes)
-        figures[f"error{label}"] = np.std(slopes, ddof=1) / len(slopes) ** 0.5
-    return pd.concat([names, pd.Series(figures)])
+    slopes = [
+        np.polyfit(np.log(run[varied]), np.log(run["squared_hellinger"]), 1)[0]
+        for _, run in line.groupby("seed")
+    ]
+    error = np.std(slopes, ddof=1) / len(slopes) ** 0.5
+    return pd.concat([names, pd.Series({"slope": np.mean(slopes), "error": error})])
 
 
 def _time(table: pd.DataFrame) -> None:
@@ -172,41 +160,9 @@ SUMMARIES = {
     "pendigits": _digits,
     "branching": _branching,
     "rates": _rates,
-    "rates_in_the_plane": _rates,
     "time": _time,
     "coverage": _coverage,
     "selection": _selection,
     "paper": _paper,
     "settings": _settings,
 }
-
-
-def _picture(table: pd.DataFrame) -> plt.Figure:
-    """Draw the error at the smallest ε against N, and against T at the largest N."""
-    figure, axes = plt.subplots(1, 2, figsize=(8.2, 4.4), sharey=True)
-    epsilon = table["epsilon"].min()
-    chosen = {}
-    for names, line in _lines(table):
-        if names["epsilon"] == epsilon:
-            chosen.setdefault(names["varied"], {})[int(names["fixed"]), names["method"]] = line
-    for ax, (varied, lines) in zip(axes, sorted(chosen.items()), strict=True):
-        fixed = max(fixed for fixed, _ in lines)
-        for method, (color, label) in METHODS.items():
-            groups = lines[fixed, method].groupby(varied)["squared_hellinger"]
-            mean = groups.mean()
-            ax.errorbar(mean.index, mean, groups.sem(), marker="o", color=color, label=label)
-            if method == COUPLED:
-                power = -2 / 3 if varied == "N" else -1 / 3
-                rate = mean.iloc[0] * (mean.index / mean.index[0]) ** power
-                ax.plot(mean.index, rate, color="black", ls=":", label="rate of the theorem")
-        ax.set(xscale="log", yscale="log", xlabel=LABELS[varied])
-        ax.set_title(f"{'T' if varied == 'N' else 'N'} = {fixed}", fontsize=11)
-        ax.set_xticks(mean.index, [str(size) for size in mean.index], minor=False)
-        ax.set_xticks([], minor=True)
-        ax.grid()
-    axes[0].set_ylabel("integrated squared Hellinger distance")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    figure.suptitle(
-        f"At ε = {epsilon:g} more times help only if all are fitted together", x=0.01, ha="left"
-    )
-    return figure

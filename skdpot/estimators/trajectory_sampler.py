@@ -102,8 +102,8 @@ class PrivateTrajectorySampler(PrivateSampler):
         Variance per unit of time of the Brownian motion that couples times and interpolates
         between them. The unit of time is the span of all times; the unit of length is half the
         side of the box of `bounds` (in general, the radius of the ball of all rows over sqrt(d)).
-        Where paths follow the flow (see `TrajectorySketch`), marginals hardly depend on it. Otherwise
-        those between the times are the wider the larger it is.
+        Where paths follow the flow (see `TrajectorySketch`), marginals hardly depend on it.
+        Otherwise those between the times are the wider the larger it is.
     coupling : {"entropic", "exact"}, default="entropic"
         Transport plan between neighbouring times: that of the diffusion, which drifts with the flow
         of the population, or that of the flow alone (optimal transport, smoothed as the tables
@@ -375,7 +375,8 @@ class PrivateTrajectorySampler(PrivateSampler):
         -------
         float
             −W₂ in the units of the data, averaged over the times that occur; higher is better. At
-            most 2,000 rows per time are used.
+            most 2,000 rows per time are used. Few rows or particles are further from the population
+            than many, the more so the more features there are, and `estimate` does not correct it.
         """
         rng = self._ready(0)
         rows = validate_rows(self, X, reset=False)
@@ -490,7 +491,8 @@ class PrivateTrajectorySampler(PrivateSampler):
         The tables of every other time are left out, paths are made of the rest, and their marginals
         at these times are compared with the released tables; then the same with the other times.
         The noise of a table that was left out is independent of the prediction and the same for
-        all candidates.
+        all candidates. Bad candidates are avoided, but the best need not be found, and the default
+        may be better: points of different people tell little about paths.
 
         Parameters
         ----------
