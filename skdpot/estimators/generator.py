@@ -23,8 +23,8 @@ from skdpot._utils.validation import (
 from skdpot.estimators.flow_sampler import SyntheticRows
 from skdpot.mechanisms.architecture import ImageNetwork, LatentNetwork
 from skdpot.mechanisms.base import Mechanism
+from skdpot.mechanisms.dpsgd import Gradient
 from skdpot.mechanisms.frozen import Sketch
-from skdpot.mechanisms.gradient import Gradient
 from skdpot.mechanisms.rows import Resample
 from skdpot.nets.generator_training import (
     OutputUnits,

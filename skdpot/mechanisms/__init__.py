@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
     from skdpot.mechanisms.bayes import BayesRule
     from skdpot.mechanisms.distance import FedWad, Sliced, Triangle
-    from skdpot.mechanisms.dpsgd import DPSGD, CodeParity, PriorPenalty
+    from skdpot.mechanisms.dpsgd import DPSGD, CodeParity, Gradient, PriorPenalty
     from skdpot.mechanisms.fair import RankedOutputs, SketchedOutputs
     from skdpot.mechanisms.frozen import Moments, Sketch
-    from skdpot.mechanisms.gradient import Gradient
     from skdpot.mechanisms.mean_field_langevin import MeanFieldLangevin
     from skdpot.mechanisms.rows import Presample, Resample
     from skdpot.mechanisms.trajectory_sketch import TrajectorySketch
@@ -71,10 +70,9 @@ _HOMES = {
     "bayes": ("BayesRule",),
     "base": ("FitContext", "Mechanism", "chosen_mechanism"),
     "distance": ("FedWad", "Sliced", "Triangle"),
-    "dpsgd": ("DPSGD", "CodeParity", "PriorPenalty"),
+    "dpsgd": ("DPSGD", "CodeParity", "Gradient", "PriorPenalty"),
     "fair": ("RankedOutputs", "SketchedOutputs"),
     "frozen": ("Moments", "Sketch"),
-    "gradient": ("Gradient",),
     "mean_field_langevin": ("MeanFieldLangevin",),
     "rows": ("Presample", "Resample"),
     "trajectory_sketch": ("TrajectorySketch",),

@@ -1,11 +1,11 @@
-"""DP-SGD for an autoencoder, and the penalties of its codes."""
+"""DP-SGD: of an autoencoder, with penalties of its codes, and of a generator."""
 
 import math
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -14,7 +14,8 @@ from torch import nn
 
 from skdpot._utils.validation import Interval, Streams, StrOptions, resolve_device
 from skdpot.exceptions import BudgetExceededError, warn_of_privacy
-from skdpot.mechanisms.base import COUNT, LENGTH, FitContext, Mechanism, Released
+from skdpot.mechanisms.architecture import LatentNetwork
+from skdpot.mechanisms.base import COUNT, LENGTH, FitContext, Mechanism, Released, refuse_classes
 from skdpot.mechanisms.fair import (
     TABLE_SHARE,
     LocalPenalty,
@@ -22,6 +23,7 @@ from skdpot.mechanisms.fair import (
     warn_of_small_cells,
 )
 from skdpot.mechanisms.loss_curve import LossCurve, reconstruction_losses
+from skdpot.mechanisms.rows import epochs
 from skdpot.nets.autoencoder_training import (
     AutoencoderLoss,
     ParityDistance,
@@ -31,7 +33,15 @@ from skdpot.nets.autoencoder_training import (
     public_steps,
     reconstruction_gradient,
 )
-from skdpot.nets.training import GradientStep, noisy_learning_rate, train_network, train_privately
+from skdpot.nets.generator_training import OutputUnits, draw_groups, noisy_gradient_steps
+from skdpot.nets.training import (
+    GradientStep,
+    check_per_record,
+    noisy_learning_rate,
+    train_network,
+    train_privately,
+    train_to_the_end,
+)
 from skdpot.ot.slices import CDFTable
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import charge
@@ -50,11 +60,15 @@ from skdpot.release.output_tables import (
     ComparedOutputs,
     OutputTables,
     TableNoise,
+    fixed_side_sensitivity,
     plan_tables,
     release_tables,
 )
 from skdpot.release.release import Records
+from skdpot.release.rows import StepDirections
 
+_WIDTH = 32  # of the default generator, of which every parameter gets noise
+_PROJECTIONS = 64
 _EPOCHS = 40
 _FEWEST_STEPS = 60
 _FEWEST_PUBLIC_STEPS = 1500
@@ -514,3 +528,134 @@ def _sketched_part(
     local = _local(loss, tables, tables.values_of(rows, codes), replace(cells, codes=codes))
     pulled = gradients_of_vectors(autoencoder[:-1], rows, loss.local_vectors(local))
     return {"rows": own.plus(pulled, loss.alpha)}
+
+
+@dataclass(eq=False, repr=False)
+class Gradient(Mechanism):
+    """Noisy gradients of a generator, one per step.
+
+    Training minimises the sliced Wasserstein distance between generated rows and a batch of private
+    rows. Every step is a release and is charged.
+
+    Parameters
+    ----------
+    batch_size : int, default=250
+        Rows per step, capped at n.
+    n_projections : int or "auto", default="auto"
+        Number of directions per step; "auto" is about 64, in whole orthogonal blocks.
+    projections : {"orthogonal", "uniform"}, default="orthogonal"
+        How directions are drawn.
+    n_latents : int, optional
+        Generated points per step; by default the batch size.
+    clip_jacobian : float, default=1.0
+        The Jacobian of every output by all parameters is shortened to this spectral norm, from
+        1e-30 to 1e30.
+    sigma : float, optional
+        Standard deviation of the noise on the batch size times the gradient; by default the least
+        noise for `epsilon`. If given, `privacy_spent_` states the cost at `delta`, and bounds must
+        be public.
+
+    Privacy
+    -------
+    All steps together are one event under replace-one. Sensitivity:
+    `skdpot.release.output_tables.fixed_side_sensitivity`. Batches stay secret; directions are
+    public.
+
+    References
+    ----------
+    D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
+    Wasserstein gradients", 2025, corrected.
+    """
+
+    batch_size: int = 250
+    _: KW_ONLY
+    n_projections: int | str = "auto"
+    projections: str = "orthogonal"
+    n_latents: int | None = None
+    clip_jacobian: float = 1.0
+    sigma: float | None = None
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "batch_size": [COUNT],
+        "n_projections": [StrOptions({"auto"}), COUNT],
+        "projections": [StrOptions({"orthogonal", "uniform"})],
+        "n_latents": [Interval(Integral, 2, None, closed="left"), None],
+        "clip_jacobian": [LENGTH],
+        "sigma": [Interval(Real, 0, None, closed="left"), None],
+    }
+
+    def release(
+        self,
+        context: FitContext,
+        rows: np.ndarray,
+        y: Any,
+        *,
+        conditional: bool,
+        n_steps: int | None,
+        latent: LatentNetwork,
+        learning_rate: float,
+        callbacks: Sequence[Any] | None,
+    ) -> Released:
+        """Charge all steps, then train."""
+        refuse_classes(self, conditional)
+        n, d = rows.shape
+        streams, latent_dim = context.streams, latent.dimension(d)
+        network = latent.build(d, 0, _WIDTH, streams.solver)
+        check_per_record(network, (latent_dim,), streams.solver, parameter="module")
+        directions, plan = self._plan(context, network, n, d, n_steps)
+        spent = context.charge(
+            plan,
+            ("the network and its initial weights",),
+            f"{plan.n_steps} noisy gradients of the sliced Wasserstein distance to secret batches "
+            f"of {plan.batch_size} rows",
+            sigma_given=self.sigma is not None,
+        )
+        bounds = plan.bounds.settled(rows, streams)
+        size = self.n_latents or plan.batch_size
+        step = noisy_gradient_steps(
+            bounds.to_units(rows.astype(np.float64, copy=False)),
+            math.sqrt(d),
+            plan,
+            iter(directions),
+            partial(draw_groups, latent_dim, 0, size, streams.solver),
+            self.clip_jacobian,
+            streams.secret,
+        )
+        train_to_the_end(
+            network,
+            step,
+            plan.n_steps,
+            learning_rate=learning_rate,
+            rng=streams.solver,
+            callbacks=callbacks,
+            **context.training,
+        )
+        found = {"n_steps_": plan.n_steps, "_units": OutputUnits.of_ball(bounds)}
+        found |= {"_latent_dim": latent_dim, "module_": network}
+        return Released(None, bounds, spent, attributes=found)
+
+    def _plan(
+        self, context: FitContext, network: nn.Module, n: int, d: int, n_steps: int | None
+    ) -> tuple[StepDirections, TrainingPlan]:
+        """Settle directions, batches and noise from public facts."""
+        size, n_projections = min(self.batch_size, n), self.n_projections
+        if isinstance(n_projections, str):
+            n_projections = d * max(1, round(_PROJECTIONS / d))
+        n_steps = n_steps or epochs(n, size)
+        public = context.streams.public
+        directions = StepDirections(self.projections, n_steps, n_projections, d, public)
+        known = public_bounds(context.bounds, context.norm_bound, d)
+        plan = plan_training(
+            context.target,
+            n_samples=n,
+            batch_size=size,
+            n_steps=n_steps,
+            sampling="without_replacement",
+            sensitivity=fixed_side_sensitivity(
+                math.sqrt(d), self.clip_jacobian, n_projections, directions.largest_norm
+            ),
+            n_parameters=trained_numbers(network),
+            bounds=planned_bounds(known or n, d, context.target.mu_cap),
+            sigma=self.sigma,
+        )
+        return directions, plan
