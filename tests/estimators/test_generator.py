@@ -12,7 +12,7 @@ from torch import nn
 from skdpot import PrivacyBudget
 from skdpot.estimators import generator as of_generator
 from skdpot.mechanisms import ImageNetwork, LatentNetwork, Sketch, image_projections, with_edges
-from skdpot.mechanisms import gradient as of_gradient
+from skdpot.mechanisms import dpsgd as of_gradient
 from skdpot.nets import training
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.ot.transport import sliced_wasserstein_distance
