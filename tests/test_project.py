@@ -49,7 +49,10 @@ def pins() -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("name", "last_step"),
-    [("example", "python examples/plot_private_digits.py"), ("test", "python -m pytest -n 2")],
+    [
+        ("example", "python examples/plot_private_digits.py"),
+        ("test", "python -m pytest -n 3 --dist worksteal"),
+    ],
 )
 def test_readme_command_does_all_the_set_up(name, last_step):
     steps = readme_command(name).strip().split(" &&\n")
