@@ -57,7 +57,7 @@ from skdpot.privacy.spent import PrivacySpent, charge
 from skdpot.release.bounds import public_bounds
 from skdpot.release.contributions import read_persons
 from skdpot.release.sketch import SlicedSketch
-from skdpot.release.sketch_record import check_overlap
+from skdpot.release.sketch_record import check_overlap, counts_persons
 from skdpot.sources import Source, head_of, rows_of
 
 _MOST_SLICES, _FEWEST_SLICES = 64, 16  # but for whole blocks
@@ -174,6 +174,12 @@ n_features), default="orthogonal"
         published = SketchMessage(own)
         if X is None:
             return published
+        if counts_persons(own):
+            warn_of_privacy(
+                f"{context.caller}: the sketch of fit has one record for each person, and this one "
+                "has one for each row. Pass one row of each person, or fit another estimator with "
+                "groups=."
+            )
         request = self._request(own)
         seed = release_seed(context.random_state, "other party", request)
         streams = spawn_streams(seed, context.caller)

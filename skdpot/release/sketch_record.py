@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from operator import attrgetter, methodcaller
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -235,7 +235,13 @@ def _without_objects(classes: np.ndarray) -> np.ndarray:
 
 _BOUNDS = "bounds; declare the same public bounds=(low, high) or norm_bound= in all of them"
 _PERSONS = "numbers of rows of one person; give all the largest group_size"
-_OF_PERSONS = methodcaller("startswith", "one record is one person")
+
+
+def counts_persons(sketch: Any) -> bool:
+    """Whether one record of a sketch is all rows of a person."""
+    stated = sketch.privacy_spent_.assumptions
+    return any(text.startswith("one record is one person") for text in stated)
+
 
 Readings = Sequence[tuple[Callable[[Any], Any], str]]
 
@@ -260,10 +266,7 @@ _ADDED: Readings = (
     ),
     (attrgetter("group_size"), _PERSONS),
     (attrgetter("release_.sensitivity"), _PERSONS),  # parameters may have changed since the fit
-    (
-        lambda sketch: any(map(_OF_PERSONS, sketch.privacy_spent_.assumptions)),
-        "records: one record is a row in some, and all rows of a person in others",
-    ),
+    (counts_persons, "records: one record is a row in some, and all rows of a person in others"),
 )
 
 

@@ -254,6 +254,13 @@ def test_the_number_of_directions_depends_on_persons_and_not_on_their_rows():
     assert shown[0] == shown[1] < 64
 
 
+def test_rows_that_are_published_after_persons_are_told_of():
+    fitted = sliced(epsilon=9.0).fit(HERE, groups=np.arange(len(HERE)) // 2)
+    with pytest.warns(PrivacyWarning, match="one for each row"):
+        fitted.publish(HERE)
+    fitted.publish()
+
+
 GIVEN = {
     "mapping": dict,
     "list": lambda rows: [*rows.values()],
