@@ -348,7 +348,9 @@ class PrivacyBudget:
             - the accountant of Opacus, or its history: a list of tuples (noise multiplier, sample
               rate, steps) of DP-SGD with Poisson samples. Replacing a record moves a sum of clipped
               gradients by twice the clipping norm;
-            - a `BudgetAccountant` of diffprivlib: its limit or, without one, what it has spent;
+            - a `BudgetAccountant` of diffprivlib: its limit or, without one, what it has spent.
+              Replacing a record costs twice the epsilon, as some of its mechanisms add or remove
+              one;
             - (epsilon, delta), of a release of which nothing else is known. The worst such release
               is charged, as much as a Gaussian one with a larger epsilon.
         label : str, default=""

@@ -48,6 +48,10 @@ def event_of(spent: Any, relation: Relation) -> Event:
     if hasattr(spent, "spent_budget"):  # of diffprivlib
         limited = math.isfinite(spent.epsilon)
         pairs = [(spent.epsilon, spent.delta)] if limited else list(spent.spent_budget)
+        # Of its mechanisms some bound what adding or removing a row does, such as its histogram.
+        # Replacing one is twice that, and (2 epsilon, (1 + exp(epsilon)) delta)-private for them.
+        if relation is Relation.REPLACE_ONE:
+            pairs = [(2.0 * epsilon, (1.0 + math.exp(epsilon)) * d) for epsilon, d in pairs]
         return _together(_of_epsilon(epsilon, delta, relation) for epsilon, delta in pairs)
     history = getattr(spent, "history", spent)
     if isinstance(history, list):  # of Opacus

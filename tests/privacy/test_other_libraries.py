@@ -45,9 +45,11 @@ def test_clipped_sums_of_opacus():
 
 def test_an_accountant_of_diffprivlib_is_charged_its_limit_or_what_it_has_spent():
     limited = SimpleNamespace(epsilon=0.5, delta=1e-6, spent_budget=[(0.1, 0.0)])
-    assert event_of(limited) == event_of((0.5, 1e-6))
+    assert event_of(limited, ADDED) == event_of((0.5, 1e-6), ADDED)
+    # A record that is replaced is removed, and another is added.
+    assert event_of(limited) == event_of((1.0, (1 + np.exp(0.5)) * 1e-6))
     limited.epsilon = np.inf
-    assert event_of(limited) == event_of((0.1, 0.0))
+    assert event_of(limited) == event_of((0.2, 0.0))
     limited.spent_budget = []
     with pytest.raises(ValueError, match="recorded nothing yet"):
         event_of(limited)
