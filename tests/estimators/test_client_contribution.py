@@ -38,10 +38,14 @@ def test_nearer_clients_contribute_more():
 
 
 def test_clients_that_noise_does_not_tell_apart_share_about_equally():
-    fitted = judge(epsilon=1.0).fit(SERVER[:500])
-    equal = {name: RNG.normal(0.0, 0.2, size=(500, 3)) for name in "abcd"}
-    shares = fitted.contributions(equal)["contribution"]
-    assert shares.between(0.08, 0.5).all()
+    """By chance one in a hundred sets has a share above .45; the mean of 8 hardly."""
+    found = []
+    for _ in range(8):
+        equal = {name: RNG.normal(0.0, 0.2, size=(500, 3)) for name in "abcd"}
+        shares = judge(epsilon=1.0).fit(SERVER[:500]).contributions(equal)["contribution"]
+        found.append(shares.sort_values().to_numpy())
+    assert 0.12 < np.mean(found, axis=0)[0]
+    assert np.mean(found, axis=0)[-1] < 0.42
 
 
 def test_parties_answer_with_their_own_privacy():
