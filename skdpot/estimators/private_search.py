@@ -317,6 +317,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         **fit_params : dict
             Further arguments of the candidates' fits, one value per row, such as
             `sensitive_features`. With metadata routing enabled, as requested by the estimator.
+            Records of a search are single rows, so `groups` is refused, as are `unit` and a
+            `group_size` above 1 of candidates.
 
         Returns
         -------

@@ -201,12 +201,9 @@ n_features), default="orthogonal"
 
     def barycenter(self, own: SlicedSketch, others: Any, weights: Any, n_points: int) -> np.ndarray:
         """Draw points whose quantiles along each direction are the means of the sketches'."""
-        exchange = Exchange()
-        sketches = [own, *(self._found(own, other, exchange) for other in others)]
-        if not all(isinstance(sketch, SlicedSketch) for sketch in sketches):
-            raise ValueError("A barycenter is of sketches, not of public rows.")
+        shares = weights_of(weights, 1 + len(others), "weights")
+        sketches = [own, *self._sketches(own, others, Exchange())]
         n_shared = check_overlap(sketches)
-        shares = weights_of(weights, len(sketches), "weights")
         tables = [sketch.table() for sketch in sketches]
         means = np.tensordot(shares, [table.quantiles(_LEVELS) for table in tables], axes=1)
         whole = tables[0]
@@ -264,9 +261,7 @@ n_features), default="orthogonal"
     def _found(self, own: SlicedSketch, other: Any, exchange: Exchange) -> Any:
         """Return the sketch of the other side, or its public rows."""
         if isinstance(other, tuple):
-            sides = [self._found(own, part, exchange) for part in other]
-            if not all(isinstance(side, SlicedSketch) for side in sides):
-                raise ValueError("A union must consist of sketches, not of public rows.")
+            sides = self._sketches(own, other, exchange)
             return sides[0].merge(*sides[1:])
         request = self._request(own)
         if isinstance(other, Party):
@@ -278,6 +273,14 @@ n_features), default="orthogonal"
         if isinstance(other, SlicedSketch):
             exchange.send(0, "other party", SketchMessage(other), SketchMessage)
         return other
+
+    def _sketches(self, own: SlicedSketch, others: Any, exchange: Exchange) -> list[SlicedSketch]:
+        """Return the sketches of others; what is refused is refused before a party publishes."""
+        if not all(isinstance(other, Party | SketchMessage | SlicedSketch) for other in others):
+            raise ValueError("Unions and barycenters are of sketches, not of public rows.")
+        found = [o if isinstance(o, Party) else self._found(own, o, exchange) for o in others]
+        check_overlap([own, *(side for side in found if not isinstance(side, Party))])
+        return [self._found(own, s, exchange) if isinstance(s, Party) else s for s in found]
 
     def _request(self, own: SlicedSketch) -> SketchRequest:
         return SketchRequest(own.directions_, self.n_bins, own.bounds_)

@@ -90,6 +90,24 @@ def test_the_barycenter_of_sketches_of_gaussians_is_the_gaussian_of_the_mean_spr
         first.barycenter([])
 
 
+@seeded
+def test_a_refused_barycenter_asks_no_party():
+    budget, fitted = PrivacyBudget(1.0), sliced(random_state=0, epsilon=9.0).fit(HERE)
+    party = Party("other", THERE, epsilon=0.5, budget=budget)
+    elsewhere = sliced(random_state=1, epsilon=9.0, bounds=(-2, 2)).fit(THERE)
+    for others, weights, message in (
+        ([party], [1.0, -1.0], "weights"),
+        ([party], [1.0], "weights"),
+        ([party, THERE], None, "not of public rows"),
+        ([party, elsewhere], None, "bounds"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fitted.barycenter(others, weights=weights)
+    assert len(budget.history()) == 0
+    fitted.barycenter([party], n_points=10)
+    assert len(budget.history()) == 1
+
+
 @plainly
 @pytest.mark.parametrize(("protocol", "n_rounds"), [("fedwad", 4), ("triangle", 1)])
 def test_the_barycenter_of_the_other_protocols_is_that_of_pot(protocol, n_rounds):
