@@ -8,7 +8,7 @@ import pytest
 
 from skdpot.cli import commands
 from skdpot.cli.ui import Page
-from skdpot.preprocessing import CategoricalColumn
+from skdpot.preprocessing import CategoricalColumn, TableSchema
 from skdpot.privacy.budget import PrivacyBudget
 from tests.cli.cases import FIT, people, people_schema
 
@@ -152,6 +152,17 @@ def test_what_was_paid_for_is_kept_when_the_report_fails(run, folder, monkeypatc
 def test_delta_fits_the_table():
     sizes = {1: 1e-5, 9_999: 1e-5, 10_000: 1e-6, 32_561: 1e-6, 10**8: 1e-10, None: 1e-5}
     assert {n: commands.fitting_delta(n) for n in sizes} == pytest.approx(sizes)
+
+
+@pytest.mark.parametrize(("unit", "delta"), [("--unit who", 1e-5), ("", 1e-6)])
+def test_delta_of_a_fit_does_not_follow_from_a_private_number_of_rows(run, folder, unit, delta):
+    """Only from 10,000 rows on is there a difference."""
+    visits = people(10_000)[["smokes"]].assign(who=[f"person {k % 300}" for k in range(10_000)])
+    visits.to_csv("data.csv", index=False)
+    TableSchema([people_schema()["smokes"]], excluded=["who"]).to_json("schema.json")
+    code, out, err = run(f"{FIT} --json {unit}")
+    assert code == 0, err
+    assert json.loads(out)["privacy"]["delta"] == pytest.approx(delta)
 
 
 def test_delta_of_the_page_does_not_follow_from_a_private_number_of_rows():

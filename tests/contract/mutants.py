@@ -441,6 +441,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("SingleFitTarget.admits", ("(1.0 + 2.0 * ROUNDING) * ", "")), {"no room for other machines in SingleFitTarget.admits": "privacy/test_calibration.py::test_a_single_fit_pays_for_the_noise_sampler_exactly"}),
         (given("Terms.admit", self=without_a_cap_of_leaks), {"leaks of a ledger not capped": "privacy/test_budget.py::test_either_cap_refuses"}),
         (rewritten("event_cost", ("leak_units if", "0 if")), {"leaks of sampled fits not charged": "privacy/test_calibration.py::test_a_thousand_sampled_fits_share_the_leaks_of_a_ledger"}),
+        (rewritten("_fit", ("None if args.unit else table.n_rows", "table.n_rows")), {"delta of a fit of persons by their rows": "cli/test_synth_command.py::test_delta_of_a_fit_does_not_follow_from_a_private_number_of_rows[--unit who-1e-05]"}),
         (returning("exact_leak", 0, "SingleFitTarget.admits"), {"error of the noise sampler not paid for": "privacy/test_calibration.py::test_a_single_fit_pays_for_the_noise_sampler_exactly"}),
     ],
     9: [
