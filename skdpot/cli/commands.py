@@ -20,6 +20,7 @@ from skdpot.cli.inputs import (
     FileFormat,
     check_conditions,
     check_writable_format,
+    is_formula,
     known_column,
     read_conditions,
     read_guessable,
@@ -333,6 +334,10 @@ _OF_A_FIT = (
     "weighting",
 )
 _NEEDED = {"epsilon": "", "schema": ": create one with `skdpot schema`"}
+_FORMULAS = (
+    "a spreadsheet would run the name or a category of {} as a formula; --guard-formulas writes a "
+    "' before such texts."
+)
 _CHARGED = "the fit was made and charged before the error below; {}."
 
 
@@ -356,6 +361,8 @@ def run_synth(args: Namespace, console: Console) -> None:
         if args.model is None:
             console.warn(_CHARGED.format(f"{args.save} keeps it" if args.save else "it is lost"))
         raise
+    if not args.guard_formulas and (risky := _with_formulas(synthesizer.schema_)):
+        console.warn(_FORMULAS.format(", ".join(map(repr, risky))))
     facts["seconds"] = round(time.monotonic() - started, 3)
     rows = f"wrote {args.output}: {facts['rows']:,} rows, {_columns(len(synthesizer.schema_))}"
     left_out = ", ".join(synthesizer.schema_.excluded)
@@ -363,6 +370,12 @@ def run_synth(args: Namespace, console: Console) -> None:
         lines.append(f"left out by the schema: {left_out}")
     named = [f"{name}: {facts[name]}" for name in ("report", "model") if name in facts]
     console.result([rows, *lines, *named, f"{facts['seconds']:.1f} s"], facts, wanted=False)
+
+
+def _with_formulas(schema: TableSchema) -> list[str]:
+    """Return the columns whose names or categories, which are public, look like formulas."""
+    of = {column.name: getattr(column, "levels", ()) for column in schema}
+    return [name for name, levels in of.items() if any(map(is_formula, (name, *levels)))]
 
 
 def confirmed_schema(path: str) -> TableSchema:
@@ -458,7 +471,8 @@ def _write(
     conditions = read_conditions(args.where, synthesizer.schema_)
     n_rows = synthesizer.n_samples_ if args.rows is None else args.rows
     rows = synthesizer.sample(n_rows, conditions=conditions or None, random_state=args.seed)
-    outputs["output"].write(lambda path: write_table(path, rows, form))
+    guard = args.guard_formulas
+    outputs["output"].write(lambda path: write_table(path, rows, form, guard=guard))
     facts |= {"output": args.output, "rows": n_rows, "columns": list(synthesizer.schema_.names)}
     if "report" in outputs:
         outputs["report"].write(synthesizer.quality_report().to_html)

@@ -17,8 +17,14 @@ from typing import Any, TextIO
 import pandas as pd
 
 from skdpot.cli.console import USAGE, CommandError
-from skdpot.tables.column_base import TableColumn, present_texts, strings, text_numbers
-from skdpot.tables.frames import Table
+from skdpot.tables.column_base import (
+    TableColumn,
+    plain_number,
+    present_texts,
+    strings,
+    text_numbers,
+)
+from skdpot.tables.frames import Table, dtype_family
 from skdpot.tables.grids import parse_conditions
 from skdpot.tables.numeric_column import as_float
 from skdpot.tables.row_map import RowMap
@@ -32,6 +38,8 @@ MISSING_TEXTS = frozenset(
     )
 )
 _CODE = re.compile(r"[-+]?0\d", re.ASCII)  # what digits after a zero are: no number
+# What a spreadsheet runs: OWASP's list, and what it becomes where blanks are cut or signs are wide.
+_FORMULA = re.compile(r"[\t\r\n]|\s*[=+@\-\uff1d\uff0b\uff0d\uff20]")
 _NO_PARQUET = "Parquet needs pyarrow or polars: pip install pyarrow, or convert the file to CSV."
 
 
@@ -118,8 +126,21 @@ def check_writable_format(path: str | Path, kind: str) -> None:
         )
 
 
-def write_table(path: Path, table: Any, form: FileFormat) -> None:
-    """Write a table in the format that the name of the file says."""
+def is_formula(value: Any) -> bool:
+    """Whether a spreadsheet takes a value for a formula, which a number is not."""
+    is_text = isinstance(value, str) and _FORMULA.match(value) is not None
+    return is_text and plain_number(value) is None
+
+
+def _as_text(value: Any) -> Any:
+    return f"'{value}" if is_formula(value) else value
+
+
+def write_table(path: Path, table: Any, form: FileFormat, *, guard: bool = False) -> None:
+    """Write a table in the format that the name of the file says.
+
+    `guard` sets a mark before all in a CSV file that a spreadsheet would run.
+    """
     kind = Table.of(table).kind
     if kind == "array":
         table = pd.DataFrame(table, columns=list(Table.of(table).names))
@@ -129,14 +150,32 @@ def write_table(path: Path, table: Any, form: FileFormat) -> None:
         else:
             table.to_parquet(path, index=False)
         return
-    separator = form.separator_of(path)
+    separator, names = form.separator_of(path), list(table.columns)
+    if guard:
+        names, table = list(map(_as_text, names)), _without_formulas(table, kind)
     with _opened(path, form, "wt") as stream:
+        # Python quotes the characters that end a line of its own, and readers know another; a
+        # spreadsheet may take another separator for its own.
         if kind == "polars":
-            stream.write(table.write_csv(separator=separator))
+            csv.writer(stream, delimiter=separator, lineterminator="\n").writerow(names)
+            style = "non_numeric" if guard else "necessary"
+            options = {"separator": separator, "include_header": False, "quote_style": style}
+            stream.write(table.write_csv(**options))
         else:
-            # Python quotes the characters that end a line of its own, and readers know another.
-            quoting = csv.QUOTE_NONNUMERIC if _holds_returns(table) else csv.QUOTE_MINIMAL
-            table.to_csv(stream, index=False, sep=separator, lineterminator="\n", quoting=quoting)
+            quoted = guard or _holds_returns(table)
+            quoting = csv.QUOTE_NONNUMERIC if quoted else csv.QUOTE_MINIMAL
+            options = {"index": False, "sep": separator, "header": names, "quoting": quoting}
+            table.to_csv(stream, lineterminator="\n", **options)
+
+
+def _without_formulas(table: Any, kind: str) -> Any:
+    of = Table.of(table)
+    texts = [name for name in of.names if dtype_family(of.dtype(name)) in ("text", "category")]
+    if kind == "polars":
+        series: Any = import_module("polars").Series
+        return table.with_columns([series(n, [*map(_as_text, table[n])]) for n in texts])
+    found = {n: table[n].astype(object).map(_as_text, na_action="ignore") for n in texts}
+    return table.assign(**found)
 
 
 def _holds_returns(table: pd.DataFrame) -> bool:

@@ -134,6 +134,8 @@ def _add_synth(parser: argparse.ArgumentParser) -> None:
     rows = parser.add_argument_group("the rows")
     _value(rows, "default: as many as in the table", "--rows", "N", type=_count)
     _list(rows, "such as sex=Female or age=30..40", "--where", "CONDITION")
+    guard = "write ' before texts of a CSV file that a spreadsheet would run as formulas"
+    _flag(rows, guard, "--guard-formulas")
     seed = "seed of the sampling; the privacy noise stays secret"
     _value(rows, seed, "--seed", "N", type=_seed)
     _value(parser, "quality of the rows, measured against the noisy counts", "--report", "HTML")

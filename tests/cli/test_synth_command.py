@@ -3,6 +3,7 @@
 import json
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -88,6 +89,22 @@ def test_a_person_may_have_several_rows(run, folder, refused):
     refused("synth --model fit.safetensors -o more.csv --unit who", 2, "--unit belongs to a fit")
     refused(f"{FIT} --force --weighting row", 1, "pass unit")
     refused(f"{FIT} --force --unit whom", 1, "no column 'whom', which --unit names")
+
+
+def test_a_public_category_that_is_a_formula_is_told_and_guarded(run, folder):
+    link = '=HYPERLINK("http://x.example","see")'
+    people(500).assign(sex=np.resize([link, "Male"], 500)).to_csv("data.csv", index=False)
+    sex = CategoricalColumn("sex", categories=[link, "Male"])
+    people_schema().replace(sex).to_json("schema.json")
+    code, _, err = run(f"{FIT} --save fit.safetensors")
+    assert code == 0
+    assert "a spreadsheet would run the name or a category of 'sex'" in err
+    assert link in set(pd.read_csv("new.csv")["sex"])
+    draw = "synth --model fit.safetensors --rows 200 --where sex=Male -o"
+    assert "'sex'" in run(f"{draw} some.csv")[2]
+    code, _, err = run("synth --model fit.safetensors -o safe.csv --guard-formulas")
+    assert (code, err) == (0, "")
+    assert set(pd.read_csv("safe.csv")["sex"]) == {f"'{link}", "Male"}
 
 
 def test_the_seed_does_not_make_the_noise_known(run, folder):

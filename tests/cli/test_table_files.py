@@ -1,5 +1,6 @@
 """Tables from files: data types, missing values, formats, and files that appear whole."""
 
+import csv
 from argparse import Namespace
 from importlib.util import find_spec
 from io import StringIO
@@ -129,6 +130,34 @@ def test_what_is_written_is_read_again(tmp_path, name, form, kind):
     for column in bound:
         ours, theirs = (column.to_unit(table[column.name]) for table in (found, frame))
         np.testing.assert_array_equal(ours, theirs)
+
+
+FORMULAS = ["=HYPERLINK(1)", "+1+cmd|' /C x'!A0", "-2+3", "@SUM(1)", "\t=1", "\r=1", "\n=1", " =1"]
+FORMULAS += ["=1;2", '="a"', "\uff1d1"]
+NO_FORMULAS = ["-5", "+5", "-5.5e3", "a=1", "", "'=1", "1-2"]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "category", "polars", "enum"])
+def test_no_guarded_text_is_a_formula_and_numbers_stay_numbers(tmp_path, kind):
+    texts = [*FORMULAS, *NO_FORMULAS]
+    numbers = [-float(place) for place in range(len(texts))]
+    frame = pd.DataFrame({"=a": texts, "n": numbers, "b": texts[::-1]})
+    if kind == "category":
+        frame = frame.astype({"=a": "category"})
+    elif kind != "pandas":
+        frame = pl.DataFrame(frame.to_dict("list"))
+        frame = frame.cast({"=a": pl.Enum(texts)}) if kind == "enum" else frame
+    guarded = [f"'{text}" for text in FORMULAS] + NO_FORMULAS
+    for guard, name, expected in ((False, "=a", texts), (True, "'=a", guarded)):
+        write_table(tmp_path / "t.csv", frame, PLAIN, guard=guard)
+        with open(tmp_path / "t.csv", newline="") as stream:
+            header, *rows = csv.reader(stream)
+        assert header == [name, "n", "b"]
+        assert [row[0] for row in rows] == expected
+        assert [row[2] for row in rows] == expected[::-1]
+        assert [float(row[1]) for row in rows] == numbers
+    # Another separator than the file's begins no cell of its own, for texts are quoted.
+    assert '"\'=1;2"' in (tmp_path / "t.csv").read_text()
 
 
 def test_parquet_without_a_reader(tmp_path, monkeypatch):
