@@ -1,21 +1,25 @@
-"""What each command does: schema, synth, report, budget and distance."""
+"""What each command does: synth, report, budget and distance."""
 
 import math
 import os
-import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import chain, combinations, permutations
-from pathlib import Path
+from itertools import chain, combinations
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from skdpot._utils.pages import html_card, render
-from skdpot.cli.console import BUDGET_EXCEEDED, USAGE, CommandError, Console, OutputFile, explain
+from skdpot.cli.console import (
+    BUDGET_EXCEEDED,
+    USAGE,
+    CommandError,
+    Console,
+    OutputFile,
+    counted_columns,
+)
 from skdpot.cli.inputs import (
     FileFormat,
     check_conditions,
@@ -27,16 +31,14 @@ from skdpot.cli.inputs import (
     read_table,
     write_table,
 )
+from skdpot.cli.schemas import confirmed_schema
 from skdpot.estimators.table_encoder import TableEncoder
 from skdpot.estimators.table_synthesizer import DPTableSynthesizer
 from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
 from skdpot.release.contributions import Unit
-from skdpot.tables.column_base import TableColumn
 from skdpot.tables.frames import Table
-from skdpot.tables.proposals import Proposal, propose
-from skdpot.tables.rules import LessEqual, numbers_of
 from skdpot.tables.schema import TableSchema
 
 DEFAULT_DELTA = 1e-5
@@ -139,186 +141,6 @@ def run_budget(args: Namespace, console: Console) -> None:
     console.result(lines, facts, wanted=True)
 
 
-_GUESSED = (
-    "Guessed from the VALUES of {path}. Everything that you confirm below becomes public: names "
-    "and kinds of columns, which columns are left out, bounds, every category, whether numbers are "
-    "integers and on which scale, the resolution of dates, and whether values may be missing. No "
-    "privacy budget covers it."
-)
-_ADVICE = (
-    "A category that only one person has, or a bound that only the oldest person reaches, must not "
-    "become public: --private COLUMN estimates bounds or categories privately, --range "
-    "COLUMN=LOW..HIGH states known bounds, --leave-out COLUMN leaves the column out."
-)
-_SHOWN = ("column", "kind", "read as", "why", "note")
-_NO_TERMINAL = (
-    "a schema guessed from private values must be confirmed by someone who has read it, and there "
-    "is no terminal to ask on. Run this in a terminal, or pass --yes if the whole guess may be "
-    "public."
-)
-
-
-def run_schema(args: Namespace, console: Console) -> None:
-    """Guess a schema, show it, ask, and write what was confirmed."""
-    outputs = OutputFile.of(args, ["output"], [args.data])
-    if not (args.yes or args.show) and not sys.stdin.isatty():
-        raise CommandError(_NO_TERMINAL)
-    form = FileFormat(args.sep, args.missing, args.encoding)
-    told = _told(args)
-    table = read_guessable(args.data, form, told)
-    named = [*args.private, *(text.rpartition("=")[0] for text in args.range)]
-    known = [name for name in named if name in Table.of(table).names]
-    proposals = propose(table, args.leave_out, known, told)
-    schema = _with_options(TableSchema.of_proposals(proposals), args)
-    orders = _orders(schema, Table.of(table))
-    shown = _shown(schema, proposals, orders)
-    columns = [dict(zip(_SHOWN, row, strict=True)) for row in shown[1:]]
-    facts = {"command": "schema", "output": args.output, "rows": len(table), "columns": columns}
-    facts["orders"] = [f"{first} <= {second}" for first, second in orders]
-    if args.show:
-        console.result([console.columns(shown)], facts, wanted=True)
-        return
-    if not (args.yes and console.quiet):
-        title = console.paragraph(_GUESSED.format(path=args.data))
-        console.say(f"{title}\n\n{console.columns(shown)}\n\n{console.paragraph(_ADVICE)}\n")
-    if not args.yes:
-        place = args.output or "the schema"
-        console.say(f"\nMay all of this become public? Write {place}? [y/N] ")
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise CommandError("not confirmed; nothing was written.")
-    schema = _with_rules(schema.confirm(), args)
-    if not outputs:
-        console.text(schema.to_json())
-        return
-    outputs["output"].write(schema.to_json)
-    line = f"wrote {args.output}: {_columns(len(schema))}, confirmed as public"
-    console.result([line], facts, wanted=False)
-
-
-def _told(args: Namespace) -> dict[str, str]:
-    """Return how the texts of some columns are to be read."""
-    told = dict.fromkeys(args.category, "categories")
-    for option, is_date in (("date", True), ("number", False)):
-        for text in getattr(args, option):
-            name, _, how = text.partition("=")
-            if ("%y" in how.lower()) != is_date or not how:
-                example = "visit=%d/%m/%Y" if is_date else "'cost=1.234,50 EUR'"
-                raise CommandError(f"--{option} {text}: write it like {example}.", USAGE)
-            told[name] = how
-    return told
-
-
-def _with_rules(schema: TableSchema, args: Namespace) -> TableSchema:
-    """Return the schema with its rules, and those in the file that it replaces."""
-    path = args.output
-    try:
-        rules = () if path is None else TableSchema.from_json(Path(path).expanduser()).rules
-    except (ValueError, OSError):
-        rules = ()
-    orders = [LessEqual(*_order(text, schema)) for text in args.rule]
-    try:
-        return replace(schema, rules=(*rules, *(rule for rule in orders if rule not in rules)))
-    except ValueError as error:
-        where = f"in {path} " if rules else ""
-        raise CommandError(f"The rules {where}do not fit the table. {error}") from None
-
-
-def _order(text: str, schema: TableSchema) -> tuple[str, str]:
-    """Return the columns of a rule such as ``admitted <= discharged``."""
-    places = [place for place in range(len(text)) if text.startswith("<=", place)]
-    pairs = [(text[:place].strip(), text[place + 2 :].strip()) for place in places]
-    for pair in pairs:
-        if set(pair) <= set(schema.names):
-            return pair
-    if len(pairs) == 1:
-        for name in pairs[0]:
-            known_column(schema, name, "--rule")
-    raise CommandError(f"--rule {text}: write it like 'admitted <= discharged'.", USAGE)
-
-
-def _orders(schema: TableSchema, table: Table) -> dict[tuple[str, str], str]:
-    """Return pairs of dates of which one is at most the other in all rows, and say so.
-
-    The values are read without any privacy, as those of a guess are.
-    """
-    dates: list[Any] = [c for c in schema if c.kind == "datetime" and c.is_resolved]
-    if len(dates) < 2:
-        return {}
-    names = {column.name for column in dates}
-    others = tuple(name for name in table.names if name not in names)
-    values = TableSchema(tuple(dates), excluded=others).bind(table).read(table)
-    numbers = {column.name: numbers_of(column, values[column.name]) for column in dates}
-    found: dict[str, tuple[float, str]] = {}
-    for first, second in permutations(dates, 2):
-        apart = numbers[second.name] - numbers[first.name]
-        apart = apart[~np.isnan(apart)]
-        # Not where bounds say so, few rows do, or both are the same.
-        if first.span[1] <= second.span[0] or len(apart) < _FEWEST_IN_ORDER:
-            continue
-        if apart.min() < 0.0 or apart.max() == 0.0:
-            continue
-        try:
-            replace(schema, rules=(LessEqual(first.name, second.name),))
-        except ValueError:
-            continue
-        nearest = found.get(second.name, (math.inf, ""))
-        found[second.name] = min(nearest, (float(apart.mean()), first.name))
-    note = "never before {0!r} in any row; --rule '{0} <= {1}' keeps it so."
-    return {(first, name): note.format(first, name) for name, (_, first) in found.items()}
-
-
-_FEWEST_IN_ORDER = 100  # rows with both dates
-
-
-def _with_options(schema: TableSchema, args: Namespace) -> TableSchema:
-    schema = schema.replace(*(_ranged(schema, text) for text in args.range))
-    names = args.private
-    if args.private_all:
-        stated = {text.rpartition("=")[0] for text in args.range}
-        names = [name for name in schema.names if name not in stated]
-    return schema.replace(*(known_column(schema, name, "--private").left_open() for name in names))
-
-
-def _columns(number: int) -> str:
-    return "1 column" if number == 1 else f"{number} columns"
-
-
-def _ranged(schema: TableSchema, text: str) -> TableColumn:
-    name, _, ends = text.rpartition("=")
-    low, dots, high = ends.partition("..")
-    if not (name and dots and low and high):
-        raise CommandError(f"--range {text}: write COLUMN=LOW..HIGH.", USAGE)
-    column = known_column(schema, name, "--range")
-    if not column.on_scale:
-        raise CommandError(
-            f"--range {text}: {name!r} is {column.kind} and has no bounds. "
-            "Numbers, dates and durations have bounds; convert text first.",
-            USAGE,
-        )
-    try:
-        lower, upper = (column.condition(end) for end in (low, high))
-    except ValueError as error:
-        raise CommandError(f"--range {text}: {error}", USAGE) from None
-    return column.replace(lower=lower, upper=upper)
-
-
-def _shown(
-    schema: TableSchema, proposals: list[Proposal], orders: dict[tuple[str, str], str]
-) -> list[tuple[str, ...]]:
-    """Return a table of what would become public, every category of it, and why."""
-    rows: list[tuple[str, ...]] = [_SHOWN]
-    for name, column, why, note in proposals:
-        if column is None:
-            rows.append((name, "left out", "", why, note.removeprefix("left out: ")))
-            continue
-        kept = schema[name]  # as the options say
-        said = (text for (_, later), text in orders.items() if later == name)
-        note = " ".join(filter(None, (note, *said)))
-        missing = "; may be missing" if kept.missing else ""
-        rows.append((name, kept.kind, f"{kept.describe(in_full=True)}{missing}", why, note))
-    return rows
-
-
 # What belongs to a fit, and means nothing where a model is loaded.
 _OF_A_FIT = (
     "epsilon",
@@ -364,7 +186,9 @@ def run_synth(args: Namespace, console: Console) -> None:
     if not args.guard_formulas and (risky := _with_formulas(synthesizer.schema_)):
         console.warn(_FORMULAS.format(", ".join(map(repr, risky))))
     facts["seconds"] = round(time.monotonic() - started, 3)
-    rows = f"wrote {args.output}: {facts['rows']:,} rows, {_columns(len(synthesizer.schema_))}"
+    rows = (
+        f"wrote {args.output}: {facts['rows']:,} rows, {counted_columns(len(synthesizer.schema_))}"
+    )
     left_out = ", ".join(synthesizer.schema_.excluded)
     if left_out:
         lines.append(f"left out by the schema: {left_out}")
@@ -376,22 +200,6 @@ def _with_formulas(schema: TableSchema) -> list[str]:
     """Return the columns whose names or categories, which are public, look like formulas."""
     of = {column.name: getattr(column, "levels", ()) for column in schema}
     return [name for name, levels in of.items() if any(map(is_formula, (name, *levels)))]
-
-
-def confirmed_schema(path: str) -> TableSchema:
-    """Read a schema that somebody has confirmed to be public."""
-    try:
-        schema = TableSchema.from_json(Path(path))
-    except UnicodeDecodeError:
-        raise CommandError(f"{path}: this is not a schema: it is not UTF-8 text.") from None
-    except ValueError as error:
-        raise CommandError(f"{path}: {explain(error)[0]}") from None
-    if schema.guessed:
-        raise CommandError(
-            f"{path} was guessed from private values and has not been confirmed. Create one with "
-            '`skdpot schema`, or replace what is not public and set "guessed" to false.'
-        )
-    return schema
 
 
 def _warn_of_epsilon(args: Namespace, console: Console) -> None:
@@ -543,7 +351,7 @@ def run_distance(args: Namespace, console: Console) -> None:
     lines = [*_distances(args.tables, found, unit)]
     counts = " and ".join(f"{len(party):,}" for party in rows)
     lines.append(
-        f"{_columns(len(names))}, {counts} rows; "
+        f"{counted_columns(len(names))}, {counts} rows; "
         f"each person spent epsilon = {rounded_up(args.epsilon)}"
     )
     charged = [

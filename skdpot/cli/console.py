@@ -83,6 +83,11 @@ def printable(text: str) -> str:
     return "".join(shown)
 
 
+def counted_columns(number: int) -> str:
+    """Return how many columns there are, in words."""
+    return "1 column" if number == 1 else f"{number} columns"
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}

@@ -68,7 +68,7 @@ def read_table(
 ) -> tuple[Any, TableSchema]:
     """Read the columns that a schema describes, with its data types, and whose row it is."""
     schema = without_unit(schema, unit)
-    if _is_parquet(path):
+    if is_parquet(path):
         frame = _read_parquet(path)
         _check_names(path, list(frame.columns), schema, unit)
         kept = (*schema.names, unit)
@@ -88,7 +88,7 @@ def read_table(
 
 def read_guessable(path: str, form: FileFormat, as_text: Iterable[str] = ()) -> Any:
     """Read a table with the data types that its values suggest, some columns as text."""
-    if _is_parquet(path):
+    if is_parquet(path):
         return _read_parquet(path)
     names, texts = _read_texts(path, form)
     columns = {
@@ -98,6 +98,13 @@ def read_guessable(path: str, form: FileFormat, as_text: Iterable[str] = ()) -> 
         for name, values in zip(names, texts, strict=True)
     }
     return pd.DataFrame(columns)
+
+
+def read_header(path: str, form: FileFormat) -> Any:
+    """Return a table without rows: the names of a CSV file, and the data types of Parquet."""
+    if is_parquet(path):
+        return _read_parquet(path).head(0)
+    return pd.DataFrame({name: strings([]) for name in _read_texts(path, form, rows=False)[0]})
 
 
 def inferred_values(texts: Iterable[str], missing: frozenset[str]) -> pd.Series:
@@ -120,7 +127,7 @@ def inferred_values(texts: Iterable[str], missing: frozenset[str]) -> pd.Series:
 
 def check_writable_format(path: str | Path, kind: str) -> None:
     """Refuse a format that a kind of table cannot be written in, before anything is charged."""
-    if _is_parquet(path) and kind != "polars" and find_spec("pyarrow") is None:
+    if is_parquet(path) and kind != "polars" and find_spec("pyarrow") is None:
         raise CommandError(
             f"{path}: writing Parquet needs pyarrow here: pip install pyarrow, or name a CSV file."
         )
@@ -144,7 +151,7 @@ def write_table(path: Path, table: Any, form: FileFormat, *, guard: bool = False
     kind = Table.of(table).kind
     if kind == "array":
         table = pd.DataFrame(table, columns=list(Table.of(table).names))
-    if _is_parquet(path):
+    if is_parquet(path):
         if kind == "polars":
             table.write_parquet(path)
         else:
@@ -187,7 +194,8 @@ def _holds_returns(table: pd.DataFrame) -> bool:
     return any("\r" in text for text in texts)
 
 
-def _is_parquet(path: str | Path) -> bool:
+def is_parquet(path: str | Path) -> bool:
+    """Whether a file is in the format that states the data types of its columns."""
     return Path(path).suffix.lower() in (".parquet", ".pq")
 
 
@@ -212,17 +220,22 @@ def _read_parquet(path: str) -> Any:
     return frame
 
 
-def _read_texts(path: str, form: FileFormat) -> tuple[list[str], list[list[str]]]:
-    """Return the names of the columns of a CSV file, and the texts of each.
+def _read_texts(
+    path: str, form: FileFormat, *, rows: bool = True
+) -> tuple[list[str], list[list[str]]]:
+    """Return the names of the columns of a CSV file, and the texts of each, if asked for.
 
     Every line is one record, unless a quoted field goes on in the next one: what a record holds
     has no part in how many there are, nor in how the others are read.
     """
     problem, place = "", path
     try:
-        with _opened(path, form, "rt") as stream:
+        # A buffer decodes beyond the header: what stands there must not have it refused.
+        with _opened(path, form, "rt", "strict" if rows else "replace") as stream:
             reader = csv.reader(stream, delimiter=form.separator_of(path), strict=True)
             names = _checked_names(path, next(reader, []))
+            if not rows and "\ufffd" not in "".join(names):
+                return names, []
             columns = _read_columns(path, reader, len(names))
     except csv.Error:
         place = f"{path}, line {reader.line_num},"
@@ -290,7 +303,9 @@ def _check_names(path: str, names: list[str], schema: TableSchema, unit: str | N
 
 
 @contextmanager
-def _opened(path: str | Path, form: FileFormat, mode: Any) -> Iterator[TextIO]:
+def _opened(
+    path: str | Path, form: FileFormat, mode: Any, errors: str = "strict"
+) -> Iterator[TextIO]:
     encoding = form.encoding
     if encoding.lower() in ("utf-8", "utf8") and mode == "rt":
         encoding = "utf-8-sig"  # passes over the mark that some programs begin a file with
@@ -298,7 +313,7 @@ def _opened(path: str | Path, form: FileFormat, mode: Any) -> Iterator[TextIO]:
     try:
         opener: Any = gzip.open if compressed else open
         # A carriage return inside of a field must not begin another record.
-        stream: Any = opener(path, mode, encoding=encoding, newline="\n")
+        stream: Any = opener(path, mode, encoding=encoding, newline="\n", errors=errors)
     except LookupError:
         raise CommandError(f"The encoding {form.encoding!r} is unknown.", 2) from None
     with stream:

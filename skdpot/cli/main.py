@@ -96,12 +96,17 @@ def _add_schema(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help=_PRIVATE_TABLE)
     parser.add_argument("--output", "-o", metavar="JSON", help="default: standard output")
     _list(parser, "estimate its bounds or categories privately", "--private", "COLUMN")
-    _flag(parser, "do so for every column without a --range", "--private-all")
+    private = (
+        "read no value: options say what each column holds, and bounds and categories stay open"
+    )
+    _flag(parser, private, "--private-all")
     _list(parser, "state the bounds of a column", "--range", "COLUMN=LOW..HIGH")
     _list(parser, "read its texts as dates, such as %%d/%%m/%%Y", "--date", "COLUMN=FORMAT")
-    how = "read its texts as numbers, written like 1,234.50 or '1.234,50 EUR'"
+    how = "read its texts as numbers, written like 1234, 1234.50, 1,234.50 or '1.234,50 EUR'"
     _list(parser, how, "--number", "COLUMN=HOW")
-    _list(parser, "list all its values as categories", "--category", "COLUMN")
+    _list(parser, "read its texts as True and False, such as yes and no", "--boolean", "COLUMN")
+    listed = "list all its values as categories; with --private-all they are selected privately"
+    _list(parser, listed, "--category", "COLUMN")
     _list(parser, "leave a column out", "--leave-out", "COLUMN")
     rule = "what holds in every row, such as 'admitted <= discharged'; kept in synthetic rows"
     _list(parser, rule, "--rule", "RULE")
@@ -304,8 +309,8 @@ def _run(args: Namespace, console: Console) -> None:
         for category in (FairnessWarning, NotPrivateWarning, PrivacyWarning):
             warnings.simplefilter("always", category)
         warnings.showwarning = show
-        page = args.command == "ui"
-        commands: Any = import_module("skdpot.cli.ui" if page else "skdpot.cli.commands")
+        module = {"ui": "ui", "schema": "schemas"}.get(args.command, "commands")
+        commands: Any = import_module(f"skdpot.cli.{module}")
         getattr(commands, f"run_{args.command}")(args, console)
 
 

@@ -334,7 +334,7 @@ class CategoricalColumn(CodedColumn):
         """Say in a few words, or in full, which values the column can have."""
         if self.categories is None:
             return "categories to be selected privately"
-        kind = f"{'ordered ' if self.ordered and not in_full else ''}"
+        kind = f"{'ordered ' if self.ordered else ''}"
         kind += "category" if len(self.levels) == 1 else "categories"
         if in_full:
             texts = [text if text.strip() else repr(text) for text in map(str, self.levels)]

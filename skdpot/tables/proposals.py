@@ -5,7 +5,7 @@ lists of categories. What they do not state is left to be estimated privately, a
 identify people, or hold what no column of a schema can, are excluded.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from skdpot.tables.categorical_column import BooleanColumn, CategoricalColumn
@@ -19,6 +19,16 @@ from skdpot.tables.time_columns import DatetimeColumn, TimedeltaColumn
 _SCALES = (DatetimeColumn, TimedeltaColumn, NumericColumn)
 KINDS: tuple[type[TableColumn], ...] = (*_SCALES, CategoricalColumn, BooleanColumn)
 _OF_FAMILY = {family: kind for kind in reversed(KINDS) for family in kind.families}
+
+
+# What somebody may say of texts, besides formats of dates and a number as it is written.
+CATEGORIES, TRUTHS, DURATIONS = "categories", "truth values", "durations"
+_TOLD: dict[str, Any] = {
+    CATEGORIES: CategoricalColumn,
+    TRUTHS: BooleanColumn,
+    DURATIONS: TimedeltaColumn,
+}
+_PLAIN = {"1234": True, "1234.50": False}  # whether plain numbers are integers
 
 
 class Proposal(NamedTuple):
@@ -36,10 +46,30 @@ def column_from_dtype(table: Table, name: str) -> TableColumn:
     return _OF_FAMILY[dtype_family(dtype)].from_dtype(name, dtype, table.can_miss(name))
 
 
+def told_column(name: str, how: str | Sequence[str], missing: bool) -> TableColumn:
+    """Return a column of which somebody says how its texts are read."""
+    formats = (how,) if isinstance(how, str) else tuple(how)
+    if formats[0] in _TOLD:
+        return _TOLD[formats[0]](name, missing=missing)
+    if "%y" in formats[0].lower():
+        zone = "datetime64[s, UTC]" if any("%z" in one for one in formats) else None
+        days = not any(part in one for one in formats for part in ("%H", "%I"))
+        stated: dict[str, Any] = {"dtype": zone, "resolution": "D" if days else "s"}
+        return DatetimeColumn(name, missing=missing, formats=formats, **stated)
+    if formats[0] in _PLAIN:
+        return NumericColumn(name, missing=missing, integer=_PLAIN[formats[0]])
+    return NumericColumn(name, missing=missing, written=formats[0])
+
+
 def propose(
-    X: Any, exclude: Iterable[str], include: Iterable[str], read: Mapping[str, str]
+    X: Any,
+    exclude: Iterable[str],
+    include: Iterable[str],
+    read: Mapping[str, str | Sequence[str]],
+    *,
+    by_values: bool = True,
 ) -> list[Proposal]:
-    """Propose something for each column of a table, by its values."""
+    """Propose something for each column of a table, by its values or by public facts alone."""
     table = Table.of(X)
     given = {"exclude": tuple(exclude), "include": tuple(include), "read": tuple(read)}
     for argument, names in given.items():
@@ -49,32 +79,32 @@ def propose(
     return [
         Proposal(name, None, "you say so")
         if name in given["exclude"]
-        else _proposal(table, name, name in given["include"], read.get(name))
+        else _proposal(table, name, name in given["include"], read.get(name), by_values)
         for name in table.names
     ]
 
 
-def _proposal(table: Table, name: str, keep: bool, how: str | None) -> Proposal:
+def _proposal(table: Table, name: str, keep: bool, how: Any, by_values: bool) -> Proposal:
     if tells_who(name) and not keep and how is None:
         note = "left out: columns with such names identify people."
         return Proposal(name, None, "its name", note)
+    source = "its values" if by_values else "its data type"
     try:
+        plain = column_from_dtype(table, name)
+        if not by_values:
+            told = plain if how is None else told_column(name, how, plain.missing)
+            return Proposal(name, told, source if how is None else "you say so")
         values = table.column(name)
-        plain = column_from_dtype(table, name).replace(missing=bool(values.missing.any()))
+        plain = plain.replace(missing=bool(values.missing.any()))
         known, ordered = table.categories(name) or ([], False)
         plain = plain.replace(categories=known, ordered=ordered) if known else plain
         if not len(values.present):
-            return Proposal(name, None, "its values", "left out: it holds no value.")
+            return Proposal(name, None, source, "left out: it holds no value.")
         if how is not None:
-            if how == "categories":
+            told = told_column(name, how, plain.missing)
+            if how == CATEGORIES:
                 listed = tuple(key[1] for key in sorted(key for key in values.keys if key))
-                column = CategoricalColumn(name, missing=plain.missing, categories=listed)
-                return Proposal(name, column, "you say so")
-            told: TableColumn
-            if "%y" in how.lower():
-                told = DatetimeColumn(name, missing=plain.missing, formats=(how,))
-            else:
-                told = NumericColumn(name, missing=plain.missing, written=how)
+                return Proposal(name, told.replace(categories=listed), "you say so")
             found, note = told.guessed(told.read(values), True)
             return Proposal(name, found, "you say so", note)
         proposed: TableColumn | None = plain
@@ -89,7 +119,7 @@ def _proposal(table: Table, name: str, keep: bool, how: str | None) -> Proposal:
         return Proposal(name, found, why or (found or proposed).nouns, note)
     except ValueError as error:
         note = str(error).removeprefix(f"Column {name!r}").lstrip(": ")
-        return Proposal(name, None, "its values", note)
+        return Proposal(name, None, source, note)
 
 
 def _of_texts(texts: list[str], base: TableColumn) -> tuple[TableColumn | None, str]:

@@ -242,7 +242,7 @@ class TableSchema:
         *,
         exclude: Iterable[str] = (),
         include: Iterable[str] = (),
-        read: Mapping[str, str] | None = None,
+        read: Mapping[str, str | Sequence[str]] | None = None,
     ) -> "TableSchema":
         """Propose a schema from the VALUES of a table; what you confirm becomes public.
 
@@ -256,9 +256,9 @@ class TableSchema:
             Columns to keep although their names or values look like identifiers; the categories of
             text columns are then left to private selection.
         read : mapping of str to str, optional
-            How to read columns of text whose values are ambiguous: "categories", numbers like
-            "1,234.50" or "1.234,50 EUR" (see `NumericColumn`), or the format of dates, such as
-            "%d/%m/%Y" (see `DatetimeColumn`).
+            How to read columns of text whose values are ambiguous: "categories", "truth values",
+            "durations", numbers like "1234", "1,234.50" or "1.234,50 EUR" (see `NumericColumn`), or
+            a format of dates, such as "%d/%m/%Y", or a list of several (see `DatetimeColumn`).
 
         Returns
         -------

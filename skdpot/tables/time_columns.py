@@ -27,6 +27,8 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _NANOSECONDS = (np.datetime64("1678-01-01"), np.datetime64("2261-12-31"))
 _DAYS = (np.datetime64("0001-01-02"), np.datetime64("9999-12-30"))
 
+_EXAMPLE = datetime(2024, 12, 31, 14, 5, tzinfo=UTC)
+
 # What a guess takes for dates, and the formats that it tries.
 _MOST = 0.9  # of the distinct texts that tell what they are
 _MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
@@ -345,12 +347,13 @@ class DatetimeColumn(TickColumn):
 
     @property
     def _examples(self) -> str:
-        return " or ".join(datetime(2024, 12, 31, 14, 5).strftime(f) for f in self.formats)
+        return " or ".join(_EXAMPLE.strftime(form) for form in self.formats)
 
     def describe(self, *, in_full: bool = False) -> str:
         """Say in a few words which values the column can have."""
+        zone = f", in {zone}" if (zone := datetime_zone(self.dtype)) else ""
         written = f", written like {self._examples}" if self.formats else ""
-        return super().describe(in_full=in_full) + written
+        return super().describe(in_full=in_full) + zone + written
 
     @classmethod
     def from_dtype(cls, name: str, dtype: str, missing: bool) -> Self:
@@ -496,9 +499,9 @@ def _by_format(text: str, form: str) -> datetime | None:
 
 def _is_format(form: str) -> bool:
     """Whether a date that is written in a format can be read from it."""
-    day = datetime(2024, 2, 29)
+    day = datetime(2024, 2, 29, tzinfo=UTC)
     found = _by_format(day.strftime(form), form)
-    return found is not None and found.replace(tzinfo=None) == day
+    return found is not None and found.replace(tzinfo=UTC) == day
 
 
 def _formats_of(texts: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.cli import commands
+from skdpot.cli import commands, schemas
 from skdpot.cli.console import explain, where_it_happened
 from skdpot.cli.inputs import FileFormat, read_guessable, read_table
 from skdpot.exceptions import PrivacyWarning
@@ -210,7 +210,7 @@ WITHHELD = "ValueError inside of another library; its text is withheld"
     ],
 )
 def test_other_ends(refused, monkeypatch, error, code, text):
-    monkeypatch.setattr(commands, "run_schema", breaking(error))
+    monkeypatch.setattr(schemas, "run_schema", breaking(error))
     assert len(refused("schema data.csv", code, text).splitlines()) == 1
     assert "in raise_it" in refused("schema data.csv -v", code, text)
 

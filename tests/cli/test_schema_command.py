@@ -1,12 +1,22 @@
 """``skdpot schema``: a guess is shown whole, and written when somebody confirms it."""
 
 import json
+from dataclasses import fields
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from skdpot.preprocessing import TableSchema
+from skdpot.cli import schemas
+from skdpot.preprocessing import (
+    BooleanColumn,
+    CategoricalColumn,
+    DatetimeColumn,
+    NumericColumn,
+    TableSchema,
+    TimedeltaColumn,
+)
+from skdpot.tables.proposals import Proposal
 from tests.cli.cases import people
 
 GUESS = "schema data.csv -o new.json --yes"
@@ -93,7 +103,7 @@ def test_columns_can_be_left_open_bounded_and_excluded(guessed):
 def test_what_is_left_open_has_no_scale_of_its_values(guessed):
     cost = {"cost": np.r_[np.ones(299), 1e6]}  # the one row gives it a logarithmic scale
     cost["a=b"] = np.arange(300)
-    for options, log_scale in (("", True), ("--private-all --range a=b=0..400", False)):
+    for options, log_scale in (("", True), ("--private cost --range a=b=0..400", False)):
         written, *_ = guessed(300, cost, options)
         assert written["cost"].log_scale is log_scale
         assert written["a=b"].is_resolved
@@ -127,3 +137,40 @@ def test_names_and_categories_cannot_drive_the_terminal(guessed):
     _, _, err = guessed(100, {"x\x1b]0;y": np.resize(["red\x1b[2J", "blue"], 100)})
     assert "\x1b" not in err
     assert r"red\x1b[2J" in err
+
+
+# A column of each kind, and what else a guess could hold of it.
+DATES = {"lower": "2024-01-02", "upper": "2024-04-01", "resolution": "D", "formats": ["%d/%m/%Y"]}
+HELD = [
+    (
+        NumericColumn("x", lower=0, upper=9, integer=True),
+        {"lower": 1, "upper": 8, "integer": False, "log_scale": True, "written": "1.234,50 EUR"},
+    ),
+    (
+        DatetimeColumn("x", lower="2024-01-01", upper="2024-03-01"),
+        DATES | {"dtype": "datetime64[s, UTC]"},
+    ),
+    (
+        TimedeltaColumn("x", lower="0 h", upper="9 h"),
+        {"lower": "1 h", "upper": "8 h", "resolution": "h"},
+    ),
+    (
+        CategoricalColumn("x", categories=["a", "b"]),
+        {"categories": ["a", "c"], "ordered": True, "other": "z"},
+    ),
+    (BooleanColumn("x"), {}),
+]
+
+
+@pytest.mark.parametrize(("column", "others"), HELD, ids=[column.kind for column, _ in HELD])
+def test_nothing_of_a_guess_is_confirmed_that_is_not_shown(column, others):
+    """Of data types, which are public where nothing is inferred, the time zone alone."""
+
+    def shown(found):
+        proposal = Proposal("x", found, "its values")
+        return schemas._shown(TableSchema([found]), [proposal], {})[1]
+
+    others = others | {"missing": True}
+    assert {item.name for item in fields(column)} - {"name", "dtype", "knots"} <= {*others}
+    texts = {shown(column), *(shown(column.replace(**{n: v})) for n, v in others.items())}
+    assert len(texts) == len(others) + 1
