@@ -194,13 +194,16 @@ def _add_distance(parser: argparse.ArgumentParser) -> None:
 def _add_ui(parser: argparse.ArgumentParser) -> None:
     """Open a web page that this computer serves to itself: schema, synth, report and budget.
 
-    What is made lies in a new folder in the working directory. The page loads nothing from
-    elsewhere and reports to nobody.
+    The page reads tables of one folder, and what it makes lies in a new folder there. It loads
+    nothing from elsewhere and reports to nobody. Its address holds a secret: whoever knows it can
+    do what you can do on the page.
     """
     parser.add_argument("data", nargs="?", metavar="DATA", help=_PRIVATE_TABLE)
     _value(parser, "default: any free port", "--port", "N", type=_count, default=0)
     parser.add_argument("--host", default="127.0.0.1", help="IP address (default: 127.0.0.1)")
     _flag(parser, "let other computers reach the page at --host", "--allow-network")
+    folder = "folder that the page reads and writes in (default: the working directory)"
+    _value(parser, folder, "--folder", "DIR", default=".")
     _flag(parser, "only print the address of the page", "--no-browser")
 
 

@@ -1,7 +1,11 @@
 """A local web page for the commands: from a private table to a synthetic one by clicks.
 
 The page runs the commands themselves, each in a process of its own, and shows what they say. Its
-own process never opens the table.
+own process never opens the table. What somebody confirms is the schema that was shown, which is
+kept with the button: nothing is guessed again.
+
+Everything lies under a path that holds a secret: the page, the files and pictures that it offers,
+and the socket by which it is operated. Who does not know it finds nothing.
 """
 
 import asyncio
@@ -10,19 +14,24 @@ import os
 import re
 import secrets
 import shlex
+import shutil
 import socket
 import sys
+import tempfile
+import threading
+import webbrowser
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from ipaddress import ip_address
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from skdpot.cli.commands import confirmed_schema, fitting_delta
+from skdpot.cli.commands import fitting_delta
 from skdpot.cli.console import USAGE, CommandError, Console, explain
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.budget import PrivacyBudget
@@ -33,15 +42,23 @@ from skdpot.tables.schema import TableSchema
 
 _SUFFIXES = (".csv", ".tsv", ".gz", ".parquet", ".pq")
 _REMOTE = (
-    "{} can be reached from other computers, and whoever reaches the page can read what it shows "
-    "and spend the budget. Omit --host, or pass --allow-network if this is what you want."
+    "{} can be reached from other computers. Whoever knows or overhears the address of the page, "
+    "which is not encrypted, can read the tables of its folder and spend the budget. Omit --host, "
+    "or pass --allow-network if this is what you want."
+)
+_ELSEWHERE = (
+    "Only files in {} can be named here, tables with the endings {}. The option --folder of "
+    "`skdpot ui` sets another folder."
 )
 _HERE = "This page runs on your computer alone. The table is not sent anywhere."
 _GUESSED = (
     "This was guessed from the values of the table. Everything that you confirm becomes public, "
-    "and no privacy budget covers it. Read it as a person in the table would."
+    "and no privacy budget covers it. Read it as a person in the table would. You confirm what is "
+    "shown here, even if the file changes in the meantime."
 )
 _CONFIRM = "All of this may become public"
+_UNSTATED = "Say how {} is to be read (“{}”), or choose something else. Then you can confirm."
+_REFUSED = "What you chose cannot be done: see below. The columns are shown as they were before."
 # What may be done with a column: an option of `skdpot schema`, and an example of what it needs.
 _AS_PROPOSED = "as proposed"
 _TREATMENTS = {
@@ -52,6 +69,7 @@ _TREATMENTS = {
     "list all values": ("--category={0}", ""),
     "read as dates": ("--date={0}={1}", "%d/%m/%Y"),
     "read as numbers": ("--number={0}={1}", "1,234.50 EUR"),
+    "read as yes and no": ("--boolean={0}", ""),
 }
 _MATTERS = {
     "left out": "It will not be in the synthetic table. That the column exists is public.",
@@ -70,6 +88,7 @@ _OPTIONS = {
     r"--category COLUMN lists": "“list all values” lists",
     r"--date COLUMN=(\S+) or =(\S+?)\.": r"“read as dates”, \1 or \2.",
     r"--number COLUMN=(\S+) or =(\S+?)\.": r"“read as numbers”, \1 or \2.",
+    r"--guard-formulas": "“for spreadsheets”",
 }
 _STYLE = """
 .q-card { width: 100% } iframe { width: 100%; height: 80vh; border: 1px solid #ddd }
@@ -87,26 +106,62 @@ def run_ui(args: Namespace, console: Console) -> None:
         raise CommandError(f"--host {host}: write an IP address.", USAGE) from None
     if not is_here and not args.allow_network:
         raise CommandError(_REMOTE.format(host))
+    folder = Path(args.folder).expanduser().resolve()
+    if not folder.is_dir():
+        raise CommandError(f"--folder {args.folder} is not a folder.", USAGE)
     try:
         from nicegui import app, ui
     except ModuleNotFoundError:
         raise CommandError("the page needs NiceGUI: pip install 'skdpot[ui]'") from None
+    from fastapi import FastAPI
     from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from uvicorn import Config, Server
 
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as free:
-        free.bind((host, args.port))
-        port = free.getsockname()[1]
-    # Who does not know the address, such as another user of this computer, finds no page; and a
-    # web site that gives itself this computer's address is refused for its name.
-    path = f"/{secrets.token_urlsafe(16)}"
-    if is_here:
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=[host, f"[{host}]", "localhost"])
-    ui.page(path, title="skdpot")(lambda: Page(ui, app, args.data).build())
-    shown = f"[{host}]" if ":" in host else host
-    console.say(f"http://{shown}:{port}{path}\n{_HERE} Stop it with Ctrl+C.\n")
-    show = False if args.no_browser else path
-    ui.run(host=host, port=port, show=show, reload=False, show_welcome_message=False)
+    outer = FastAPI(openapi_url=None)
+    if is_here:  # a web site that gives itself this computer's address is refused for its name
+        outer.add_middleware(TrustedHostMiddleware, allowed_hosts=[host, f"[{host}]", "localhost"])
+    secret = f"/{secrets.token_urlsafe(16)}"
+    ui.run_with(outer, title="skdpot", mount_path=secret, show_welcome_message=False)
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as held:
+        held.bind((host, args.port))  # kept, so that nobody else answers at the address
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{held.getsockname()[1]}{secret}/"
+        opening = Opening(address)
+        if not args.no_browser:
+            app.on_startup(opening.start)
+        app.on_shutdown(opening.end)
+        app.on_connect(opening.end)
+        ui.page("/")(lambda: Page(ui, app, folder, args.data, prefix=secret).build())
+        console.say(f"{address}\n{_HERE if is_here else ''} Stop it with Ctrl+C.\n")
+        with suppress(KeyboardInterrupt):
+            config = Config(outer, log_level="warning", proxy_headers=False, ws_max_size=2**20)
+            Server(config).run(sockets=[held])
+
+
+class Opening:
+    """A file, for its owner alone, that leads a browser to the page.
+
+    All users of a computer see which words a process was started with: an address does not belong
+    there.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._folder: str | None = None
+
+    def start(self) -> None:
+        """Open a browser, which may take as long as it likes."""
+        self._folder = tempfile.mkdtemp(prefix="skdpot-")  # of mode 0700
+        place = Path(self._folder) / "open.html"
+        place.touch(mode=0o600)
+        text = f'<meta http-equiv="refresh" content="0; url={self._address}">'
+        place.write_text(text, encoding="utf-8")
+        threading.Thread(target=webbrowser.open, args=[place.as_uri()], daemon=True).start()
+
+    def end(self) -> None:
+        """Remove the file."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def planned_noise(
@@ -141,16 +196,27 @@ def _left_of(column: Any, rules: RowMap, n_rows: int, sigma: float, fewest: floa
     return f"{text}: rare ones drown in it" if each < seen else f"{text}, ± {sigma / each:.1%}"
 
 
+def _in_words(text: str) -> str:
+    """Return what a command says in the words of the page."""
+    for pattern, words in _OPTIONS.items():
+        text = re.sub(pattern, words, text)
+    return text
+
+
 class Page:
     """The page as one visitor sees it."""
 
-    def __init__(self, ui: Any, app: Any, data: str | None) -> None:
-        self.ui, self.app, self.data = ui, app, data
-        self.folder = Path.cwd()
+    def __init__(
+        self, ui: Any, app: Any, folder: Path, data: str | None = None, prefix: str = ""
+    ) -> None:
+        self.ui, self.app, self.folder, self.prefix = ui, app, folder, prefix
+        # Named by who started the program, wherever it is.
+        self.given = None if data is None else str(Path(data).expanduser().resolve())
+        self.data: Path | None = None
         self.choices: dict[str, tuple[str, str]] = {}  # what to do with columns, and how
-        self.refused_orders: set[str] = set()
         self.facts: dict[str, Any] = {}
-        self.place = self.folder  # of everything that is made
+        self.shown: object = None  # what can be confirmed
+        self.place: Path | None = None  # of everything that is made
 
     def build(self) -> None:
         """Lay the page out."""
@@ -178,8 +244,17 @@ class Page:
             close = ui.button("Close", on_click=lambda: self.footer.set_value(False)).props("flat")
             close.bind_visibility_from(self.busy, "visible", backward=lambda busy: not busy)
         self._build_choice()
-        if self.data is not None:
-            ui.timer(0.1, partial(self._choose, self.data), once=True)
+        if self.given is not None:
+            ui.timer(0.1, partial(self._choose, self.given), once=True)
+
+    def file(self, text: str, endings: tuple[str, ...] = ()) -> Path:
+        """Return a file that somebody may name, links followed: one of the folder."""
+        with suppress(RuntimeError, ValueError, OSError):  # what is no path at all
+            path = (self.folder / Path(text).expanduser()).resolve()
+            inside = path.is_relative_to(self.folder) and path.name.endswith(endings or "")
+            if inside or str(path) == self.given:
+                return path
+        raise CommandError(_ELSEWHERE.format(self.folder, ", ".join(_SUFFIXES)))
 
     # ------------------------------------------------------------------- what the commands do
 
@@ -203,13 +278,25 @@ class Page:
             if shares := re.findall(r"(\d+)%\|", told):
                 self.bar.value = int(shares[-1]) / 100
         out = (await result).decode()
+        self._tell(re.findall(r"skdpot.*?: (warning|error): (.*)", told))
+        return json.loads(out) if await process.wait() == 0 else None
+
+    def _tell(self, messages: list[tuple[str, str]]) -> None:
         with self.messages:
-            for level, text in re.findall(r"skdpot: (warning|error): (.*)", told):
+            for level, text in messages:
                 colour = "bg-red-2" if level == "error" else "bg-amber-2"
-                self.ui.label(text).classes(f"{colour} w-full q-pa-sm rounded-borders")
+                self.ui.label(_in_words(text)).classes(f"{colour} w-full q-pa-sm rounded-borders")
         self.busy.visible = False
         self.footer.value = bool(list(self.messages))
-        return json.loads(out) if await process.wait() == 0 else None
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Tell why something that was typed is refused."""
+        self.messages.clear()
+        try:
+            yield
+        except Exception as error:
+            self._tell([("error", explain(error)[0])])
 
     @contextmanager
     def _card(self, number: int, title: str) -> Iterator[None]:
@@ -227,10 +314,11 @@ class Page:
     def _show_ledger(self) -> None:
         self.ledger_card.clear()
         with self.ledger_card:
-            if not (path := Path(self.ledger.value or "")).is_file():
-                self.ui.label("Nothing is spent yet: the first run makes this file.")
-                return
             try:
+                path = self.file(self.ledger.value or "")
+                if not path.exists() or path.is_dir():
+                    self.ui.label("Nothing is spent yet: the first run makes this file.")
+                    return
                 text = PrivacyBudget.from_ledger(path)._repr_html_()
             except Exception as error:  # the file may be anything
                 self.ui.label(explain(error)[0])
@@ -258,54 +346,58 @@ class Page:
         return [f"--{name}={field.value}" for name, field in stated.items() if field.value]
 
     async def _choose(self, path: str) -> None:
-        self.data = str(Path(path).expanduser().absolute())
-        stem = Path(path).name.split(".")[0]
-        self.choices, self.refused_orders = {}, set()
-        places = (self.folder / f"{stem}-synthetic-{n}" for n in range(1, 10_000))
-        self.place = next(place for place in places if not place.exists())
-        self.ledger.value = str(self.folder / f"{stem}-ledger.db")
-        self._show_ledger()
-        await self._propose()
+        with self._refusals():
+            self.data = self.file(path, _SUFFIXES)
+            self.choices, self.facts, self.place = {}, {}, None
+            self.ledger.value = f"{self._stem}-ledger.db"
+            self._show_ledger()
+            await self._propose()
+
+    @property
+    def _stem(self) -> str:
+        return str(self.data and self.data.name.split(".")[0])
 
     # ------------------------------------------------------------------- 2: what is public
 
-    def _options(self) -> Iterator[str]:
-        """Yield what was chosen, as options of `skdpot schema`."""
-        for name, (treatment, detail) in self.choices.items():
-            option, example = _TREATMENTS[treatment]
-            if option and (detail or not example):
-                yield option.format(name, detail)
-        for order in self.facts.get("orders", ()):
-            if order not in self.refused_orders:
-                yield f"--rule={order}"
-
     async def _propose(self) -> None:
+        self.shown = turn = object()
         for card in self.cards[1:]:  # what is no longer so can no longer be confirmed
             card.visible = False
-        # Rules are of the columns as they were: they are found anew.
-        options = [text for text in self._options() if not text.startswith("--rule=")]
-        words = ("schema", str(self.data), "--show", *self._form(), *options)
-        facts = await self._call("Reading the table …", *words)
-        if facts is not None:
-            self.facts = facts
-        if not self.facts or (facts is None and not self.choices):
-            return
-        ui = self.ui
+        options, problem = [], ""
+        for name, (treatment, detail) in self.choices.items():
+            option, example = _TREATMENTS[treatment]
+            if option:
+                options.append(option.format(name, detail))
+            if example and not detail:
+                problem = _UNSTATED.format(name, treatment)
+        if not problem:
+            words = ("schema", str(self.data), "--show", *self._form(), *options)
+            facts = await self._call("Reading the table …", *words)
+            if self.shown is not turn:  # something else was chosen in the meantime
+                return
+            self.facts, problem = facts or self.facts, "" if facts else _REFUSED
+        if self.facts:
+            self._build_proposal(problem)
+
+    def _build_proposal(self, problem: str) -> None:
+        """Show a schema, and let it be confirmed unless something else was asked for."""
+        ui, facts = self.ui, self.facts
         with self._card(2, "Confirm what is public"):
             ui.label(_GUESSED)
-            ui.label(f"{self.facts['rows']:,} rows. Their number is public as well.")
-            for column in self.facts["columns"]:
+            rows = "Their number is public as well, unless persons have several rows."
+            ui.label(f"{facts['rows']:,} rows. {rows}")
+            for column in facts["columns"]:
                 self._build_column(**{name.replace(" ", "_"): c for name, c in column.items()})
-            for order in self.facts["orders"]:
-                first, second = order.split(" <= ")
-                text = f"In every row “{first}” is not after “{second}”. Keep it so."
-                ui.checkbox(text, value=True, on_change=partial(self._keep_order, order))
+            kept = []
+            for order in facts["orders"]:
+                text = "In every row “{smaller}” is not after “{larger}”. Keep it so."
+                kept.append((order, ui.checkbox(text.format(**order), value=True)))
+            if problem:
+                ui.label(problem).classes("bg-red-2 w-full q-pa-sm rounded-borders")
+                return
             agreed = ui.checkbox(_CONFIRM).classes("text-weight-bold")
-            confirm = ui.button("Confirm", on_click=self._confirm)
+            confirm = ui.button("Confirm", on_click=partial(self._confirm, self.shown, facts, kept))
             confirm.bind_enabled_from(agreed, "value")
-
-    def _keep_order(self, order: str, event: Any) -> None:
-        (self.refused_orders.discard if event.value else self.refused_orders.add)(order)
 
     def _build_column(self, column: str, kind: str, read_as: str, why: str, note: str) -> None:
         ui = self.ui
@@ -316,8 +408,7 @@ class Page:
                     ui.label(column).classes("text-weight-bold")
                     ui.badge(kind, color="grey" if kind == "left out" else "primary")
                 ui.label(read_as).classes("told")
-                for pattern, words in _OPTIONS.items():
-                    note = re.sub(pattern, words, note)
+                note = _in_words(note)
                 ui.label(why).classes("text-grey-8")
                 if note:
                     ui.label(note[0].upper() + note[1:]).classes("told text-deep-orange-9")
@@ -339,18 +430,25 @@ class Page:
             self.choices[column] = treatment, detail
             await self._propose()
 
-    async def _confirm(self) -> None:
-        self.place.mkdir(exist_ok=True)
-        output = f"--output={self.place / 'schema.json'}"
-        words = ("schema", str(self.data), *self._form(), *self._options(), output)
-        if await self._call("Writing the schema …", *words, "--yes", "--force") is not None:
+    def _confirm(self, shown: object, facts: dict[str, Any], orders: list[tuple[Any, Any]]) -> None:
+        """Write the schema that was shown, with the rules that are kept."""
+        if shown is not self.shown:
+            return
+        with self._refusals():
+            rules = [order for order, keep in orders if keep.value]
+            stated = facts["schema"] | {"rules": rules}
+            self.schema = TableSchema.from_json(json.dumps(stated)).confirm()
+            if self.place is None:
+                places = (self.folder / f"{self._stem}-synthetic-{n}" for n in count(1))
+                self.place = next(place for place in places if not os.path.lexists(place))
+                self.place.mkdir()
+            self.schema.to_json(self.place / "schema.json")
             self._build_noise()
 
     # ------------------------------------------------------------------- 3: the noise
 
     def _build_noise(self) -> None:
         ui, names = self.ui, [column["column"] for column in self.facts["columns"]]
-        self.schema = confirmed_schema(str(self.place / "schema.json"))
         self.unit: Any = None
         with self._card(3, "Set the noise"):
             ui.label(
@@ -369,14 +467,16 @@ class Page:
             )
             for field in (self.target, self.unit):
                 field.classes("w-full")
+            spreadsheet = "for spreadsheets: write ' before texts that would run as formulas"
+            self.guard = ui.checkbox(spreadsheet)
             self.noise = ui.column().classes("w-full")
             self._show_noise()
             ui.button("Run", on_click=self._run).props("size=lg")
 
     def _delta(self) -> float:
         """Return the delta of the ledger, or one that fits the number of rows, if it is public."""
-        if Path(self.ledger.value).exists():
-            return PrivacyBudget.from_ledger(self.ledger.value).delta
+        if (path := self.file(self.ledger.value)).exists():
+            return PrivacyBudget.from_ledger(path).delta
         return fitting_delta(None if self.unit and self.unit.value else self.facts["rows"])
 
     def _choose_delta(self) -> None:
@@ -407,27 +507,35 @@ class Page:
 
     async def _run(self) -> None:
         self.cards[3].clear()
-        suffix = ".parquet" if str(self.data).endswith((".parquet", ".pq")) else ".csv"
-        names = (f"synthetic{suffix}", "quality.html", "fit.safetensors", "privacy.html")
-        table, quality, fit, privacy = (str(self.place / name) for name in names)
-        ledger = f"--ledger={self.ledger.value}"
-        words = [
-            *("synth", str(self.data), f"--schema={self.place / 'schema.json'}"),
-            *(f"--epsilon={self.epsilon.value}", f"--delta={self.delta.value}", ledger),
-            *(f"--output={table}", f"--report={quality}", f"--save={fit}", "--force"),
-            *self._form(),
-        ]
-        words += [f"--target={self.target.value}"] if self.target.value else []
-        words += [f"--unit={self.unit.value}"] if self.unit.value else []
-        if not Path(self.ledger.value).exists():
-            words.append(f"--epsilon-cap={max(self.cap.value, self.epsilon.value)}")
-        facts = await self._call("Releasing noisy counts and drawing rows …", *words)
-        self._show_ledger()
-        if facts is None:
-            return
-        words_of_report = ("report", fit, ledger, f"--output={privacy}", "--force")
-        stated = await self._call("Attacking a copy for the statement …", *words_of_report)
-        self._build_result(facts, [table, quality, privacy][: 3 if stated else 2], words)
+        with self._refusals():
+            ledger, place = self.file(self.ledger.value), Path(str(self.place))
+            suffix = ".parquet" if str(self.data).endswith((".parquet", ".pq")) else ".csv"
+            names = (f"synthetic{suffix}", "quality.html", "fit.safetensors", "privacy.html")
+            table, quality, fit, privacy = (str(place / name) for name in names)
+            words = [
+                *("synth", str(self.data), f"--schema={place / 'schema.json'}"),
+                *(f"--epsilon={self.epsilon.value}", f"--delta={self.delta.value}"),
+                *(f"--ledger={ledger}", f"--output={table}", f"--report={quality}"),
+                *(f"--save={fit}", "--force", *self._form()),
+            ]
+            words += [f"--target={self.target.value}"] if self.target.value else []
+            words += [f"--unit={self.unit.value}"] if self.unit.value else []
+            words += ["--guard-formulas"] if self.guard.value else []
+            if not ledger.exists():
+                words.append(f"--epsilon-cap={max(self.cap.value or 0, self.epsilon.value or 0)}")
+            facts = await self._call("Releasing noisy counts and drawing rows …", *words)
+            self._show_ledger()
+            if facts is None:
+                return
+            words_of_report = (
+                "report",
+                fit,
+                f"--ledger={ledger}",
+                f"--output={privacy}",
+                "--force",
+            )
+            stated = await self._call("Attacking a copy for the statement …", *words_of_report)
+            self._build_result(facts, [table, quality, privacy][: 3 if stated else 2], words)
 
     def _build_result(self, facts: dict[str, Any], files: list[str], words: list[str]) -> None:
         ui, spent = self.ui, facts["privacy"]
@@ -442,7 +550,7 @@ class Page:
                     ui.button(f"Download {label}", on_click=partial(ui.download.file, path))
             for label, path in zip(("Pictures", "Statement"), files[1:], strict=False):
                 ui.label(label).classes("text-subtitle1 text-weight-bold")
-                address = self.app.add_static_file(local_file=path)
+                address = self.prefix + self.app.add_static_file(local_file=path)
                 ui.element("iframe").props(f'src="{address}" sandbox="" title="{label}"')
             with ui.expansion("The same in a terminal").classes("w-full"):
                 ui.label(f"skdpot {shlex.join(words)}").classes("told")

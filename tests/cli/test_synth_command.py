@@ -182,8 +182,8 @@ def test_delta_of_a_fit_does_not_follow_from_a_private_number_of_rows(run, folde
     assert json.loads(out)["privacy"]["delta"] == pytest.approx(delta)
 
 
-def test_delta_of_the_page_does_not_follow_from_a_private_number_of_rows():
-    page = Page(None, None, None)
+def test_delta_of_the_page_does_not_follow_from_a_private_number_of_rows(tmp_path):
+    page = Page(None, None, tmp_path)
     page.facts, page.ledger = {"rows": 10_000}, SimpleNamespace(value="none.db")
     page.unit, page.delta = SimpleNamespace(value=None), SimpleNamespace(value=1e-6)
     for chosen, delta in ((None, 1e-6), ("who", 1e-5), (None, 1e-6)):

@@ -2,21 +2,25 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPConnection
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from skdpot import PrivacyBudget
+from skdpot import PrivacyBudget, TableSchema
+from skdpot.cli.console import CommandError
 from skdpot.cli.main import main
+from skdpot.cli.ui import _SUFFIXES as TABLES
+from skdpot.cli.ui import Page
 from tests.walks.test_messy_csv import messy
 
 webdriver = pytest.importorskip("selenium.webdriver")
@@ -42,15 +46,15 @@ def test_a_host_is_an_address(capsys):
     assert "write an IP address" in capsys.readouterr().err
 
 
-@pytest.fixture
-def address(tmp_path):
-    """Serve the page in a folder with a private table."""
-    messy(N, np.random.default_rng(3)).to_csv(tmp_path / "patients.csv", index=False)
-    command = [sys.executable, "-m", "skdpot.cli.main", "ui", "--no-browser"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+@contextmanager
+def served(folder, *options, **environment):
+    """Serve the page in a folder; yield its address."""
+    command = [sys.executable, "-m", "skdpot.cli.main", "ui", *options]
+    path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment = os.environ | path | environment
     environment.pop("PYTEST_CURRENT_TEST")  # NiceGUI would wait for its own tests
     with subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+        command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
     ) as server:
         url = server.stderr.readline().strip()
         place = url.split("/")[2].split(":")
@@ -61,6 +65,14 @@ def address(tmp_path):
             time.sleep(0.1)
         yield url
         server.terminate()
+
+
+@pytest.fixture
+def address(tmp_path):
+    """Serve the page in a folder with a private table."""
+    messy(N, np.random.default_rng(3)).to_csv(tmp_path / "patients.csv", index=False)
+    with served(tmp_path, "--no-browser") as url:
+        yield url
 
 
 class Visitor:
@@ -154,40 +166,142 @@ def test_from_a_private_table_to_one_that_is_signed_off(address, visitor, tmp_pa
     statement = visitor.fetched("privacy.html").read_text("utf-8")
     assert "Privacy report" in statement
     assert "is not far below 1/n" not in statement  # delta is small enough
-    origin = address.rpartition("/")[0]
     asked = set(visitor.requests())
     assert address in asked
-    assert all(url.startswith((origin, "data:", "blob:")) for url in asked), asked
+    # Nothing from elsewhere, and nothing beside the secret, so that it guards files and pictures.
+    assert all(url.startswith((address, "data:", "blob:")) for url in asked), asked
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("visitor", [390], indirect=True)
-def test_what_is_changed_is_shown_before_it_is_confirmed(address, visitor, tmp_path):
+def test_exactly_what_is_shown_is_confirmed(address, visitor, tmp_path):
+    row = "//div[contains(@class, 'border-t')][.//*[normalize-space(text())='{}']]"
+    confirm = "//button[normalize-space(.)='Confirm']"
+
+    def choose(column, before, wanted):
+        visitor.click(before, row.format(column) + "//label")
+        visitor.click(wanted, "//*[@role='option']")
+
+    def state(column, text):
+        field = visitor.find(f"{row.format(column)}//input[@type='text']")
+        field.send_keys(*("\b" * 40), text, "\n")
+
     visitor.driver.get(address)
     visitor.click("patients.csv")
     visitor.read(until="2. Confirm what is public")
-    row = "//div[contains(@class, 'border-t')][.//*[normalize-space(text())='{}']]"
     for column, wanted, told in (
         ("age", "leave out", "you say so"),
         ("icd", "list all values", " categories: A0"),
     ):
-        visitor.click("as proposed", row.format(column) + "//label")
-        visitor.click(wanted, "//*[@role='option']")
+        choose(column, "as proposed", wanted)
         visitor.find(f"{row.format(column)}[contains(., '{told}')]")
-        assert not visitor.find("//button[normalize-space(.)='Confirm']").is_enabled()
+        assert not visitor.find(confirm).is_enabled()
+    for before, wanted, text, told in (
+        ("as proposed", "state bounds", None, "Say how visits is to be read"),
+        ("state bounds", "state bounds", "young..old", "What you chose cannot be done"),
+        ("state bounds", "state bounds", "0..77000", "integers from 0 to 77000"),
+    ):
+        if text is None:
+            choose("visits", before, wanted)
+        else:
+            state("visits", text)
+        visitor.read(until=told)
+        # Nothing falls back to what was read: there is no button until what was said is shown.
+        assert bool(visitor.driver.find_elements("xpath", confirm)) == (text == "0..77000")
+    shown = visitor.driver.find_element("tag name", "body").text
+    # The file changes before it is confirmed: other bounds, other codes, another order of dates.
+    table = pd.read_csv(tmp_path / "patients.csv", dtype=str)
+    table.loc[0, ["admitted", "discharged", "icd", "city"]] = ["1999-01-01", "1998-01-01", "Z", "Q"]
+    table.to_csv(tmp_path / "patients.csv", index=False)
+    visitor.click("is not after “discharged”")
+    visitor.click("may become public")
+    visitor.click("Confirm")
+    visitor.read(until="3. Set the noise")
+    written = tmp_path / "patients-synthetic-1" / "schema.json"
+    schema = TableSchema.from_json(written)
+    assert (schema["visits"].lower, schema["visits"].upper) == (0, 77000)
+    assert "age" in schema.excluded
+    assert all(column.describe(in_full=True) in shown for column in schema)
+    assert (schema.guessed, schema.rules) == (False, ())
+    # With the rule after all: nothing is left of what was confirmed before.
+    visitor.click("is not after “discharged”")
+    visitor.click("Confirm", "//button")
+    WebDriverWait(visitor.driver, PATIENCE).until(lambda _: '"rules"' in written.read_text())
+    assert TableSchema.from_json(written).columns == schema.columns
     assert not list(tmp_path.glob("*.db"))
 
 
-def test_nobody_else_finds_the_page(address):
-    origin = address.rpartition("/")[0]
-    for url, host, status in (
-        (origin, None, 404),
-        (f"{origin}/docs", None, 404),
-        (address, "attacker.example", 400),  # a site that gives itself this address
-    ):
-        request = urllib.request.Request(url, headers={} if host is None else {"Host": host})
-        with pytest.raises(urllib.error.HTTPError, match=str(status)) as refused:
-            urllib.request.urlopen(request)
-        refused.value.close()
-    with urllib.request.urlopen(address) as page:
-        assert page.status == 200
+def status(url, **headers):
+    """Return what a client is answered."""
+    place, _, path = url.removeprefix("http://").partition("/")
+    with closing(HTTPConnection(place, timeout=PATIENCE)) as connection:
+        connection.request("GET", f"/{path}", headers=headers)
+        return connection.getresponse().status
+
+
+POLL = "_nicegui_ws/socket.io/?EIO=4&transport=polling"
+SOCKET = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+SOCKET["Sec-WebSocket-Key"] = "dGhlIHNhbXBsZSBub25jZQ=="
+
+
+# What a browser was started with: the words, how others may read the file, and what is in it.
+BROWSED = """
+import os, sys, urllib.parse
+path = urllib.parse.unquote(urllib.parse.urlparse(sys.argv[1]).path)
+modes = [oct(os.stat(place).st_mode & 0o777) for place in (path, os.path.dirname(path))]
+with open("opened.part", "w") as told:
+    print(sys.argv[1:], *modes, open(path).read(), sep="\\n", file=told)
+os.rename("opened.part", "opened")
+"""
+
+
+def test_nobody_finds_anything_without_the_secret_which_no_command_line_shows(tmp_path):
+    (tmp_path / "browser.py").write_text(BROWSED)
+    browser, told = f"{sys.executable} {tmp_path / 'browser.py'} %s", tmp_path / "opened"
+    with served(tmp_path, BROWSER=browser, TMPDIR=str(tmp_path)) as address:
+        origin, secret = address.rstrip("/").rsplit("/", 1)
+        with urllib.request.urlopen(address) as page:
+            linked = set(re.findall(r'(?:src|href)="(/[^"]+)"', page.read().decode()))
+        assert linked  # scripts and styles
+        for path in [*linked, f"/{secret}/{POLL}", f"/{secret}/"]:
+            assert status(origin + path) == 200, path
+            assert status(origin + path.removeprefix(f"/{secret}")) == 404, path
+            assert status(origin + path[:4] + "x" + path[5:]) == 404
+            assert status(origin + path, Host="attacker.example") == 400  # that has this address
+        for path in ("/docs", "/openapi.json"):
+            assert status(origin + path) == status(f"{origin}/{secret}{path}") == 404
+        for base, answered in ((address, 101), (f"{origin}/", 403)):
+            assert status(base + POLL.replace("polling", "websocket"), **SOCKET) == answered
+        until = time.monotonic() + PATIENCE
+        while not told.exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        words, *modes, page = told.read_text().splitlines()
+        assert secret not in words
+        assert modes == ["0o600", "0o700"]
+        assert f"url={address}" in page
+    assert not list(tmp_path.glob("skdpot-*"))  # the file is removed at the end
+
+
+def test_only_tables_of_the_folder_and_what_was_named_at_the_start(tmp_path):
+    folder, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    (folder / "deep").mkdir(parents=True)
+    elsewhere.mkdir()
+    for name in ("here/a.csv", "here/deep/b.csv.gz", "here/.env", "elsewhere/a.csv"):
+        (tmp_path / name).touch()
+    (folder / "link.csv").symlink_to(elsewhere / "a.csv")
+    (folder / "deep" / "up").symlink_to(elsewhere)
+    given = elsewhere / "given.csv"
+    page = Page(None, None, folder, str(given))
+    for text in ("a.csv", "deep/b.csv.gz", "deep/../a.csv", str(folder / "a.csv"), str(given)):
+        assert page.file(text, TABLES).suffix in TABLES
+    assert page.file("new.db") == folder / "new.db"
+    outside = [
+        "../elsewhere/a.csv",
+        "link.csv",
+        "deep/up/a.csv",
+        str(elsewhere / "a.csv"),
+        "~nobody",
+    ]
+    for text in (*outside, "/etc/passwd", ".env", "a.csv\0", "", "/", f"{folder}x/a.csv"):
+        with pytest.raises(CommandError, match="Only files in .*here can be named"):
+            page.file(text, TABLES)
