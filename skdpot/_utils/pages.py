@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from skdpot._utils.files import write_file
+
 
 @cache
 def _environment() -> Any:
@@ -67,5 +69,5 @@ class HtmlReport:
         """Return the report as one page that needs nothing else."""
         text = render("page.html", title=self._title, fragment=self._repr_html_())
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            write_file(path, lambda draft: draft.write_text(text, encoding="utf-8"))
         return text

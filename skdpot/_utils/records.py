@@ -27,6 +27,8 @@ from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hi
 import numpy as np
 from safetensors import SafetensorError, deserialize
 
+from skdpot._utils.files import write_file
+
 MOST_BYTES = 2**31
 LARGEST_COUNT = 2**53
 _TYPES: dict[str, np.dtype[Any]] = {
@@ -88,8 +90,9 @@ class Record:
             return record
 
     def save(self, path: str | Path) -> None:
-        """Write a file; an existing one is replaced."""
-        Path(path).write_bytes(self.to_bytes())
+        """Write a file; an existing one is replaced once the new one is whole."""
+        data = self.to_bytes()
+        write_file(path, lambda draft: draft.write_bytes(data))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

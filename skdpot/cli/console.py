@@ -4,7 +4,6 @@ import json
 import math
 import os
 import shutil
-import tempfile
 import textwrap
 import traceback
 from argparse import Namespace
@@ -13,6 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Self, TextIO
 
+from skdpot._utils.files import draft_beside, write_file
 from skdpot.exceptions import BudgetExceededError, SkdpotError, is_ours
 
 _NARROWEST, _WIDEST = 60, 110
@@ -174,32 +174,16 @@ class OutputFile:
         if os.path.lexists(self.path) and not self._force:
             raise CommandError(f"{self.name} exists already. Name another file, or pass --force.")
         try:
-            self._draft().unlink()
+            with draft_beside(self.path):
+                pass
         except OSError as error:
             place = f"{self.name} cannot be written: {self.path.parent}"
             raise CommandError(f"{place}: {error.strerror}.") from None
 
     def write(self, fill: Callable[[Path], object]) -> None:
         """Write the file beside its place, then give it its name."""
-        draft = self._draft()
         try:
-            fill(draft)
-            # Any new file may be read by others, and a draft by its owner alone.
-            mask = os.umask(0)
-            os.umask(mask)
-            draft.chmod(0o666 & ~mask)
-            if not self._force:  # takes the name, unless somebody else has in the meantime
-                self.path.touch(exist_ok=False)
-            draft.replace(self.path)
+            write_file(self.path, fill, replace=self._force)
         except FileExistsError:
             text = f"{self.name} came to exist while this was running; it was kept."
             raise CommandError(text) from None
-        finally:
-            draft.unlink(missing_ok=True)
-
-    def _draft(self) -> Path:
-        handle, draft = tempfile.mkstemp(
-            prefix=f".{self.path.name}.", suffix="".join(self.path.suffixes), dir=self.path.parent
-        )
-        os.close(handle)
-        return Path(draft)

@@ -35,6 +35,7 @@ _SCHEMA = (
     f"PRAGMA user_version = {_VERSION}",
 )
 _PATIENCE = 120.0  # seconds to wait for another process, which may be making the release
+_LOST = "Nothing was published; if the release was charged, that charge is lost."
 
 
 class ReleaseFile:
@@ -94,7 +95,7 @@ class ReleaseFile:
         if not self.path.exists():
             with suppress(FileExistsError):  # another process was faster
                 create_file(self.path, _lay_out)
-        with transaction(str(self.path), "IMMEDIATE", _PATIENCE) as connection:
+        with transaction(str(self.path), "IMMEDIATE", _PATIENCE, _LOST) as connection:
             marks = ("application_id", "user_version")
             found = [connection.execute(f"PRAGMA {mark}").fetchone()[0] for mark in marks]
             is_ours = found == [_APPLICATION_ID, _VERSION]

@@ -38,6 +38,7 @@ from skdpot.privacy.ledger import (
     damaged,
     read_terms,
     transaction,
+    warn_of_drive,
 )
 from skdpot.privacy.other_libraries import event_of
 
@@ -208,7 +209,8 @@ class PrivacyBudget:
     ledger : str, path-like or None, default=None
         File that holds the charges. An existing ledger is continued if its epsilon, delta and
         relation agree. If None, a temporary file is used, which ends with this process. Keep the
-        file on a local disk: locks are unreliable on network drives.
+        file on a local disk: on a drive that machines share, a `PrivacyWarning` says what can
+        happen.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
         Definition of neighbouring data sets. Events of another relation are refused.
     planned : sequence of PrivacySpent, default=()
@@ -305,6 +307,7 @@ class PrivacyBudget:
         without = make_terms(terms.epsilon, terms.delta, str(terms.relation), ())
         if not without.covers(terms):  # a plan can only lower the caps
             raise damaged(path)
+        warn_of_drive(path)
         return _restore(Ledger.attach(path, terms))
 
     @property
@@ -564,6 +567,7 @@ def _remove(ledger: Ledger, owner: int) -> None:
 
 def _durable_ledger(path: str | os.PathLike[str], terms: Terms) -> Ledger:
     """Make the ledger at `path`, or continue the one that is there."""
+    warn_of_drive(path)
     if not os.path.lexists(os.path.expanduser(path)):
         with suppress(FileExistsError):  # another process was faster
             return Ledger.create(path, terms)

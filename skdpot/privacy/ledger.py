@@ -15,16 +15,16 @@ import re
 import secrets
 import sqlite3
 import stat
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from skdpot.exceptions import LedgerError
+from skdpot._utils.files import draft_beside
+from skdpot.exceptions import LedgerError, warn_of_privacy
 from skdpot.privacy.accounting import Units
 from skdpot.privacy.events import Relation
 
@@ -42,24 +42,19 @@ def create_file(path: Path, fill: Callable[[str], None]) -> None:
     nobody attaches to one.
     """
     try:
-        handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(handle)
-        try:
-            fill(draft)
+        with draft_beside(path) as draft:
+            fill(str(draft))
             _publish(draft, path)
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(draft)
     except FileExistsError:
         raise
     except OSError as error:
         raise LedgerError(
             f"The ledger {str(path)!r} cannot be created ({error.strerror}). Its directory must "
-            "exist and be writable: SQLite keeps a journal beside the ledger."
+            "exist, be writable and have space left: SQLite keeps a journal beside the ledger."
         ) from error
 
 
-def _publish(draft: str, path: Path) -> None:
+def _publish(draft: Path, path: Path) -> None:
     """Give the finished draft its name, in a step that fails if the name is taken."""
     try:
         os.link(draft, path)
@@ -79,9 +74,14 @@ def _publish(draft: str, path: Path) -> None:
 
 @contextmanager
 def transaction(
-    path: str, kind: Literal["DEFERRED", "IMMEDIATE"], patience: float = PATIENCE
+    path: str,
+    kind: Literal["DEFERRED", "IMMEDIATE"],
+    patience: float = PATIENCE,
+    then: str = "Nothing was charged.",
 ) -> Iterator[sqlite3.Connection]:
     """Open an existing file for one transaction, rolled back on any exception.
+
+    `then` says what a failure means for the caller where the file is certainly as before.
 
     A new connection per call keeps forked and threaded callers apart. The file is looked at, but
     never opened, outside SQLite: closing it would drop the locks of this process's other threads.
@@ -99,7 +99,7 @@ def transaction(
             yield connection
             connection.execute("COMMIT")
     except sqlite3.Error as error:
-        raise LedgerError(_explain(path, error)) from error
+        raise LedgerError(_explain(path, error, then)) from error
     except UnicodeDecodeError as error:  # SQLite quotes damaged bytes in its own messages
         raise LedgerError(f"The ledger {path!r} is damaged. {_NOT_OURS}") from error
 
@@ -140,15 +140,59 @@ def _drop_drafts(path: Path, found: os.stat_result) -> None:
                 draft.unlink()
 
 
-def _explain(path: str, error: sqlite3.Error) -> str:
+def _explain(path: str, error: sqlite3.Error, then: str) -> str:
     """Say what an SQLite error means for the caller."""
     name = getattr(error, "sqlite_errorname", "")
     advice = "The file and its directory must be writable, and the disk must not be full."
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        advice = "Another process holds it. Try again; nothing was charged."
+        advice = f"{then} Another process holds it, or its drive cannot lock files. Try again."
+    elif name.startswith("SQLITE_FULL"):
+        advice = f"{then} Free some space on this disk, and try again."
+    elif name.startswith("SQLITE_READONLY"):
+        advice = f"{then} The file, its directory and its disk must be writable."
+    elif name.endswith("LOCK"):
+        advice = f"{then} This drive cannot lock files: move the ledger to a local disk."
     elif name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
         advice = _NOT_OURS
     return f"The ledger {path!r} cannot be used ({error}). {advice}"
+
+
+_MOUNTS = Path("/proc/self/mountinfo")  # on Linux
+_LOCAL = {"tmpfs", "ramfs", "rootfs", "overlay", "zfs"}  # are of one machine, and on no device
+
+
+def warn_of_drive(path: str | os.PathLike[str]) -> None:
+    """Warn where other machines may reach a ledger, without each other's locks."""
+    place = os.path.realpath(os.path.expanduser(path))
+    if kind := _shared_drive(place):
+        warn_of_privacy(
+            f"The ledger {place!r} is on a drive that other machines may share ({kind}). Where "
+            "these do not see each other's locks, charges that are made at the same time replace "
+            "each other, and too much is spent. Keep the ledger on a local disk, or spend from "
+            "one machine at a time."
+        )
+
+
+def _shared_drive(place: str) -> str:
+    """Return the kind of the drive that holds a real path; nothing for one of this machine.
+
+    A file system is local if it is on a device of the machine, or in its memory.
+    """
+    if place.startswith("\\\\"):
+        return "a network path"
+    try:
+        lines = os.fsdecode(_MOUNTS.read_bytes()).splitlines()
+    except OSError:
+        return ""
+    kind, longest = "", 0
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        root = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), before.split()[4])
+        if len(root) >= longest and f"{place}/".startswith(f"{root.rstrip('/')}/"):
+            found, source = after.split()[:2]  # of two mounts in one place the later one is on top
+            is_local = source.startswith("/dev/") or found in _LOCAL
+            kind, longest = "" if is_local else found, len(root)
+    return kind
 
 
 def whole_units(texts: Sequence[object], path: str) -> list[Units]:
@@ -280,6 +324,7 @@ class Totals:
     mu_squared_units: Units = 0
     leak_units: Units = 0
     planned: tuple[str, ...] = ()  # the events of planned fits that were made
+    last: tuple[float, str, str] | None = field(default=None, compare=False)  # time, label, event
 
     @property
     def sums(self) -> tuple[Units, ...]:
@@ -293,6 +338,7 @@ class Totals:
             self.mu_squared_units + charge.mu_squared_units,
             self.leak_units + charge.leak_units,
             (*self.planned, charge.event) if charge.is_planned else self.planned,
+            (charge.time, charge.label, charge.event),
         )
 
 
@@ -332,7 +378,8 @@ class Ledger:
         When this returns, an admitted charge has reached the disk.
         """
         with self._open("IMMEDIATE") as (connection, before):
-            allowed = (charge for charge in charges if self.terms.admit(before.after(charge)))
+            dated = (replace(charge, time=time.time()) for charge in charges)
+            allowed = (charge for charge in dated if self.terms.admit(before.after(charge)))
             charge = next(allowed, None)
             if charge is None:
                 return False
@@ -446,8 +493,10 @@ def _read_charges(
         (seen.n_charges or -(2**63),),
     ).fetchall()
     if seen.n_charges:
-        last = rows.pop(0) if rows else None
-        if last is None or (last[0], *whole_units(last[7:], path)) != seen.sums:
+        # Its sums alone may be those of another charge, made on a copy or without our lock.
+        number, *last, _, _, _, first, second = rows.pop(0) if rows else [None] * 9
+        kept = () if number is None else (number, *whole_units((first, second), path))
+        if (kept, tuple(last)) != (seen.sums, seen.last):
             raise LedgerError(
                 f"The ledger {path!r} lacks charges that it had a moment ago: it is an older copy, "
                 "or one of two copies that were both spent from. Put the latest file back; nothing "
@@ -471,5 +520,5 @@ def _append(connection: sqlite3.Connection, charge: Charge, after: Totals) -> No
     units = map(str, (charge.mu_squared_units, charge.leak_units, *totals))
     connection.execute(
         "INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (after.n_charges, time.time(), *texts, charge.epsilon, *units),
+        (after.n_charges, charge.time, *texts, charge.epsilon, *units),
     )

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
+from skdpot._utils.files import write_file
 from skdpot._utils.pages import html_card
 from skdpot._utils.validation import Streams
 from skdpot.exceptions import warn_of_privacy
@@ -373,7 +374,7 @@ class TableSchema:
             content["rules"] = [rule.to_dict() for rule in self.rules]
         text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            write_file(path, lambda draft: draft.write_text(text, encoding="utf-8"))
         return text
 
     @classmethod

@@ -346,6 +346,17 @@ def _two_copies(scene: Scene) -> None:
     scene.insist(scene.budget, PrivacyBudget(1.0, ledger=copy))
 
 
+@fault("a copy that another machine has spent from put in its place", told=OLDER, seen=True)
+def _synchronised(scene: Scene) -> None:
+    copy = Path(shutil.copy(scene.path, scene.directory / "copy"))
+    scene.fit()
+    seen = dict(ledger_module._SEEN)
+    scene.fit(copy)  # as much, at the same time
+    os.replace(copy, scene.path)
+    forget()
+    ledger_module._SEEN.update(seen)
+
+
 @fault("opened with other terms", told="was made for", over=True)
 def _other_terms(scene: Scene) -> None:
     for terms in ((2.0, 1e-5), (1.0, 1e-4), (math.inf, 1e-5)):
@@ -392,33 +403,80 @@ FAULTS["a read-only file"] = Fault(partial(read_only, mode=0o700, of_file=0o400)
 FAULTS["a read-only directory"] = Fault(partial(read_only, mode=0o500, of_file=0o600), **ALONE)
 
 
+class SmallDisk:
+    """A disk of 256 kB that can be filled, and made read-only."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.filler = place / "filler"
+
+    def fill(self, pages: int = 0) -> None:
+        """Leave as many pages of space; a second call may leave more."""
+        self.filler.unlink(missing_ok=True)
+        with suppress(OSError), self.filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        with self.filler.open("r+b") as file:
+            file.truncate(max(0, self.filler.stat().st_size - 4096 * pages))
+
+    def set_writable(self, writable: bool) -> None:
+        """Mount it anew."""
+        options = f"remount,{'rw' if writable else 'ro'}"
+        subprocess.run(["mount", "-o", options, str(self.place)], check=True)
+
+
+@contextmanager
+def small_disk(directory: Path) -> Iterator[SmallDisk | None]:
+    """Mount a small disk in a directory; yield None where the system forbids it."""
+    place = directory / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        yield None
+        return
+    try:
+        yield SmallDisk(place)
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def on_a_small_disk(scene: Scene, work: Callable[[SmallDisk], None]) -> str:
+    """Let a fault happen to a ledger on a small disk, and spend what is left after it."""
+    with small_disk(scene.directory) as disk:
+        if disk is None:
+            return "not tried: a small disk can be mounted by root alone"
+        above, scene.directory = scene.directory, disk.place
+        scene.fit()
+        work(disk)
+        error = scene.error
+        scene.spend_all(scene.path)
+        scene.spent = scene.charges()
+        scene.directory = above
+        return error
+
+
 @fault(
     "a full disk, at every amount of space left", told="disk is full|not tried", before=0, over=True
 )
 def _full(scene: Scene) -> str:
-    disk = scene.directory / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        return "not tried: a small disk can be mounted by root alone"
-    scene.directory, filler = disk, disk / "filler"
-    try:
-        scene.fit()
+    def work(disk: SmallDisk) -> None:
         for pages in range(8):
-            with suppress(OSError), filler.open("wb", buffering=0) as file:
-                while True:
-                    file.write(bytes(4096))
-            with filler.open("r+b") as file:
-                file.truncate(max(0, filler.stat().st_size - 4096 * pages))
+            disk.fill(pages)
             scene.fit(scene.path)
-            filler.unlink()
-        error = scene.error
-        scene.spend_all(scene.path)
-        scene.spent = scene.charges()
-        return error
-    finally:
-        scene.directory = disk.parent
-        subprocess.run(["umount", str(disk)], check=True)
+        disk.filler.unlink()
+
+    return on_a_small_disk(scene, work)
+
+
+@fault("a read-only disk", told="its disk must be writable|not tried", before=0, over=True)
+def _read_only_disk(scene: Scene) -> str:
+    def work(disk: SmallDisk) -> None:
+        disk.set_writable(False)
+        scene.fit()
+        scene.fit(scene.path)
+        disk.set_writable(True)
+
+    return on_a_small_disk(scene, work)
 
 
 # --------------------------------------------------------------------- processes
