@@ -669,6 +669,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("_is_declared", ("getattr(part, name) in allowed", "getattr(part, name) in allowed or name == 'handle_unknown'")), {"an encoder that names unknown values": "privacy/test_check_pipeline.py::test_what_is_not_declared_is_learned[changed1]"}),
         (returning("leaks", (), "warn_of_composition"), {"a fit that says nothing": "privacy/test_check_pipeline.py::test_a_step_that_learns_without_noise_is_refused_and_warned_of[before-StandardScaler]"}),
         (returning("_statements", (), "warn_of_composition"), {"a private step in a column transformer": "privacy/test_check_pipeline.py::test_private_steps_share_a_budget_or_are_told_their_sum[columns, then a step]"}),
+        (rewritten("leaks", ("getattr(composite, 'memory', None) is not None", "False")), {"a memory that keeps rows in files": "privacy/test_check_pipeline.py::test_a_memory_would_keep_rows_in_files[inside]"}),
+        (given("_makes_numbers", numbers=True), {"a step that quotes a text among numbers": "privacy/test_check_pipeline.py::test_no_accepted_step_quotes_a_bad_row"}),
         (rewritten("is_shared", (" and budget is budgets[0]", "")), {"two budgets taken for one": "privacy/test_check_pipeline.py::test_private_steps_share_a_budget_or_are_told_their_sum[steps]"}),
     ],
     27: [
