@@ -662,6 +662,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("NoisyAccumulator.add", rows=warned_of), {"a warning of rows that are cut": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, box]"}),
         (rewritten("_release_features", ("found[j] = one if seen.size else found[j]", "found[j] = replace(one, table=1.0 * rows.sum(histograms.count)[0][j])")), {"ranges of true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[encoder]"}),
         (returning("_noisy", the_exact_score), {"trials compared by exact scores": "contract/test_replay.py::test_a_fit_follows_from_its_releases[search]"}),
+        (rewritten("dtype_name", ("repr(kind.__name__)", "repr(name)")), {"what a data type fills with, in an error": "tables/test_table_schema.py::test_no_message_shows_the_categories_or_the_filling_of_a_type[sparse int]"}),
+        (rewritten("_refusal", ("text.startswith(phrase) or (replacement and phrase in text)", "phrase in text")), {"a text that holds a known phrase, in an error": "_utils/test_validation.py::test_a_value_that_holds_a_known_phrase_is_not_quoted_either[Found array with]"}),
         (given("mean_field_langevin", plan=with_noises_exchanged), {"phases with each other's noise": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[paths, mfld, rough]"}),
     ],
     26: [
