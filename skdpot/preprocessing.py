@@ -3,6 +3,7 @@
 from skdpot.estimators.image_codes import ImageCodes
 from skdpot.estimators.private_scaler import PrivateScaler
 from skdpot.estimators.table_encoder import TableEncoder
+from skdpot.privacy.pipelines import finite_rows
 from skdpot.tables.categorical_column import BooleanColumn, CategoricalColumn
 from skdpot.tables.numeric_column import NumericColumn
 from skdpot.tables.row_map import Pattern
@@ -25,4 +26,5 @@ __all__ = [
     "TableEncoder",
     "TableSchema",
     "TimedeltaColumn",
+    "finite_rows",
 ]

@@ -33,7 +33,7 @@ def test_the_reference_lists_every_public_name(module):
 
 
 def test_the_reference_is_short():
-    assert sum(map(len, PUBLIC.values())) <= 115  # on two pages, in groups
+    assert sum(map(len, PUBLIC.values())) <= 116  # on two pages, in groups
 
 
 def test_every_page_is_found_from_the_first_one():

@@ -29,10 +29,11 @@ from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
 
 from skdpot import FairPrivateClassifier, PrivacyBudget, PrivateScaler, check_pipeline
 from skdpot.metrics import disparate_impact
+from skdpot.preprocessing import finite_rows
 
 plt.style.use("skdpot.metrics.pictures")
 WORK = ["employed", "freelance", "none"]
@@ -61,11 +62,13 @@ X.head()
 # ------------------------
 # Each step that learns from the rows must be charged. ``PrivateScaler`` learns centres and scales
 # privately. The scale of ``years`` is public: the scaler is fitted to 0 and 30 years and frozen, so
-# that it never sees a row. An encoder with declared categories learns nothing either.
-# `~skdpot.check_pipeline` refuses a pipeline with a step that would learn without noise.
+# that it never sees a row. ``finite_rows`` stands before it, because scikit-learn's scaler would
+# quote a text that it finds among numbers. An encoder with declared categories learns nothing
+# either. `~skdpot.check_pipeline` refuses a pipeline with a step that would learn without noise.
 
 budget = PrivacyBudget(epsilon=1.2, delta=1e-6)
-known = FrozenEstimator(MinMaxScaler((-1, 1)).fit(pd.DataFrame({"years": [0, 30]})))
+public = MinMaxScaler((-1, 1)).fit(pd.DataFrame({"years": [0, 30]}))
+known = make_pipeline(FunctionTransformer(finite_rows), FrozenEstimator(public))
 words = OneHotEncoder(categories=[WORK], sparse_output=False, handle_unknown="ignore")
 prepare = ColumnTransformer(
     [

@@ -223,13 +223,14 @@ _ELSEWHERE = (
 )
 
 # The replacement of scikit-learn's error, by a phrase of its text; None keeps a text that speaks of
-# shapes, types and names. A text that is not listed may quote values, and is not repeated.
+# shapes, types and names, and begins with the phrase. A text that is not listed may quote values,
+# one of which may hold such a phrase, and is not repeated.
 _PUBLIC_TEXTS: dict[str, str | None] = {
     "Expected 2D array, got": "Expected 2D array, got one with fewer dimensions. Reshape your data "
     "either using array.reshape(-1, 1) for a single feature or array.reshape(1, -1) for a single "
     "sample.",
     "Complex data not supported": "Complex data not supported: X must hold real numbers.",
-    "dates, times or durations": None,
+    "X holds dates, times or durations": None,
     "Found array with dim": "Found array with dim > 2, but rows are required. Reshape images by "
     "X.reshape(len(X), -1), or code them by skdpot.preprocessing.ImageCodes.",
     "Found array with": None,
@@ -240,8 +241,8 @@ _PUBLIC_TEXTS: dict[str, str | None] = {
     "Expected a 2-dimensional container": None,
     "but dense data is required": "Sparse data was passed for X, but dense data is required. Use "
     "OneHotEncoder(sparse_output=False), or X.toarray() if it fits into memory.",
-    "features as input": None,
-    "feature names": None,
+    "X has ": None,
+    "The feature names": None,
     "Feature names": None,
     "setting an array element with a sequence": None,
 }
@@ -358,7 +359,7 @@ def _refusal(error: Exception, not_numeric: str) -> Exception:
     """Return an error like scikit-learn's that quotes no value."""
     text = str(error)
     for phrase, replacement in _PUBLIC_TEXTS.items():
-        if phrase in text:
+        if text.startswith(phrase) or (replacement and phrase in text):
             text = replacement or text
             break
     else:

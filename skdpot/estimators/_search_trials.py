@@ -144,9 +144,7 @@ def _declared(part: Any, classes: Any) -> dict[str, Any]:
 
 
 def _check_composite(composite: Any) -> None:
-    """Refuse composites that write fits down, or are not scikit-learn's own."""
-    if getattr(composite, "memory", None) is not None:
-        raise ValueError("a pipeline with `memory` keeps unpaid fits on disk. Use memory=None.")
+    """Refuse composites that are not scikit-learn's own."""
     if type(composite) not in COMPOSITES:
         raise ValueError(
             f"{type(composite).__name__} is not scikit-learn's own: for all that is known it would "

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.feature_extraction.image import PatchExtractor
@@ -14,7 +15,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 from sklearn.utils import get_tags
 
-from skdpot._utils.validation import DEVICE, Interval
+from skdpot._utils.validation import DEVICE, Interval, read_rows
 from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.budget import PrivacyBudget
 
@@ -146,7 +147,8 @@ def check_pipeline(estimator: _Estimator) -> _Estimator:
     """Raise an error if a step of a pipeline would learn from private rows without noise.
 
     Call it before the fit; it does not look at rows. Every fit of a private estimator within a
-    pipeline makes the same checks, and warns instead, because rows may be public.
+    pipeline makes the same checks, and warns instead, because rows may be public. Only what errors
+    may quote is not warned of: a fit that reaches a private step had no such error.
 
     Parameters
     ----------
@@ -163,8 +165,9 @@ def check_pipeline(estimator: _Estimator) -> _Estimator:
     TypeError
         If `estimator` is not an estimator.
     ValueError
-        If a step learns from the rows and is not private, has no noise (``epsilon=inf``), or makes
-        several rows of one. The error lists all such steps and what to do.
+        If a step learns from the rows and is not private, has no noise (``epsilon=inf``), makes
+        several rows of one, or may quote private values in an error; or if a pipeline has a
+        `memory`, which writes rows to files. The error lists all such steps and what to do.
 
     Warns
     -----
@@ -183,7 +186,13 @@ def check_pipeline(estimator: _Estimator) -> _Estimator:
     ``SimpleImputer(strategy="constant", fill_value=..., keep_empty_features=True)``. With
     ``handle_unknown="error"`` an encoder's error would name private values, and an imputer that
     drops empty columns reveals which columns are empty. It is not checked that a function maps each
-    row to one row by that row alone.
+    row to one row by that row alone, nor what its errors say.
+
+    scikit-learn's numerical steps, such as `Normalizer`, quote a text that they find among numbers.
+    They, ``FunctionTransformer(validate=True)`` and frozen steps of other libraries need numbers: a
+    private step before them, or ``FunctionTransformer(skdpot.preprocessing.finite_rows)``, which
+    refuses such rows without quoting them. X itself must have two dimensions; scikit-learn's error
+    for another form shows it.
 
     Examples
     --------
@@ -209,6 +218,9 @@ def check_pipeline(estimator: _Estimator) -> _Estimator:
         )
     # What was fitted, and what the next fit would be made of.
     found = dict.fromkeys([*leaks(estimator), *leaks(clone(estimator, safe=False))])
+    quoting: list[str] = []
+    _makes_numbers(estimator, False, quoting)
+    found |= dict.fromkeys(quoting)
     parts = parts_of(estimator)
     found |= dict.fromkeys(
         f"{type(part).__name__} has no noise (epsilon is infinite for these parameters): give it a "
@@ -226,6 +238,11 @@ def leaks(estimator: Any) -> tuple[str, ...]:
     """Name everything in a pipeline that reveals private rows without noise."""
     found = []
     for _, composite in leaves(estimator, composite=True):
+        if getattr(composite, "memory", None) is not None:
+            found.append(
+                f"A {type(composite).__name__} with `memory` writes the rows that its steps are "
+                "given to files, which outlive the fit and which others may read: pass memory=None."
+            )
         for name, _, columns in getattr(composite, "transformers", ()):
             if callable(columns) and not isinstance(columns, make_column_selector):
                 found.append(
@@ -269,6 +286,95 @@ def _told_by_form(part: Any, name: str) -> Iterator[str]:
             f"{name} cannot be cloned, so what it keeps of private rows cannot be checked: its "
             "constructor must store its parameters unchanged."
         )
+
+
+def finite_rows(X: Any) -> Any:
+    """Return X as finite numbers, or refuse it without quoting a value.
+
+    Steps of scikit-learn name a text that they find among numbers. In a pipeline for private rows
+    ``FunctionTransformer(finite_rows)`` stands before them.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Rows.
+
+    Returns
+    -------
+    ndarray or DataFrame of shape (n_samples, n_features)
+        The rows as float64, or float32 if they were. A DataFrame of pandas stays one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If X is no table of finite numbers. That it is none becomes known; its values do not.
+
+    Privacy
+    -------
+    Each row is returned as it is. Nothing is released and nothing charged.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import FunctionTransformer, Normalizer
+    >>> from skdpot import DPSlicedFlowSampler, check_pipeline
+    >>> from skdpot.preprocessing import finite_rows
+    >>> sampler = DPSlicedFlowSampler(norm_bound=1.0)
+    >>> pipeline = make_pipeline(FunctionTransformer(finite_rows), Normalizer(), sampler)
+    >>> check_pipeline(pipeline) is pipeline
+    True
+    >>> pipeline.fit([["secret", 1.0], [0.0, 2.0]])
+    Traceback (most recent call last):
+    ...
+    ValueError: X cannot be read as numbers: ...
+    """
+    rows = read_rows(X)
+    return type(X)(rows, index=X.index, columns=X.columns) if hasattr(X, "iloc") else rows
+
+
+def _makes_numbers(part: Any, numbers: bool, quoting: list[str]) -> bool:
+    """Whether a step returns numbers; collect what is named if a row given to it holds a text.
+
+    `numbers` says whether the rows that it is given are known to be numbers.
+    """
+    if part is None or isinstance(part, str):
+        return numbers or part == "drop"
+    if isinstance(part, Pipeline):
+        for _, step in part.steps:
+            numbers = _makes_numbers(step, numbers, quoting)
+        return numbers
+    if isinstance(part, COMPOSITES):
+        _check_columns(part, quoting)
+        union = isinstance(part, FeatureUnion)
+        entries = part.transformer_list if union else part.transformers
+        beside = [entry[1] for entry in entries] + [getattr(part, "remainder", "drop")]
+        return all([_makes_numbers(one, numbers, quoting) for one in beside])
+    made_by = part.estimator if isinstance(part, FrozenEstimator) else part
+    if isinstance(made_by, PrivateEstimatorMixin) or type(made_by).__module__.startswith("skdpot."):
+        return True
+    if isinstance(part, FunctionTransformer) and not part.validate:
+        keeps = part.func is None or isinstance(part.func, np.ufunc)
+        return part.func is finite_rows or (numbers and keeps)
+    if _is_declared(part):
+        return numbers or not isinstance(part, SimpleImputer)
+    if not numbers and not learns(part):
+        quoting.append(
+            f"{type(made_by).__name__} may quote a private value in an error, such as a text among "
+            "numbers: put FunctionTransformer(skdpot.preprocessing.finite_rows) or a private step "
+            "directly before it."
+        )
+    return type(made_by).__module__.startswith("sklearn.")
+
+
+def _check_columns(part: Any, quoting: list[str]) -> None:
+    """Name columns that are given to a step as an array of one dimension, which an error shows."""
+    for name, step, columns in getattr(part, "transformers", ()):
+        alone = isinstance(columns, str | Integral) and not isinstance(columns, bool)
+        if alone and not isinstance(step, str | FunctionTransformer):
+            quoting.append(
+                f"The columns of {name!r} in {type(part).__name__} are a single name, so its step "
+                f"is given no table and shows the values in its error: write [{columns!r}]."
+            )
 
 
 def parts_of(estimator: Any) -> list[Any]:

@@ -8,6 +8,7 @@ names for what only polars has: ``"date"`` and ``"enum"``.
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from importlib import import_module
@@ -42,6 +43,10 @@ _TIME_TYPES = {"Datetime": "datetime64", "Duration": "timedelta64"}
 # Before pandas 3 "str" was no data type of its own.
 _OLD_STRINGS = not isinstance(pd.api.types.pandas_dtype("str"), pd.StringDtype)
 
+_UNSUPPORTED = (
+    "data type {} is not supported: a column holds numbers, booleans, strings, categories, dates "
+    "or durations. Convert it first"
+)
 _NO_TABLE = (
     "X must be a DataFrame or a numeric array. It cannot be read as numbers: every argument must "
     "be a string of digits or a number. Pass a DataFrame, such as pandas.DataFrame(X). The "
@@ -61,14 +66,14 @@ def dtype_family(name: str) -> str:
     for family, names in _FAMILIES.items():
         if re.fullmatch(names, name):
             return family
-    raise ValueError(
-        f"data type {name!r} is not supported: a column holds numbers, booleans, strings, "
-        "categories, dates or durations. Convert it first"
-    )
+    raise ValueError(_UNSUPPORTED.format(repr(name)))
 
 
 def dtype_name(dtype: Any) -> str:
-    """Return the name of a data type of pandas, numpy or polars; refuse those of no family."""
+    """Return the name of a data type of pandas, numpy or polars; refuse those of no family.
+
+    A refusal names the class of the type: its text may hold categories, or a value that fills.
+    """
     if _is_polars(dtype):
         name = _polars_name(dtype)
     elif isinstance(dtype, pd.CategoricalDtype):
@@ -79,8 +84,11 @@ def dtype_name(dtype: Any) -> str:
         name = "object" if dtype.kind in "US" else dtype.newbyteorder("=").name
     else:
         name = str(dtype)
-    dtype_family(name)
-    return name
+    with suppress(ValueError):
+        dtype_family(name)
+        return name
+    kind = dtype if isinstance(dtype, type) else type(dtype)
+    raise ValueError(_UNSUPPORTED.format(repr(kind.__name__)))
 
 
 def _polars_name(dtype: Any) -> str:

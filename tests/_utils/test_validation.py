@@ -10,7 +10,13 @@ import polars as pl
 import pytest
 from sklearn.base import BaseEstimator
 
-from skdpot._utils.validation import all_or_nothing, encode_labels, validate_rows, validate_targets
+from skdpot._utils.validation import (
+    _PUBLIC_TEXTS,
+    all_or_nothing,
+    encode_labels,
+    validate_rows,
+    validate_targets,
+)
 from tests.contract.fuzz_harness import attempt
 from tests.contract.fuzz_strategies import BAD_LABELS, FORMS, LABELS, NUMBER, PLAIN_FORMS, TEXT
 
@@ -66,6 +72,14 @@ def test_bad_rows_are_refused_for_a_reason(name):
     assert "1988" not in str(outcome.texts)
     with pytest.raises(type(outcome.error), match=text):
         raise outcome.error
+
+
+@pytest.mark.parametrize("phrase", _PUBLIC_TEXTS)
+def test_a_value_that_holds_a_known_phrase_is_not_quoted_either(phrase):
+    outcome = attempt(
+        phrase, lambda: validate_rows(BaseEstimator(), [[f"{phrase} {TEXT}"]], reset=True)
+    )
+    assert isinstance(outcome.error, ValueError)
 
 
 def test_other_numbers_are_read_as_numbers():

@@ -663,6 +663,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("NoisyAccumulator.add", rows=warned_of), {"a warning of rows that are cut": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, box]"}),
         (rewritten("_release_features", ("found[j] = one if seen.size else found[j]", "found[j] = replace(one, table=1.0 * rows.sum(histograms.count)[0][j])")), {"ranges of true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[encoder]"}),
         (returning("_noisy", the_exact_score), {"trials compared by exact scores": "contract/test_replay.py::test_a_fit_follows_from_its_releases[search]"}),
+        (rewritten("dtype_name", ("repr(kind.__name__)", "repr(name)")), {"what a data type fills with, in an error": "tables/test_table_schema.py::test_no_message_shows_the_categories_or_the_filling_of_a_type[sparse int]"}),
+        (rewritten("_refusal", ("text.startswith(phrase) or (replacement and phrase in text)", "phrase in text")), {"a text that holds a known phrase, in an error": "_utils/test_validation.py::test_a_value_that_holds_a_known_phrase_is_not_quoted_either[Found array with]"}),
         (given("mean_field_langevin", plan=with_noises_exchanged), {"phases with each other's noise": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[paths, mfld, rough]"}),
     ],
     26: [
@@ -670,6 +672,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("_is_declared", ("getattr(part, name) in allowed", "getattr(part, name) in allowed or name == 'handle_unknown'")), {"an encoder that names unknown values": "privacy/test_check_pipeline.py::test_what_is_not_declared_is_learned[changed1]"}),
         (returning("leaks", (), "warn_of_composition"), {"a fit that says nothing": "privacy/test_check_pipeline.py::test_a_step_that_learns_without_noise_is_refused_and_warned_of[before-StandardScaler]"}),
         (returning("_statements", (), "warn_of_composition"), {"a private step in a column transformer": "privacy/test_check_pipeline.py::test_private_steps_share_a_budget_or_are_told_their_sum[columns, then a step]"}),
+        (rewritten("leaks", ("getattr(composite, 'memory', None) is not None", "False")), {"a memory that keeps rows in files": "privacy/test_check_pipeline.py::test_a_memory_would_keep_rows_in_files[inside]"}),
+        (given("_makes_numbers", numbers=True), {"a step that quotes a text among numbers": "privacy/test_check_pipeline.py::test_no_accepted_step_quotes_a_bad_row"}),
         (rewritten("is_shared", (" and budget is budgets[0]", "")), {"two budgets taken for one": "privacy/test_check_pipeline.py::test_private_steps_share_a_budget_or_are_told_their_sum[steps]"}),
     ],
     27: [

@@ -290,7 +290,7 @@ REFUSED = {
     ),
     "a pipeline with memory": (make_pipeline(NoisyThreshold(), memory="x"), {}, "`memory`"),
     "a memory": (before("passthrough"), {"memory": ["/tmp/nowhere"]}, "`memory` cannot"),
-    "a step with memory": (before("passthrough"), {"s": [MEMORY]}, "a pipeline with `memory`"),
+    "a step with memory": (before("passthrough"), {"s": [MEMORY]}, "Pipeline with `memory`"),
     "transformers": (
         before(columns("passthrough")),
         {"s__transformers": [[("c", StandardScaler(), [0])]]},

@@ -306,7 +306,7 @@ LETTERS = LIST("x", categories=["a"], other="b")
         (NUMBERS, [1.0, math.nan], "has missing values, but missing"),
         (NUMBERS, [1.0, SECRET], "must hold numbers"),
         (NUMBERS, pd.to_datetime(["2020-01-01"]), "must hold numbers"),
-        (NUMBERS, np.array([1j]), "data type 'complex128' is not supported"),
+        (NUMBERS, np.array([1j]), "data type 'Complex128DType' is not supported"),
         (NUMBERS, [[1, 2], [3, 4]], "must hold numbers"),
         (NUMBERS, np.eye(2), "a column must be a Series or an array of one dimension"),
         (NUMBERS, pd.Series(pd.arrays.SparseArray([0, 1])), "data type 'Sparse"),

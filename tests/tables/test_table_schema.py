@@ -8,10 +8,13 @@ import sys
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from sklearn.base import BaseEstimator
 
 from skdpot import DPTableSynthesizer
+from skdpot._utils.validation import validate_rows
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import (
     BooleanColumn,
@@ -23,6 +26,8 @@ from skdpot.preprocessing import (
     TimedeltaColumn,
 )
 from skdpot.tables.column_base import tells_who
+from tests.contract.fuzz_harness import attempt
+from tests.contract.fuzz_strategies import NUMBER, TEXT
 from tests.tables.table_cases import COLUMNS, FRAMES, mixed_rows, tables
 
 SCHEMA = TableSchema(
@@ -139,9 +144,9 @@ def test_truth_values_as_categories_are_known():
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        (pd.DataFrame({"d": pd.period_range("2020", periods=1)}), "Column 'd': data type 'period"),
+        (pd.DataFrame({"d": pd.period_range("2020", periods=1)}), "Column 'd': data type 'Period"),
         (pd.DataFrame({"d": pd.Categorical(pd.to_datetime(["2020"]))}), "Column 'd': data type"),
-        (pd.DataFrame({"d": [1j]}), "Column 'd': data type 'complex128' is not supported"),
+        (pd.DataFrame({"d": [1j]}), "Column 'd': data type 'Complex128DType' is not supported"),
         (pl.DataFrame({"d": [[1]]}), "Column 'd': data type 'List"),
         (pl.DataFrame({"d": [b"x"]}), "Column 'd': data type 'Binary"),
         (pd.DataFrame({0: [1]}), "names of all columns must be strings"),
@@ -151,6 +156,54 @@ def test_truth_values_as_categories_are_known():
 def test_unsupported_tables_are_refused_by_name(frame, message):
     with pytest.raises(ValueError, match=message):
         TableSchema.from_dtypes(frame)
+
+
+ENUM, ARROW = pl.Enum(["x", TEXT]), pd.ArrowDtype
+FIELD = pa.struct([(TEXT, pa.int64())])
+TYPED = {
+    "list": pl.DataFrame({"d": pl.Series([["x"]] * 4, dtype=pl.List(ENUM))}),
+    "array": pl.DataFrame({"d": pl.Series([["x"]] * 4, dtype=pl.Array(ENUM, 1))}),
+    "struct": pl.DataFrame({"d": pl.Series([{"q": "x"}] * 4, dtype=pl.Struct({"q": ENUM}))}),
+    "enum": pl.DataFrame({"d": pl.Series(["x"] * 4, dtype=ENUM)}),
+    "categorical": pl.DataFrame({"d": pl.Series(["x", TEXT] * 2, dtype=pl.Categorical)}),
+    "decimal": pl.DataFrame({"d": pl.Series([1] * 4, dtype=pl.Decimal(12, 3))}),
+    **{
+        f"sparse {type(value).__name__}": pd.DataFrame(
+            {"d": pd.Series([value] * 4).astype(pd.SparseDtype(kind, value))}
+        )
+        for kind, value in ((int, round(NUMBER)), (float, NUMBER), (object, TEXT))
+    },
+    "intervals": pd.DataFrame({"d": pd.cut([1.0, 2.0, NUMBER - 1, 3.0], [0, 2, NUMBER])}),
+    "categories": pd.DataFrame({"d": pd.Categorical.from_codes([0] * 4, ["x", TEXT])}),
+    "tuples": pd.DataFrame({"d": pd.Categorical.from_codes([0] * 4, [("x", 1), (TEXT, 2)])}),
+    "periods": pd.DataFrame({"d": pd.period_range("2000", periods=4, freq="Y")}),
+    "dictionary of Arrow": pd.DataFrame(
+        {"d": pd.Series(["x", TEXT] * 2, dtype=ARROW(pa.dictionary(pa.int32(), pa.string())))}
+    ),
+    "struct of Arrow": pd.DataFrame({"d": pd.Series([{TEXT: 1}] * 4, dtype=ARROW(FIELD))}),
+    "texts of Arrow": pd.DataFrame({"d": pd.Series([TEXT] * 4, dtype=ARROW(pa.string()))}),
+    "table of Arrow": pa.table({"d": pa.array([{TEXT: 1}] * 4)}),
+    "map of Arrow": pa.table({"d": pa.array([[(TEXT, 1)]] * 4, pa.map_(pa.string(), pa.int64()))}),
+    "structured": np.zeros(4, dtype=[(TEXT, float), ("b", float)]),
+    "ticks": np.zeros((4, 2), "datetime64[8765s]"),
+}
+
+
+@pytest.mark.parametrize("kind", TYPED)
+def test_no_message_shows_the_categories_or_the_filling_of_a_type(kind):
+    """Nor a field of a struct: a type is named by its class."""
+    table, known = TYPED[kind], TableSchema([CategoricalColumn("d", categories=["x"])])
+    outcomes = [
+        attempt(f"{kind}, {act}", call)
+        for act, call in {
+            "schema": lambda: TableSchema.from_dtypes(table),
+            "guess": lambda: TableSchema.guess(table) and None,  # it shows what it guessed
+            "fit": lambda: DPTableSynthesizer(known, n_steps=1).fit(table),
+            "encode": lambda: TableEncoder().fit(table),
+            "rows": lambda: validate_rows(BaseEstimator(), table, reset=True),
+        }.items()
+    ]
+    assert any(outcome.error is not None for outcome in outcomes)
 
 
 @pytest.mark.parametrize("data", [[1], {"a": [1]}, pd.Series([1]), pl.LazyFrame({"a": [1]}), None])
