@@ -86,6 +86,12 @@ class Marginal:
         """The number of groups of each column."""
         return tuple(int(groups.max()) + 1 for groups in self.groups)
 
+    @cached_property
+    def divided(self) -> dict[tuple[int, bytes], int]:
+        """The axes of more than one group, of which there are at most log2 of the cells."""
+        each = zip(self.axes, self.shape, strict=True)
+        return {axis: size for axis, size in each if size > 1}
+
     @property
     def n_cells(self) -> int:
         """Number of cells."""
@@ -350,15 +356,17 @@ class JointTables:
 
     def marginals(self, tables: Tables) -> list[FloatArray]:
         """Return the wanted marginals, which are sums of the joint tables."""
-        parts = [[self.parts[part] for part in table] for table in self.tables]
-        axes = [[axis for part in some for axis in part.axes] for some in parts]
-        shapes = [[size for part in some for size in part.shape] for some in parts]
+        sizes = [
+            {axis: size for part in table for axis, size in self.parts[part].divided.items()}
+            for table in self.tables
+        ]
         found = []
         for wanted, whole in self._wanted:
             home = self._table_of[self._parts_of(whole)]
-            first = [axes[home].index(axis) for axis in whole.axes]
-            rest = [place for place in range(len(axes[home])) if place not in first]
-            table = np.reshape(tables[home], shapes[home]).transpose(*first, *rest)
+            axes = list(sizes[home])
+            first = [axes.index(axis) for axis in whole.divided]
+            rest = [place for place in range(len(axes)) if place not in first]
+            table = np.reshape(tables[home], list(sizes[home].values())).transpose(*first, *rest)
             table = table.reshape(*table.shape[: len(first)], -1).sum(axis=-1).astype(np.float64)
             found.append(table.ravel() if whole is wanted else wanted.joined(table))
         return found
@@ -465,6 +473,9 @@ def release_choices(
     return tuple(released(release))
 
 
+_BLOCK = 2**10  # candidates whose weights have a sum of their own
+
+
 class _Draw:
     """Draws candidates with probability proportional to ``exp(rate * score)``, exactly."""
 
@@ -472,33 +483,54 @@ class _Draw:
         self.is_open = np.ones(len(scores), dtype=bool)
         self._scores = scores
         self._bits = bits
-        self._shifts = np.zeros(len(scores), dtype=np.int64)
-        self._mantissas: list[int] = []
+        self._least = -1  # shift of the candidate that all weights are relative to
         if math.isinf(rate):
+            self._exact: list[tuple[int, int]] = []
             return
         # A weight is mantissa / 2^(bits + shift), with a mantissa of `bits` bits.
+        gaps, self._kinds = np.unique(scores.max() - scores, return_inverse=True)
         with decimal.localcontext() as context:
             context.prec = math.ceil(bits * math.log10(2)) + 30
             log2, step, one = decimal.Decimal(2).ln(), decimal.Decimal(rate), 1 << bits
-            for place, gap in enumerate((scores.max() - scores).tolist()):
-                exponent = step * gap
-                shift = int(exponent / log2)
-                self._shifts[place] = shift
-                self._mantissas.append(int((shift * log2 - exponent).exp() * one))
+            exponents = [step * gap for gap in gaps.tolist()]
+            shifts = [int(exponent / log2) for exponent in exponents]
+            self._exact = [
+                (int((shift * log2 - exponent).exp() * one), shift)
+                for exponent, shift in zip(exponents, shifts, strict=True)
+            ]
+        self._shifts = np.array(shifts)[self._kinds]
 
     def next(self, stream: SecretStream) -> int:
         """Draw one of the open candidates."""
-        places = np.flatnonzero(self.is_open)
-        if not self._mantissas:  # without noise
+        if not self._exact:  # without noise
+            places = np.flatnonzero(self.is_open)
             return int(places[np.argmax(self._scores[places])])
-        shifts = self._shifts[places] - self._shifts[places].min()
-        near = shifts <= self._bits  # the weights of others are rounded down to 0
-        places, shifts = places[near], shifts[near]
-        weights = (
-            self._mantissas[i] >> k for i, k in zip(places.tolist(), shifts.tolist(), strict=True)
-        )
-        sums = list(itertools.accumulate(weights))
+        self._weigh()
+        sums = list(itertools.accumulate(self._blocks))
         n_bits = sums[-1].bit_length()
         while (uniform := stream.random_bits(n_bits)) >= sums[-1]:
             pass
-        return int(places[bisect_right(sums, uniform)])
+        block = bisect_right(sums, uniform)
+        start = block * _BLOCK
+        within = itertools.accumulate(self._weights[start : start + _BLOCK])
+        return start + bisect_right(list(within), uniform - sums[block] + self._blocks[block])
+
+    def _weigh(self) -> None:
+        """Find the weights of open candidates, and their sums by blocks."""
+        least = int(self._shifts[self.is_open].min())
+        if least == self._least:
+            for place in np.flatnonzero(self._counted & ~self.is_open).tolist():
+                self._blocks[place // _BLOCK] -= self._weights[place]
+                self._weights[place] = 0
+        else:
+            # Those of candidates that are far behind are rounded down to 0.
+            shifted = [
+                mantissa >> (shift - least) if 0 <= shift - least <= self._bits else 0
+                for mantissa, shift in self._exact
+            ]
+            kinds = np.where(self.is_open, self._kinds, len(shifted)).tolist()
+            self._weights = [*map([*shifted, 0].__getitem__, kinds)]
+            starts = range(0, len(self._weights), _BLOCK)
+            self._blocks = [sum(self._weights[k : k + _BLOCK]) for k in starts]
+            self._least = least
+        self._counted = self.is_open.copy()

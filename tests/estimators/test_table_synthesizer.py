@@ -192,6 +192,24 @@ def test_strange_tables(name, epsilon):
 
 
 @pytest.mark.filterwarnings("ignore:X has feature names")
+@pytest.mark.parametrize(("n_rows", "n_columns", "kinds"), [(50, 70, 1), (2, 75, 3)])
+def test_small_wide_surveys(n_rows, n_columns, kinds, tmp_path):
+    """Noise leaves many columns one cell; a fit is charged for all shapes, and so makes them."""
+    rng = np.random.default_rng(n_columns)
+    words = np.array(["never", "at times", "often", "always"])
+    answers = [
+        np.array(["no", "yes"])[rng.integers(0, 2, n_rows)],
+        rng.integers(1, 8, n_rows),
+        words[rng.integers(0, 4, n_rows)],
+    ]
+    table = pd.DataFrame({f"q{k}": rng.permutation(answers[k % kinds]) for k in range(n_columns)})
+    found = DPTableSynthesizer(TableSchema.guess(table).confirm(), n_particles=500)
+    found.fit(table).save(path := tmp_path / "survey.safetensors")
+    drawn = DPTableSynthesizer.load(path).sample(20)
+    assert drawn.shape == (20, found.n_features_in_)
+    assert all(drawn[name].isin(table[name]).all() for name in table.columns[::3])
+
+
 def test_score_needs_the_same_columns(synthesizer):
     with pytest.raises(ValueError, match="feature names should match"):
         synthesizer.score(TABLE.drop(columns="age"))

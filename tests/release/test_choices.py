@@ -70,11 +70,30 @@ def test_weights_are_exact_to_the_last_bit():
     draw = contingency._Draw(scores, rate, bits)
     with mpmath.workprec(2000):
         for place, score in enumerate(scores.tolist()):
-            due = mpmath.exp(mpmath.mpf(rate) * (score - 50_000)) * 2 ** (
-                128 + int(draw._shifts[place])
-            )
-            assert abs(draw._mantissas[place] - due) <= 1.001
-            assert 2**127 - 1 <= draw._mantissas[place] <= 2**128
+            mantissa, shift = draw._exact[draw._kinds[place]]
+            due = mpmath.exp(mpmath.mpf(rate) * (score - 50_000)) * 2 ** (128 + shift)
+            assert abs(mantissa - due) <= 1.001
+            assert 2**127 - 1 <= mantissa <= 2**128
+
+
+@pytest.mark.parametrize("rate", [1e-4, 0.05, 2.0])
+def test_sums_by_blocks_choose_as_one_sum_does(rate, monkeypatch):
+    """Also where the candidates with the largest weights are closed, and others take part."""
+    rng = np.random.default_rng(2)
+    scores, closed = rng.integers(0, 3000, 50), rng.random((50, 50)) < 0.03
+
+    def places(block):
+        monkeypatch.setattr(contingency, "_BLOCK", block)
+        draw, stream = contingency._Draw(scores, rate, 100), SecretStream(5)
+        while draw.is_open.any():
+            yield (place := draw.next(stream))
+            draw.is_open[place] = False
+            draw.is_open &= ~closed[place]
+
+    due = list(places(50))
+    assert len(due) == len(set(due)) > 5
+    for block in (1, 7, 49):
+        assert list(places(block)) == due
 
 
 def test_without_noise_the_largest_are_chosen_in_their_order():

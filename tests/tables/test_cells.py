@@ -5,13 +5,16 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from skdpot import DPTableSynthesizer
 from skdpot.exceptions import PrivacyWarning
-from skdpot.preprocessing import DatetimeColumn, NumericColumn, TableSchema
+from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, NumericColumn, TableSchema
 from skdpot.release.contingency import Marginal, NoisyMarginal, tables_of
 from skdpot.release.release import record_releases, replay_releases
-from skdpot.tables.cells import ROUNDS, combined
+from skdpot.tables.cells import ROUNDS, coarsen, combined
 from skdpot.tables.grids import ColumnGrid
 
 N_ROWS, WIDE, LARGEST = 8000, 10**9, 2**62
@@ -51,6 +54,26 @@ def test_cells_of_many_places_are_those_of_a_search():
     kept = places[:-2]
     np.testing.assert_array_equal(found[:-2], np.searchsorted(edges[1:-1], kept, side="right"))
     assert found[-2:].tolist() == [grid.n_cells] * 2
+
+
+COUNTS = arrays(
+    np.float64,
+    st.integers(2, 200),
+    elements=st.sampled_from([-30.0, -1.0, 0.0, 1e-6, 0.6, 1.0, 1.3, 70.0, 1e6]),
+)
+
+
+@given(COUNTS, st.sampled_from([0.0, 0.5, 300.0]), st.integers(2, 24), st.booleans())
+def test_bins_and_groups_have_public_bounds_whatever_the_noise(counts, sigma, n_groups, ordered):
+    """What is held and how long it takes follows from them."""
+    column = CategoricalColumn("any", categories=range(len(counts)), ordered=ordered)
+    grid = ColumnGrid(column, len(counts), ordered)
+    noisy = NoisyMarginal(Marginal((0,), (np.arange(len(counts)),)), counts, sigma)
+    found = coarsen(noisy, grid, 100, n_groups)
+    assert found.n_bins <= (3 * 24 if ordered else 65)
+    for level, most in ((0, 3 * 24), (1, 3 * n_groups), (2, 3 * 4 + 1)):
+        assert found.groups(level).max() < most
+    assert found.shares.sum() == pytest.approx(1.0)
 
 
 def table(seed=0, n_rows=N_ROWS):

@@ -261,6 +261,21 @@ def test_counts_by_joint_tables_are_those_of_single_marginals(weighted, most, mo
         np.testing.assert_array_equal(table, marginal.counts(CODES, weights))
 
 
+@pytest.mark.parametrize("order", [1, 2])
+def test_columns_that_noise_left_one_cell_are_counted_by_the_hundred(order):
+    """Numpy has at most 64 axes; how many columns have one cell follows from noise."""
+    n_columns = 150
+    codes = np.random.default_rng(3).integers(0, 3, (50, n_columns)).astype(np.int32)
+    groups = [np.arange(3) if c % 40 == 7 else np.zeros(3, dtype=np.int64) for c in range(150)]
+    places = itertools.permutations(range(0, n_columns, order), order)
+    some = [Marginal(columns, tuple(groups[c] for c in columns)) for columns in places]
+    for marginal, table in zip(some, counts_of(codes, some), strict=True):
+        np.testing.assert_array_equal(table, marginal.counts(codes))
+    joint = JointTables(some, len(codes))
+    sizes = [math.prod(joint.parts[part].n_cells for part in table) for table in joint.tables]
+    assert max(sizes) <= len(codes)
+
+
 def test_rows_are_read_once_for_each_marginal(monkeypatch):
     reads = []
     rows = HeldRows((CODES, None), N_ROWS)
