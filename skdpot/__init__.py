@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from skdpot.privacy.budget import PrivacyBudget
     from skdpot.privacy.pipelines import check_pipeline
+    from skdpot.privacy.searches import check_search
     from skdpot.release.sketch import SlicedSketch
     from skdpot.tables.schema import TableSchema
 
@@ -52,6 +53,7 @@ __all__ = [
     "TableEncoder",
     "TableSchema",
     "check_pipeline",
+    "check_search",
 ]
 
 
@@ -75,6 +77,7 @@ _HOMES = {
     "TableEncoder": "skdpot.estimators.table_encoder",
     "TableSchema": "skdpot.tables.schema",
     "check_pipeline": "skdpot.privacy.pipelines",
+    "check_search": "skdpot.privacy.searches",
 }
 
 

@@ -38,6 +38,7 @@ from skdpot.privacy.pipelines import (
     parts_of,
     warn_of_budgets,
 )
+from skdpot.privacy.searches import faults_of_callers, is_wrapper, parts_within
 
 # One number, one for each phase of the fit, or none where no single one exists.
 Scale: TypeAlias = float | tuple[float, ...] | None
@@ -238,7 +239,9 @@ def charge(
     -----
     PrivacyWarning
         If `delta`, or that of the budget, is not below ``1 / n_samples``: a mechanism that
-        publishes one random record is (0, 1/n)-private. The warning comes before the charge.
+        publishes one random record is (0, 1/n)-private. If a search or ensemble of scikit-learn
+        that is calling divides rows by private values (`check_search`). The warnings come before
+        the charge.
     """
     budget, delta = owner.budget, owner.delta
     name = label or str(getattr(owner, "caller", type(owner).__name__))
@@ -250,10 +253,15 @@ def charge(
             f"{name}: the noise is too small for epsilon={target.epsilon:g} at delta={delta:g}. "
             "Calibrate the event to that target; nothing was charged."
         )
+    assumed = tuple(assumptions)
     if noise_given or math.isfinite(target.epsilon):
         _warn_of_delta(name, event, n_samples, target.delta, budget)
+    if event.is_private:
+        for text in faults_of_callers():
+            warn_of_privacy(f"{name}: {text}")
+        assumed += (ROWS_GIVEN,)
     stated = _epsilon(compose(event), target.delta) if noise_given else target.epsilon
-    facts = event.relation, event, *(scales or scales_of(event)), tuple(assumptions), mechanism
+    facts = event.relation, event, *(scales or scales_of(event)), assumed, mechanism
     spent = PrivacySpent(stated, target.delta, *facts)
     if _PLANNING.get():
         raise _PlannedError(spent)
@@ -336,6 +344,8 @@ def plan_fit(
 
 
 SEEDED = "nobody knows random_state"  # the assumption of every fit with a seed
+# That of every fit: it cannot see who divided the rows of a larger table before it.
+ROWS_GIVEN = "no private value decides which rows the fit is given, and none is given twice"
 KNOWN_LABELS = "every label is one of the classes; others are refused"
 
 
@@ -528,9 +538,10 @@ def _private_parts(estimator: object) -> list[tuple[str, PrivacySpent | None]]:
     parts: list[tuple[str, PrivacySpent | None]] = []
     for _, part in leaves(estimator):
         name = type(part).__name__
-        if hasattr(part, "cv_results_"):
+        fits_private = is_wrapper(part) and next(parts_within(part), None) is not None
+        if fits_private or hasattr(part, "cv_results_"):
             raise TypeError(
-                f"{name} made many fits and keeps at most one. Give its estimator a "
+                f"{name} made many fits and does not keep them all. Give its estimator a "
                 "PrivacyBudget, which counts them all."
             )
         spent = getattr(part, "privacy_spent_", part)  # None: it released nothing

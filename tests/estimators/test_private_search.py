@@ -553,7 +553,7 @@ def test_an_error_of_a_score_of_the_callers_quotes_nothing():
 def test_a_swallowed_refusal_leaves_nan_scores():
     """What the guide says of error_score."""
     estimator = NoisyThreshold(budget=PrivacyBudget(1.2))
-    grid = GridSearchCV(estimator, {"shift": [-0.5, 0.1, 0.6]}, cv=2, refit=False)
+    grid = GridSearchCV(estimator, {"shift": [-0.5, 0.1, 0.6]}, cv=KFold(2), refit=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         grid.fit(X, Y)

@@ -19,7 +19,7 @@ from skdpot.privacy import accounting, events, loss_distribution, sampling
 from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, calibrate, compose
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent, Relation, gdp_delta
-from skdpot.privacy.spent import PrivacySpent, charge, silent_parts, total_spent
+from skdpot.privacy.spent import ROWS_GIVEN, PrivacySpent, charge, silent_parts, total_spent
 from tests.contract.accountant_suite import exact_gdp_delta
 from tests.payer import Payer
 from tests.privacy.cases import gaussian, subsets
@@ -114,7 +114,7 @@ X = np.arange(12.0).reshape(6, 2)
 def test_a_charge_returns_the_statement_and_goes_to_the_budget_under_its_label():
     budget, event = PrivacyBudget(2.0), fit_of(1.0)
     spent = spent_on(event, budget=budget)
-    facts = event, 4.0, 1.0, ("the number of rows, 900",), "sketch"
+    facts = event, 4.0, 1.0, ("the number of rows, 900", ROWS_GIVEN), "sketch"
     assert spent == PrivacySpent(1.0, 1e-5, Relation.REPLACE_ONE, *facts)
     assert pickle.loads(pickle.dumps(spent)) == spent
     with pytest.raises(FrozenInstanceError):
@@ -188,7 +188,7 @@ def test_two_fits_compose_as_gaussians():
     assert total.epsilon == pytest.approx(exact_epsilon(math.hypot(1 / 5, 1 / 4), 1e-5), rel=1e-9)
     assert total.event == ComposedEvent(events=(gaussian(5.0), gaussian(4.0)))
     assert (total.mechanism, total.delta) == ("sketch + sketch", 1e-5)
-    assert total.assumptions == ("the number of rows, 900",)
+    assert total.assumptions == ("the number of rows, 900", ROWS_GIVEN)
     assert (total.sigma, total.sensitivity) == (None, None)
     assert total_spent(second, first).epsilon == total.epsilon
     parts = [Release(epsilon=e).fit(X) for e in (0.5, 1.0, 2.0)]
@@ -223,7 +223,7 @@ def test_other_composites_are_searched_and_silent_steps_named():
     columns = ColumnTransformer([("a", Release(0.5), [0]), ("b", Release(1.0), [1])]).fit(X)
     for composite in (union, columns):
         assert len(total_spent(composite).event.events) == 2
-    (_, note) = total_spent(make_pipeline(StandardScaler(), Release(1.0)).fit(X)).assumptions
+    (*_, note) = total_spent(make_pipeline(StandardScaler(), Release(1.0)).fit(X)).assumptions
     assert note.startswith("StandardScaler (it has no event) learned nothing")
     bare = Release(epsilon=math.inf, event=NonPrivateEvent()).fit(X)
     assert total_spent(bare, Release(1.0).fit(X)).epsilon == math.inf
