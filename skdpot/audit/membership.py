@@ -87,7 +87,11 @@ class MembershipResult:
         return below / (n_members * n_others)
 
     def auc_interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return confidence limits of `auc`, normal in log odds (DeLong et al., 1988)."""
+        """Return confidence limits of `auc`, normal in log odds (DeLong et al., 1988).
+
+        Approximate: a lower limit that should be missed in 2.5 % of all cases was missed in at most
+        3 % for areas up to 0.85, and in 9 % for an area of 0.98 with 50 scores of one kind.
+        """
         kinds = self._kinds(confidence)
         both = rankdata(np.concatenate(kinds))
         placed = np.split(both, [len(kinds[0])])
@@ -208,6 +212,7 @@ def _epsilon(
 
 
 _FEWEST_SAMPLED = 1000
+_SHUFFLES, _MOST_SHUFFLED = 4999, 2_000_000  # of the owners of rows, and weights at a time
 _MOST_COMPONENTS = 8
 _MOST_ROWS = 5000  # of each sample that a kernel density is made of
 
@@ -238,14 +243,7 @@ class ClosestRecordShare(NamedTuple):
     share: Share
     expected: float
     deviation: float
-
-    @property
-    def p_value(self) -> float:
-        """How likely so large a share is by chance (normal approximation)."""
-        excess = self.share.value - self.expected
-        if self.deviation == 0.0:
-            return float(excess <= 0.0)
-        return float(norm.sf(excess / self.deviation))
+    p_value: float
 
 
 def closest_record_share(
@@ -256,7 +254,9 @@ def closest_record_share(
     Features are divided by their standard deviations among the synthetic rows. The result has
     ``share`` (value and confidence limits), ``expected`` (the share of members among the real rows;
     0.5 if there are as many others), ``deviation`` (the standard deviation of the share by chance)
-    and ``p_value``. A row that several real records have counts for each of them in equal parts.
+    and ``p_value``: how often so large a share comes about when the real rows change their owners
+    at random, with an exact level and no smaller than 1 / 5000. A row that several real records
+    have counts for each of them in equal parts.
     """
     given = {"members": members, "others": others}
     made, own, foreign = _groups(
@@ -276,7 +276,24 @@ def closest_record_share(
     # Sampling without replacement from a finite population of weights.
     chance = n_members * (n_real - n_members) / (n_real * (n_real - 1))
     deviation = math.sqrt(chance * float(np.sum((weights - 1 / n_real) ** 2)))
-    return ClosestRecordShare(limits._replace(value=share), n_members / n_real, deviation)
+    counted = limits._replace(value=share), n_members / n_real, deviation
+    return ClosestRecordShare(*counted, _by_chance(weights, n_members, share))
+
+
+def _by_chance(weights: np.ndarray, n_members: int, share: float) -> float:
+    """Return how often members drawn at random have such a share, the given ones among them.
+
+    A normal approximation has up to seven times the stated errors where members are few.
+    """
+    rng, drawn = solver_generator(0), weights[weights > 0.0]
+    # Rows without a weight change nothing but how many of the others are members.
+    numbers = rng.hypergeometric(len(drawn), len(weights) - len(drawn), n_members, _SHUFFLES)
+    as_large = 1
+    for own in np.array_split(numbers, math.ceil(len(drawn) * _SHUFFLES / _MOST_SHUFFLED)):
+        shuffled = rng.permuted(np.tile(drawn, (len(own), 1)), axis=1)
+        sums = np.sum(shuffled, axis=1, where=np.arange(len(drawn)) < own[:, None])
+        as_large += int(np.count_nonzero(sums >= share - 1e-12))
+    return as_large / (1 + _SHUFFLES)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -289,11 +306,14 @@ class SyntheticMembership:
 
     @property
     def best(self) -> SyntheticMembershipResult:
-        """The attack with the largest area under its operating characteristic."""
+        """The attack with the largest area under its operating characteristic.
+
+        Its limits are those of one attack: the largest of several areas is above 0.5 by chance.
+        """
         return max(self.results.values(), key=lambda result: result.auc)
 
     def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
-        """Return the figures, a row per attack."""
+        """Return the figures, a row per attack; each limit holds by itself."""
         figures = {name: result.figures(confidence) for name, result in self.results.items()}
         return pd.DataFrame.from_dict(figures, orient="index").rename_axis("attack")
 

@@ -102,7 +102,8 @@ def privacy_report(
         1,000, and 100 if there is no sketch.
     confidence : float, default=0.95
         Confidence of the lower bounds, in (0, 1). Each private part of a pipeline is audited, and
-        all bounds hold together with this confidence.
+        the bounds from all guesses hold together with this confidence. Those from the noise add a
+        hundredth of the chance of an error. Limits of attacks on synthetic rows are of 95 % each.
     random_state : int, RandomState or None, default=None
         Seed for made-up rows and draws; does not affect privacy.
     verbose : int, default=0

@@ -346,14 +346,18 @@ class PrivacyBudget:
             One whole fit with all its phases, whose parameters were fixed beforehand. Of other
             libraries, under the relation of this budget:
 
-            - a measurement of OpenDP on a data set. Under zero-concentrated privacy its noise must
-              be **Gaussian**, on integers with a scale of 16 or more;
+            - a measurement of OpenDP on a data set, by its privacy map. Of one that states rho of
+              zero-concentrated privacy, the worst such release is charged: 1.25 to 1.75 times the
+              mu of Gaussian noise for rho up to 10. To pay for the noise alone, state it as a
+              `GaussianEvent`;
             - the accountant of Opacus, or its history: a list of tuples (noise multiplier, sample
-              rate, steps) of DP-SGD with Poisson samples. Replacing a record moves a sum of clipped
-              gradients by twice the clipping norm;
+              rate, steps) of DP-SGD. Every step must use **one Poisson sample**: neither
+              ``poisson_sampling=False`` nor batches accumulated over several samples. Replacing a
+              record moves a sum of clipped gradients by twice the clipping norm;
             - a `BudgetAccountant` of diffprivlib: its limit or, without one, what it has spent.
-              Replacing a record costs twice the epsilon, as some of its mechanisms add or remove
-              one;
+              Replacing a record costs twice the epsilon, as some of its tools add or remove one.
+              Under add-or-remove it is refused, as the noise of others depends on the number of
+              rows;
             - (epsilon, delta), of a release of which nothing else is known. The worst such release
               is charged, as much as a Gaussian one with a larger epsilon.
         label : str, default=""

@@ -240,12 +240,18 @@ def _both_signs(
 
 def _smallest_mu(losses: LossDistribution, leak: float) -> float:
     """Return the smallest mu with H <= leak + (1 - leak) G_mu everywhere, rounded up."""
-    if losses.infinity_mass > leak:
-        return math.inf
+    return math.inf if losses.infinity_mass > leak else least_mu(*losses.profile(), leak)
+
+
+def least_mu(epsilon: _Floats, profile: _Floats, leak: float) -> float:
+    """Return the smallest mu with profile <= leak + (1 - leak) G_mu everywhere, rounded up.
+
+    The profile, convex in exp(epsilon), is at most these values at these increasing epsilons; the
+    first one is 0 and the last value at most `leak`.
+    """
     # The profile at 0 and on up to the first node where the leak alone covers it: beyond it nothing
     # needs a check. Thinning the grid is safe: the profile is convex in exp(epsilon), so its chords
     # lie above it.
-    epsilon, profile = losses.profile()
     last = int(np.argmax(profile <= leak))
     kept = np.append(np.arange(0, last, max(1, math.ceil(last / _MAX_NODES))), last)
     epsilon, profile = epsilon[kept], profile[kept]

@@ -8,7 +8,17 @@ at 0. The profile of :math:`\mu`-GDP is convex in :math:`e^x`, is not negative, 
 :math:`2 \Phi(\mu/2) - 1` and the slope :math:`-\Phi(-\mu/2)` at :math:`x = 0`. With
 :math:`\mu = 2 \Phi^{-1}(p)` these are :math:`2p - 1` and :math:`-(1 - p)`, those of the line, which
 therefore touches the profile and lies below it. So the release is :math:`\mu`-GDP but for a leak of
-:math:`\delta`, and no smaller :math:`\mu` would do.
+:math:`\delta`, and no smaller :math:`\mu` would do. A release that is :math:`\rho`-zCDP but for
+:math:`\delta` is charged likewise, for the worst one (`skdpot.privacy.concentrated`): its law
+given the events E, E' of probability of at least :math:`1 - \delta` has the profile H of the
+class, so that :math:`P(S) - e^x Q(S) \le \delta + (1 - \delta) H(x)`.
+
+What an accountant states is taken for the relation that its mechanisms are made for. Of diffprivlib
+some bound what a replaced record does, with noise that depends on the number of rows (a mean, a
+sum), and others a record that is added or removed (a histogram). The latter cost a replaced record
+twice the epsilon: let the law between the neighbours be that without the record for these and that
+of the other neighbour for the former. Both steps are (epsilon, delta)-private, together
+:math:`(2 \varepsilon, (1 + e^\varepsilon) \delta)`. Under add-or-remove the former state nothing.
 
 References
 ----------
@@ -22,13 +32,12 @@ from typing import Any
 from scipy.special import ndtri_exp
 
 from skdpot.exceptions import UnknownEventError
-from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, Relation
+from skdpot.privacy.concentrated import gdp_of_zcdp
+from skdpot.privacy.events import ComposedEvent, Event, Relation
 from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.privacy.selection import BudgetedEvent
 
 _ROUNDED_UP = 1.0 + 1e-12
-# A discrete Gaussian of s >= 16 lattice steps costs at most 1 + 1 / (20 s^2) times the continuous.
-_DISCRETE = 1.0 + 1.0 / (20.0 * 16.0**2)
 # How far neighbours are apart in the metrics of OpenDP.
 _BY_ROWS = {Relation.REPLACE_ONE: 2, Relation.ADD_REMOVE: 1}
 _NEIGHBOURS: dict[str, dict[Relation, int]] = {
@@ -43,19 +52,13 @@ def event_of(spent: Any, relation: Relation) -> Event:
     """Return the event of what `PrivacyBudget.spend` is given."""
     if isinstance(spent, Event):
         return spent
-    if hasattr(spent, "output_measure"):
+    if hasattr(spent, "output_measure") and hasattr(spent, "map"):
         return _of_measurement(spent, relation)
     if hasattr(spent, "spent_budget"):  # of diffprivlib
-        limited = math.isfinite(spent.epsilon)
-        pairs = [(spent.epsilon, spent.delta)] if limited else list(spent.spent_budget)
-        # Of its mechanisms some bound what adding or removing a row does, such as its histogram.
-        # Replacing one is twice that, and (2 epsilon, (1 + exp(epsilon)) delta)-private for them.
-        if relation is Relation.REPLACE_ONE:
-            pairs = [(2.0 * epsilon, (1.0 + math.exp(epsilon)) * d) for epsilon, d in pairs]
-        return _together(_of_epsilon(epsilon, delta, relation) for epsilon, delta in pairs)
+        return _of_accountant(spent, relation)
     history = getattr(spent, "history", spent)
     if isinstance(history, list):  # of Opacus
-        return _together(_of_steps(z, rate, n, relation) for z, rate, n in history)
+        return _together(_of_steps(*_three(steps), relation) for steps in history)
     if isinstance(spent, tuple) and len(spent) == 2:
         epsilon, delta = spent
         return _of_epsilon(epsilon, delta, relation)
@@ -81,6 +84,33 @@ def _of_epsilon(epsilon: float, delta: float, relation: Relation) -> Event:
     return BudgetedEvent(mu=mu, leak=delta, relation=relation)
 
 
+def _of_accountant(spent: Any, relation: Relation) -> Event:
+    """Return the event of an accountant of diffprivlib, which may stand for any of its tools."""
+    if relation is not Relation.REPLACE_ONE:
+        raise ValueError(
+            "The noise of some tools of diffprivlib depends on the number of rows, so that its "
+            f"accountant states nothing under {str(relation)!r}. Use a budget under "
+            f"{str(Relation.REPLACE_ONE)!r}, or spend (epsilon, delta) of tools that you know."
+        )
+    limited = math.isfinite(spent.epsilon)
+    pairs = [(spent.epsilon, spent.delta)] if limited else list(spent.spent_budget)
+    return _together(
+        _of_epsilon(2.0 * epsilon, (1.0 + math.exp(min(epsilon, 700.0))) * delta, relation)
+        for epsilon, delta in pairs
+    )
+
+
+def _three(steps: Any) -> tuple[float, float, int]:
+    """Check an entry of a history of Opacus."""
+    if not isinstance(steps, tuple | list) or len(steps) != 3:
+        raise ValueError(
+            "A history of Opacus holds tuples (noise multiplier, sample rate, steps), got an entry "
+            f"of type {type(steps).__name__}."
+        )
+    noise_multiplier, rate, n_steps = steps
+    return noise_multiplier, rate, n_steps
+
+
 def _of_steps(noise_multiplier: float, rate: float, n_steps: int, relation: Relation) -> Event:
     """Return the event of DP-SGD, in units of the clipping norm."""
     replaced = relation is Relation.REPLACE_ONE
@@ -97,26 +127,35 @@ def _of_steps(noise_multiplier: float, rate: float, n_steps: int, relation: Rela
 
 def _of_measurement(measurement: Any, relation: Relation) -> Event:
     """Return the event of a measurement of OpenDP, by its privacy map at neighbouring data sets."""
-    metric, measure = str(measurement.input_metric), str(measurement.output_measure)
-    metric = metric.partition("(")[0]
-    d_in = _NEIGHBOURS.get(metric, {}).get(relation)
+    metric, measure = measurement.input_metric.type, str(measurement.output_measure.type)
+    d_in = _NEIGHBOURS.get(str(metric), {}).get(relation)
     if d_in is None:
         raise ValueError(
             f"How far neighbours under {str(relation)!r} are apart in {metric} is not known. Chain "
-            "the measurement to its transformation, or spend measurement.map(d_in) as (epsilon, "
-            "delta)."
+            "the measurement to its transformation, or spend what it costs at their distance as "
+            "(epsilon, delta)."
         )
-    cost = measurement.map(d_in)
-    if measure == "MaxDivergence":
-        return _of_epsilon(cost, 0.0, relation)
-    if measure == "Approximate(MaxDivergence)":
-        epsilon, delta = cost
-        return _of_epsilon(epsilon, delta, relation)
-    if measure == "ZeroConcentratedDivergence":
-        sigma = 1.0 / math.sqrt(2.0 * cost) / _DISCRETE
-        return GaussianEvent(sigma=sigma, sensitivity=1.0, relation=relation)
-    if measure == "Approximate(ZeroConcentratedDivergence)":
-        rho, delta = cost
-        mu = math.sqrt(2.0 * rho) * _DISCRETE
-        return BudgetedEvent(mu=mu, leak=delta, relation=relation)
-    raise ValueError(f"{measure} is not supported: fix its delta by make_fix_delta of OpenDP.")
+    try:
+        cost = measurement.map(d_in)
+    except Exception as error:  # of OpenDP, for example where another distance was fixed
+        raise ValueError(f"OpenDP states no cost of neighbours {d_in} apart: {error}") from error
+    known = {"MaxDivergence": _of_epsilon, "ZeroConcentratedDivergence": _of_rho}
+    for name, of_loss in known.items():
+        if measure == name:
+            return of_loss(cost, 0.0, relation)
+        if measure == f"Approximate<{name}>":
+            loss, delta = cost
+            return of_loss(loss, delta, relation)
+    raise ValueError(
+        f"{measure} is not supported: convert it to (epsilon, delta) or to zero-concentrated "
+        "privacy, and fix the delta of a curve by make_fix_delta of OpenDP."
+    )
+
+
+def _of_rho(rho: float, delta: float, relation: Relation) -> Event:
+    """Return an event that dominates every release that is rho-zCDP but for delta."""
+    if not 0.0 <= delta < 1.0:
+        raise ValueError(f"delta={delta!r} must be in [0, 1).")
+    worst = gdp_of_zcdp(rho)
+    leak = delta + (1.0 - delta) * worst.leak
+    return BudgetedEvent(mu=worst.mu, leak=leak, relation=relation)

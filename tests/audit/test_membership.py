@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
-from scipy.stats import binomtest, norm
+from scipy.stats import binom, binomtest, norm
 from sklearn.metrics import roc_auc_score
 
 from skdpot import SlicedSketch
@@ -207,8 +207,20 @@ def test_deviation_of_the_share_is_that_of_chance():
     assert np.std(shares) == pytest.approx(result.deviation, rel=0.1)
     # The usual binomial limits are far too narrow for so many synthetic rows.
     assert result.deviation > 2 * (result.share.high - result.share.low) / 4
-    assert closest_record_share(real[:40], real[:40], real[40:]).p_value < 1e-6
+    assert closest_record_share(real[:40], real[:40], real[40:]).p_value == 1 / 5000
     assert closest_record_share(real[40:], real[:40], real[40:]).p_value > 0.999
+
+
+def test_the_p_value_of_the_share_has_its_level_where_members_are_few():
+    """3 members among 600 rows: 200 cases; more alarms than asserted in fewer than 1 in 10^4."""
+    rng, p_values = np.random.default_rng(12), []
+    for _ in range(200):
+        real, made = (rng.standard_normal((n, 2)) for n in (600, 40))
+        p_values.append(closest_record_share(made, real[:3], real[3:]).p_value)
+    for level in (0.01, 0.05, 0.3):
+        alarms = np.count_nonzero(np.array(p_values) <= level)
+        assert alarms <= binom.isf(1e-4 / 3, len(p_values), level)
+    assert 0.1 < np.mean(np.array(p_values) <= 0.3)  # no smaller than counts allow
 
 
 # Generators: one that copies, one that overfits, one that is private.
@@ -221,7 +233,7 @@ def test_copies_are_found_by_all(found):
     # Three in five rows occur in a bootstrap, and are found without a single false alarm.
     assert table["tpr_at_0.001"][:3].tolist() == pytest.approx([1 - np.exp(-1)] * 3, abs=0.05)
     assert found.share.share.value == 1.0
-    assert found.share.p_value < 1e-12
+    assert found.share.p_value == 1 / 5000
     assert found.best.auc == table["auc"].max()
     assert (found.best.epsilon, found.best.delta) == (np.inf, 0.0)
 
@@ -238,10 +250,11 @@ def test_a_flow_without_noise_overfits_and_a_private_one_does_not():
         for epsilon in (np.inf, 1.0)
     )
     assert exposed.results[ATTACKS[0]].auc > 0.85
-    assert exposed.share.p_value < 1e-6
+    assert exposed.share.p_value == 1 / 5000
     # Over 12 fits the areas had a mean of at most 0.525 and a standard deviation of 0.022.
     assert (private.to_frame()["auc"] < 0.525 + 6 * 0.022).all()
-    assert private.share.p_value > 1e-8
+    # A false alarm is a share of six standard deviations too many.
+    assert private.share.share.value < private.share.expected + 6 * private.share.deviation
     assert {(one.epsilon, one.delta) for one in private.results.values()} == {(1.0, 1e-5)}
     assert private.n_synthetic == 1000
 

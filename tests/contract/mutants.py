@@ -430,7 +430,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("_coin_sample", threshold=one_more), {"coins that land in more often": "privacy/test_subsampling.py::test_poisson_rate_is_never_exceeded"}),
     ],
     8: [
-        (rewritten("_of_measurement", ("math.sqrt(2.0 * rho)", "rho")), {"approximate zCDP read as an epsilon": "privacy/test_other_libraries.py::test_measurements_of_opendp"}),
+        (rewritten("_of_rho", ("delta + (1.0 - delta) * worst.leak", "worst.leak")), {"delta of approximate zCDP": "privacy/test_other_libraries.py::test_concentrated_but_for_a_delta[replace_one]"}),
+        (rewritten("_of_accountant", ("2.0 * epsilon", "epsilon")), {"a replaced record of diffprivlib counted as one that is added": "privacy/test_other_libraries.py::test_tools_of_diffprivlib_that_count_and_that_average_are_both_covered[1.0]"}),
         (given("SingleFitTarget.__init__", "privacy_target", delta=0.001), {"a fit is calibrated to another delta": "estimators/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[bounds0-1]"}),
         (given("LossDistribution.delta", self=without_infinite_losses), {"infinite losses not counted": "privacy/test_accounting.py::test_an_infinite_loss_counts_fully_with_and_without_a_gaussian"}),
         (rewritten("_upper_masses", (" + error", "")), {"rounding errors of transforms not covered": "privacy/test_accounting.py::test_composed_masses_bound_the_exact_ones_far_into_the_tail[subset]"}),
@@ -499,6 +500,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (all_of(given("round_to_lattice", "noisy_sum", x=np.zeros_like), returning("noisy_sum", plus_exact_values)), {"sums on no lattice": "privacy/test_noise.py::test_a_noisy_sum_lies_on_the_lattice"}),
     ],
     17: [
+        (rewritten("_charge_once", ("max(events", "min(events")), {"the most private of several parties": "federated/test_protocols.py::test_a_shared_budget_pays_for_the_least_private_party[1]"}),
         (rewritten("Sliced.matrix", ("isinstance(parties[0], Party)", "True")), {"parties in a list": "estimators/test_wasserstein_distance.py::test_parties_with_different_people_share_one_charge[list]"}),
         (rewritten("FairGradients._training", ("(task.bins, tables)", "(tables,)")), {"bins of the target": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[regressor, odds]"}),
         (rewritten("Barycenter._plan", ("[spread.event, ", "[")), {"the spread of targets": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[regressor, barycenter]"}),
@@ -560,6 +562,10 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
             "below what is attained": "privacy/test_accounting.py::test_limit_for_poisson_samples_lies_below_what_is_attained",
             "batches of projected rows": "release/test_rows.py::test_cost_of_given_noise_by_another_route[sampled]"}),
         (returning("SampledGaussianEvent._steps", steps_on_poisson_samples), {"Poisson account for batches of a fixed size": "privacy/test_accounting.py::test_golden_values[5.0]"}),
+        (rewritten("_of_rho", ("mu=worst.mu", "mu=math.sqrt(2.0 * rho)")), {"zero-concentrated privacy as Gaussian noise": "privacy/test_other_libraries.py::test_zero_concentrated_counts_cost_no_more_than_is_charged[replace_one-Gaussian, 1.0]"}),
+        (rewritten("_cost", ("gained * (y + a) / (y - np.minimum(a, 0.0))", "gained")), {"orders of a zero-concentrated release": "privacy/test_concentrated.py::test_no_search_finds_a_concentrated_pair_that_costs_more[2.0]"}),
+        (rewritten("zcdp_profile", ("a * math.tanh(a / 2.0) >= rho", "a * a / 2.0 >= rho")), {"randomised response of zero-concentrated privacy": "privacy/test_concentrated.py::test_randomised_response_attains_the_charge[0.5]"}),
+        (rewritten("_dominates", ("bool(np.all(crossing >= 0.0))", "True")), {"a bound that holds at nodes alone": "privacy/test_accounting.py::test_a_coarse_loss_is_dominated_between_its_nodes_too[0.1]"}),
     ],
     21: [
         (given("guessing_p_value", delta=0.0), {"delta of the claim": "audit/test_guessing.py::test_golden_ceiling"}),
@@ -691,6 +697,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("TickColumn.to_unit", since_the_earliest), {"times by the earliest": "tables/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone[polars-Datetime(us, None)]"}),
     ],
     28: [
+        (rewritten("_units", ("np.trunc", "np.round")), {"entries of sums rounded to the nearest unit": "mechanisms/test_barycenter.py::test_rounding_takes_no_vector_beyond_its_radius"}),
         (rewritten("counting_device", ("where is not None", "False")), {"products that a device rounds": "release/test_neighbours.py::test_a_device_that_rounds_products_is_refused_before_any_charge[torch]"}),
         (rewritten("release_moments", ("some.T @ some", "2 * (some.T @ some)")), {"products counted twice": "release/test_moments.py::test_no_record_moves_the_moments_by_more_than_the_sensitivity[across the ball]"}),
         (rewritten("plan_score_tables", ("calibrate_lattice(mu, moved,", "calibrate_lattice(mu, moved / math.sqrt(2.0),")), {"scores that leave a bin and enter another": "mechanisms/test_bayes_rule.py::test_a_replaced_record_moves_the_table_by_no_more_than_the_sensitivity[blind]"}),

@@ -366,6 +366,15 @@ def test_refusals_come_through_as_they_are():
         sliced(Party("a", frames[0]), Party("b", frames[1]), REQUEST)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_shared_budget_pays_for_the_least_private_party(order):
+    budget = PrivacyBudget(3.0)
+    parties = [party("first", epsilon=0.5), party("second", epsilon=2.0)]
+    pairwise_sliced(parties[::order], REQUEST, n_simulations=8, budget=budget)
+    assert len(budget.history()) == 1
+    assert 2.0 <= budget.epsilon_spent() < 2.1
+
+
 class _Elsewhere:
     """What a protocol sees of a party in another process."""
 

@@ -195,6 +195,17 @@ def test_a_record_moves_noisy_sums_by_at_most_twice_the_radius(radius, n_codes):
     assert 0.999 * sensitivity < largest <= sensitivity == 2 * radius
 
 
+def test_rounding_takes_no_vector_beyond_its_radius():
+    """Of many entries, each most of a unit beyond whole ones, rounding up would add up."""
+    unit, radius, noise = 2.0**-20, 1.0, plan_sums(0.5, 1.0, "test")
+    vector = np.full((1, 10_000), radius / 100.0)
+    units = math.floor(vector[0, 0] / unit)
+    assert vector[0, 0] > (units + 0.7) * unit
+    one, two = (sums_of(rows, np.zeros(1, int), 1, noise) for rows in (vector, -vector))
+    assert np.linalg.norm(one - two) <= noise.event.sensitivity
+    np.testing.assert_array_equal(one - two, 2 * units * unit)
+
+
 def test_vectors_of_a_fit_keep_to_their_radius():
     """Every record of a fit, through the linear map that audits use; far rows and targets too."""
     X, y, group = hinted(400, 9)

@@ -131,6 +131,18 @@ def test_the_larger_order_counts_whichever_it_is():
             assert second.compose(first).delta(0.2) == pytest.approx(both.delta(0.2))
 
 
+@pytest.mark.parametrize("rare", [1e-4, 0.1])
+def test_a_coarse_loss_is_dominated_between_its_nodes_too(rare):
+    """Of a rare loss of 2 the profile has nodes at 0 and 2 and is a straight line between them."""
+    losses = LossDistribution(2.0, 0, np.array([1.0 - rare, rare]), 0.0)
+    mu = LossPair(losses).to_gdp(1e-9).mu
+    epsilon = np.linspace(0.0, 2.0, 201)
+    line = np.array([losses.delta(x) for x in epsilon])
+    ratio = line / (1e-9 + (1 - 1e-9) * gdp_delta(epsilon, mu))
+    assert ratio.max() <= 1.0
+    assert ratio.max() > 1.2 * ratio[[0, -1]].max()  # the nodes do not decide on mu
+
+
 def test_losses_beyond_the_window_count_as_infinite():
     """Of 400 randomised responses, whose own losses are all finite."""
     composed = two_point_losses(10).self_compose(400)
