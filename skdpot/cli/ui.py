@@ -51,6 +51,7 @@ _ELSEWHERE = (
     "`skdpot ui` sets another folder."
 )
 _HERE = "This page runs on your computer alone. The table is not sent anywhere."
+_THERE = "Whoever knows the address of this page can use it. The connection is not encrypted."
 _GUESSED = (
     "This was guessed from the values of the table. Everything that you confirm becomes public, "
     "and no privacy budget covers it. Read it as a person in the table would. You confirm what is "
@@ -89,6 +90,7 @@ _OPTIONS = {
     r"--date COLUMN=(\S+) or =(\S+?)\.": r"“read as dates”, \1 or \2.",
     r"--number COLUMN=(\S+) or =(\S+?)\.": r"“read as numbers”, \1 or \2.",
     r"--guard-formulas": "“for spreadsheets”",
+    r"^--[a-z]+ ": "",
 }
 _STYLE = """
 .q-card { width: 100% } iframe { width: 100%; height: 80vh; border: 1px solid #ddd }
@@ -131,8 +133,9 @@ def run_ui(args: Namespace, console: Console) -> None:
             app.on_startup(opening.start)
         app.on_shutdown(opening.end)
         app.on_connect(opening.end)
-        ui.page("/")(lambda: Page(ui, app, folder, args.data, prefix=secret).build())
-        console.say(f"{address}\n{_HERE if is_here else ''} Stop it with Ctrl+C.\n")
+        where = _HERE if is_here else _THERE
+        ui.page("/")(lambda: Page(ui, app, folder, args.data, where, prefix=secret).build())
+        console.say(f"{address}\n{where} Stop it with Ctrl+C.\n")
         with suppress(KeyboardInterrupt):
             config = Config(outer, log_level="warning", proxy_headers=False, ws_max_size=2**20)
             Server(config).run(sockets=[held])
@@ -207,15 +210,22 @@ class Page:
     """The page as one visitor sees it."""
 
     def __init__(
-        self, ui: Any, app: Any, folder: Path, data: str | None = None, prefix: str = ""
+        self,
+        ui: Any,
+        app: Any,
+        folder: Path,
+        data: str | None = None,
+        where: str = _HERE,
+        prefix: str = "",
     ) -> None:
-        self.ui, self.app, self.folder, self.prefix = ui, app, folder, prefix
+        self.ui, self.app, self.folder, self.where, self.prefix = ui, app, folder, where, prefix
         # Named by who started the program, wherever it is.
         self.given = None if data is None else str(Path(data).expanduser().resolve())
         self.data: Path | None = None
         self.choices: dict[str, tuple[str, str]] = {}  # what to do with columns, and how
         self.facts: dict[str, Any] = {}
         self.shown: object = None  # what can be confirmed
+        self.last, self.changed = "", None  # the column that was changed last, and its row
         self.place: Path | None = None  # of everything that is made
 
     def build(self) -> None:
@@ -232,7 +242,7 @@ class Page:
             ui.button(icon="menu", on_click=drawer.toggle).props("flat color=white")
             ui.label("A synthetic table under differential privacy").classes("text-subtitle1")
         with ui.column().classes("w-full max-w-4xl mx-auto"):
-            ui.label(_HERE).classes("text-grey-8")
+            ui.label(self.where).classes("text-grey-8")
             self.cards = [ui.column().classes("w-full") for _ in range(4)]
         self.footer = ui.footer(value=False).classes("bg-white text-black shadow-4")
         with self.footer:
@@ -308,8 +318,10 @@ class Page:
             self.ui.label(f"{number}. {title}").classes("text-h6")
             yield
             if number > 1:
-                place = f"getHtmlElement({self.cards[number - 1].id})"
-                self.ui.run_javascript(f"{place}.scrollIntoView({{behavior: 'smooth'}})")
+                changed = self.changed if number == 2 else None
+                place = f"getHtmlElement({(changed or self.cards[number - 1]).id})"
+                how = f"{{behavior: 'smooth', block: '{'center' if changed else 'start'}'}}"
+                self.ui.run_javascript(f"{place}.scrollIntoView({how})")
 
     def _show_ledger(self) -> None:
         self.ledger_card.clear()
@@ -349,6 +361,7 @@ class Page:
         with self._refusals():
             self.data = self.file(path, _SUFFIXES)
             self.choices, self.facts, self.place = {}, {}, None
+            self.last, self.changed = "", None
             self.ledger.value = f"{self._stem}-ledger.db"
             self._show_ledger()
             await self._propose()
@@ -402,7 +415,9 @@ class Page:
     def _build_column(self, column: str, kind: str, read_as: str, why: str, note: str) -> None:
         ui = self.ui
         treatment, detail = self.choices.get(column, (_AS_PROPOSED, ""))
-        with ui.row().classes("w-full border-t q-py-sm items-start justify-between"):
+        with ui.row().classes("w-full border-t q-py-sm items-start justify-between") as row:
+            if column == self.last:
+                self.changed = row
             with ui.column().classes("gap-0 grow basis-72"):
                 with ui.row().classes("items-center"):
                     ui.label(column).classes("text-weight-bold")
@@ -422,12 +437,13 @@ class Page:
                 ).props("dense").classes("w-full")
                 if example := _TREATMENTS[treatment][1]:
                     how = ui.input(f"such as {example}", value=detail).classes("w-full")
+                    how.props("" if detail else "error")
                     how.on("keydown.enter", lambda: self._treat(column, treatment, how.value))
                     how.on("blur", lambda: self._treat(column, treatment, how.value))
 
     async def _treat(self, column: str, treatment: str, detail: str = "") -> None:
         if self.choices.get(column) != (treatment, detail):
-            self.choices[column] = treatment, detail
+            self.choices[column], self.last = (treatment, detail), column
             await self._propose()
 
     def _confirm(self, shown: object, facts: dict[str, Any], orders: list[tuple[Any, Any]]) -> None:

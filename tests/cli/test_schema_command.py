@@ -59,7 +59,9 @@ def test_rules_that_somebody_wrote_stay_and_are_obeyed(run, folder, refused):
         {"kind": "pattern", "column": "code", "pattern": "[A-F]{4}", "unique": True},
     ]
     (folder / "new.json").write_text(json.dumps(written))
-    assert run(f"{GUESS} --force")[0] == 0
+    code, _, err = run(f"{GUESS} --force")
+    assert code == 0
+    assert "rule: No row has “smokes” True with “age” 0 to 50" in err  # as all that is confirmed
     schema = TableSchema.from_json(folder / "new.json")
     assert [rule.kind for rule in schema.rules] == ["forbidden", "pattern"]
     fit = "synth data.csv --schema new.json --epsilon 3 -o new.csv --rows 30 --save s.safetensors"

@@ -576,6 +576,9 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("AuditTask.leak", ("difference((rows[np.arange(len(rows)) // 2], labels))", "difference(own)")), {"outputs beside the releases": "audit/test_missing_noise.py::test_an_output_beside_the_releases_is_refuted"}),
     ],
     22: [
+        (rewritten("Page._propose", ("if example and (not detail)", "if False")), {"bounds of a guess where none were stated": "cli/test_page.py::test_an_empty_statement_cannot_be_confirmed"}),
+        (rewritten("Page._propose", ("if facts else _REFUSED", "")), {"bounds of a guess where others were refused": "cli/test_page.py::test_an_empty_statement_cannot_be_confirmed"}),
+        (rewritten("Page._confirm", ("shown is not self.shown", "False")), {"a guess that is no longer shown": "cli/test_page.py::test_the_schema_that_was_shown_is_confirmed_and_no_other"}),
         (rewritten("select_categories", ("event.threshold * units", "(event.threshold - 2 * event.sigma) * units")), {"a threshold two sigma lower": "release/test_category_selection.py::test_counts_of_one_are_shown_as_often_as_the_event_says"}),
         (given("calibrate_lattice", "plan_category_selection", sensitivity=1.0), {"a plan in which one count moves": "release/test_plans.py::test_a_plan_costs_what_it_was_given[categories]"}),
         (returning("ThresholdedCountsEvent.sensitivity", 1.0), {"an event in which one count moves": "privacy/test_selection.py::test_no_neighbours_exceed_what_is_charged[grid3]"}),

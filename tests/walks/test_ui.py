@@ -17,10 +17,7 @@ import pandas as pd
 import pytest
 
 from skdpot import PrivacyBudget, TableSchema
-from skdpot.cli.console import CommandError
 from skdpot.cli.main import main
-from skdpot.cli.ui import _SUFFIXES as TABLES
-from skdpot.cli.ui import Page
 from tests.walks.test_messy_csv import messy
 
 webdriver = pytest.importorskip("selenium.webdriver")
@@ -280,28 +277,3 @@ def test_nobody_finds_anything_without_the_secret_which_no_command_line_shows(tm
         assert modes == ["0o600", "0o700"]
         assert f"url={address}" in page
     assert not list(tmp_path.glob("skdpot-*"))  # the file is removed at the end
-
-
-def test_only_tables_of_the_folder_and_what_was_named_at_the_start(tmp_path):
-    folder, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
-    (folder / "deep").mkdir(parents=True)
-    elsewhere.mkdir()
-    for name in ("here/a.csv", "here/deep/b.csv.gz", "here/.env", "elsewhere/a.csv"):
-        (tmp_path / name).touch()
-    (folder / "link.csv").symlink_to(elsewhere / "a.csv")
-    (folder / "deep" / "up").symlink_to(elsewhere)
-    given = elsewhere / "given.csv"
-    page = Page(None, None, folder, str(given))
-    for text in ("a.csv", "deep/b.csv.gz", "deep/../a.csv", str(folder / "a.csv"), str(given)):
-        assert page.file(text, TABLES).suffix in TABLES
-    assert page.file("new.db") == folder / "new.db"
-    outside = [
-        "../elsewhere/a.csv",
-        "link.csv",
-        "deep/up/a.csv",
-        str(elsewhere / "a.csv"),
-        "~nobody",
-    ]
-    for text in (*outside, "/etc/passwd", ".env", "a.csv\0", "", "/", f"{folder}x/a.csv"):
-        with pytest.raises(CommandError, match="Only files in .*here can be named"):
-            page.file(text, TABLES)
