@@ -555,6 +555,12 @@ class SecretStream:
         word = int.from_bytes(self.random_bytes(n_bytes), "little")
         return word >> (8 * n_bytes - n_bits)
 
+    def apart(self) -> "SecretStream":
+        """Return another stream: drawing from it leaves what this one draws as it is."""
+        other = SecretStream()
+        other._generator = None if self._generator is None else self._generator.spawn(1)[0]
+        return other
+
     def generator(self) -> np.random.Generator:
         """Return a numpy generator seeded from this stream (not cryptographic)."""
         return np.random.default_rng(self.random_bits(256))

@@ -28,6 +28,9 @@ COUNT = Interval(Integral, 1, None, closed="left")
 LENGTH = Interval(Real, 1e-30, 1e30, closed="both")
 
 
+_ON_A_GPU = "the GPU computes a record's gradient from this record alone, to the last bit"
+
+
 class Mechanism(BaseEstimator):
     """Base class of mechanisms, which read private rows, charge for them and release.
 
@@ -124,6 +127,11 @@ class FitContext:
             "device": resolve_device(self.device),
             "progress": self.progress(self.caller),
         }
+
+    @property
+    def arithmetic(self) -> tuple[str, ...]:
+        """State what training assumes of a GPU; on CPUs it is tested."""
+        return () if resolve_device(self.device) is None else (_ON_A_GPU,)
 
     def sketch(self, rows: np.ndarray, labels: Any, **options: Any) -> SlicedSketch:
         """Charge, then release a closed sketch on these terms."""

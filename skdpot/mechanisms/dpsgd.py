@@ -47,7 +47,6 @@ from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import charge
 from skdpot.release.bounds import DataBounds, planned_bounds, public_bounds
 from skdpot.release.gradients import (
-    SINGLE_PRECISION,
     TrainingPlan,
     by_jacobians,
     gradients_of_vectors,
@@ -291,17 +290,16 @@ class DPSGD(Mechanism):
         _warn_of_noise(context.caller, loss, plan, autoencoder, ranked=plan.sampling != "poisson")
         if tables is not None and cells.strata:
             warn_of_small_cells(context.caller, cells, tables.sigma)
-        streams, poisson = context.streams, plan.sampling == "poisson"
-        kind = "Poisson batches" if poisson else "batches without replacement"
+        streams = context.streams
+        kind = "Poisson batches" if plan.sampling == "poisson" else "batches without replacement"
         batches = f"{kind} of {plan.batch_size} records"
         if len(plan.batch_sizes) > 1:
             batches += f" ({' + '.join(map(str, plan.batch_sizes))} by group)"
         if tables is not None:
             batches += f", {len(release_at)} noisy distributions of all codes"
-        facts = ("the architecture and its initial weights", *[SINGLE_PRECISION] * poisson)
         spent = context.charge(
             plan,
-            (*facts, *public),
+            ("the architecture and its initial weights", *public, *context.arithmetic),
             f"{plan.n_steps} noisy sums of clipped gradients over {batches}",
             sigma_given=self.sigma is not None,
         )
@@ -482,10 +480,7 @@ def sketched_steps(
             parts = (codes, cells.codes, cells.sizes, directions, limits, noise, streams.secret)
             tables = release_tables(*parts, previous=tables, values_of=lambda rows, _: of(rows))
             local = _local(loss, tables, codes, cells)
-        drawn = next(batches)
-        batch = rows[torch.from_numpy(drawn).to(rows.device)]
-        of_batch = cast("LocalPenalty", local).take(drawn)
-        total = loss.local_sum(autoencoder, batch, of_batch)
+        total = loss.local_sum(autoencoder, rows, local, next(batches))
         facts = {"loss": loss, "cells": cells, "tables": tables}
         release_gradient(autoencoder, total, plan, streams.secret, facts, _sketched_part)
 

@@ -39,7 +39,6 @@ from skdpot.nets.training import (
 from skdpot.release import release as recording
 from skdpot.release.bounds import BoundsPlan, DataBounds
 from skdpot.release.gradients import (
-    SINGLE_PRECISION,
     ClippedVectors,
     TrainingPlan,
     expected_batch,
@@ -154,13 +153,9 @@ class LocalPenalty:
         stiffness = scale[:, None, None] * mean_square
         return cls(*(torch.from_numpy(part) for part in (values, pulls, stiffness)))
 
-    def take(self, batch: np.ndarray) -> "LocalPenalty":
-        """Return the penalty of a batch."""
-        index = torch.from_numpy(batch)
-        return LocalPenalty(self.values[index], self.pulls[index], self.stiffness[index])
-
-    def vectors(self, values: torch.Tensor, records: slice) -> torch.Tensor:
+    def vectors(self, values: torch.Tensor, records: torch.Tensor) -> torch.Tensor:
         """Return n times the gradient of the penalty by the values of some records."""
+        records = records.to(self.values.device)
         moved = values - self.values[records].to(values)
         stiffness = self.stiffness[records].to(values)
         return self.pulls[records].to(values) + torch.einsum("nkl,nl->nk", stiffness, moved)
@@ -190,7 +185,9 @@ class FairLoss:
         pulled = np.concatenate(penalty.vectors(of_cells, directions))
         pulls = torch.from_numpy(pulled).to(batch.rows.device)
 
-        def vectors(outputs: torch.Tensor, gram: torch.Tensor, records: slice) -> torch.Tensor:
+        def vectors(
+            outputs: torch.Tensor, gram: torch.Tensor, records: torch.Tensor
+        ) -> torch.Tensor:
             own = self.gradient(outputs, batch.targets[records])
             loss = _scaled(own, shares_of_vectors(own, gram, self.clip))
             shares = shares_of_jacobians(self.compared.gram(gram, outputs), self.clip_jacobian)
@@ -219,7 +216,9 @@ class FairLoss:
         """
         alpha = self.alpha
 
-        def vectors(outputs: torch.Tensor, gram: torch.Tensor, records: slice) -> torch.Tensor:
+        def vectors(
+            outputs: torch.Tensor, gram: torch.Tensor, records: torch.Tensor
+        ) -> torch.Tensor:
             total = (1.0 - alpha) * self.gradient(outputs, batch.targets[records])
             if local is not None:
                 pull = local.vectors(self.compared.values(_bounded(outputs)), records)
@@ -342,9 +341,8 @@ def tabled_steps(
                 known=cells.codes,
             )
             local = LocalPenalty.of_release(tables, values, own)
-        drawn = next(batches)
-        batch, of_batch = records.take(drawn), None if local is None else local.take(drawn)
-        total = pulled_back_sum(network, batch.rows, loss.joint_vectors(batch, of_batch))
+        vectors = loss.joint_vectors(records, local)
+        total = pulled_back_sum(network, records.rows, vectors, batch=next(batches))
         facts = {"loss": loss, "cells": cells, "tables": tables}
         release_gradient(network, total, plan, secret, facts, _joint_part)
 
@@ -447,10 +445,9 @@ class FairGradients(FairMechanism):
         plan, make_steps, text = self._plan(context, task, loss, n_steps)
         if task.last is not None:
             text += ", and noisy histograms or moments for the level of predictions"
-        single = plan.sampling == "poisson" and not _in_double(network)
         spent = context.charge(
             plan,
-            (*public, "the network's initial weights", *[SINGLE_PRECISION] * single),
+            (*public, "the network's initial weights", *context.arithmetic),
             f"{n_steps} noisy sums of clipped gradients over batches of {text}",
         )
         found: dict[str, Any] = {"n_steps_": n_steps}

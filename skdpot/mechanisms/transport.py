@@ -31,7 +31,6 @@ from skdpot.ot.flow import SlicedMap, sliced_map
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.release import release as recording
 from skdpot.release.gradients import (
-    SINGLE_PRECISION,
     TrainingPlan,
     gradients_of_vectors,
     plan_training,
@@ -40,7 +39,6 @@ from skdpot.release.gradients import (
     trained_numbers,
 )
 from skdpot.release.output_tables import Cells, plan_tables, release_tables
-from skdpot.release.per_sample import chain_of_layers
 
 SOURCE, TARGET = 0, 1  # codes of the domains
 
@@ -134,12 +132,11 @@ class TransportedRows(Mechanism):
             sensitivity=2.0 * loss.joint_clip,
             others=(noise.event,) if noise is not None and private else (),
         )
-        single = chain_of_layers(network) is None
         facts = context.assumptions(declared_bounds=False)
         spent = context.charge_event(
             plan.event,
             len(rows),  # of both domains
-            (*facts, *public, "the network's initial weights", *[SINGLE_PRECISION] * single),
+            (*facts, *public, "the network's initial weights", *context.arithmetic),
             f"noisy distributions of both domains along {n_projections} slices, and {plan.n_steps} "
             f"noisy sums of clipped gradients over batches of about {plan.batch_size} moved rows",
             scales=(plan.sigma, plan.sensitivity),
@@ -180,10 +177,10 @@ def transported_steps(
     source = records.take(np.flatnonzero(cells.codes == SOURCE))
     source = Records(_moved(source.rows, moved), source.targets)
     batches, linear = plan.batches(secret), partial(_moved_part, moved=moved)
+    vectors = loss.joint_vectors(source, None)
 
     def step(network: nn.Module, number: int) -> None:
-        batch = source.take(next(batches))
-        total = pulled_back_sum(network, batch.rows, loss.joint_vectors(batch, None))
+        total = pulled_back_sum(network, source.rows, vectors, batch=next(batches))
         release_gradient(network, total, plan, secret, {"loss": loss, "cells": cells}, linear)
 
     return step

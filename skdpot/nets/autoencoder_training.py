@@ -261,14 +261,20 @@ class AutoencoderLoss:
         return (1.0 - self.alpha) * 2.0 * self.clip + moved
 
     def clipped_sum(
-        self, autoencoder: nn.Sequential, rows: torch.Tensor, directions: np.ndarray | None
+        self,
+        autoencoder: nn.Sequential,
+        rows: torch.Tensor,
+        directions: np.ndarray | None,
+        batch: np.ndarray | None = None,
     ) -> dict[nn.Parameter, torch.Tensor]:
-        """Return the summed, clipped gradient of a batch.
+        """Return the summed, clipped gradient of a batch, which is all rows by default.
 
         Not private by itself. Replacing one record moves it by at most `sensitivity`.
         """
+        if self.penalty is not None and batch is not None:  # of a fixed size: no place is vacant
+            rows, batch = rows[torch.from_numpy(batch).to(rows.device)], None
         clipped = by_jacobians(self.clip)
-        total = pulled_back_sum(autoencoder, rows, clipped, reconstruction_gradient)
+        total = pulled_back_sum(autoencoder, rows, clipped, reconstruction_gradient, batch=batch)
         if self.penalty is None or directions is None:
             return total
         encoder = autoencoder[:-1]
@@ -282,7 +288,11 @@ class AutoencoderLoss:
         return total
 
     def local_sum(
-        self, autoencoder: nn.Sequential, rows: torch.Tensor, local: Any
+        self,
+        autoencoder: nn.Sequential,
+        rows: torch.Tensor,
+        local: Any,
+        batch: np.ndarray | None = None,
     ) -> dict[nn.Parameter, torch.Tensor]:
         r"""Return the summed, clipped gradient of a batch whose penalty is a sum over records.
 
@@ -291,8 +301,8 @@ class AutoencoderLoss:
         Not private by itself: it depends on other records through what was released of them.
         """
         clipped = by_jacobians(self.clip)
-        total = pulled_back_sum(autoencoder, rows, clipped, reconstruction_gradient)
-        pulled = pulled_back_sum(autoencoder[:-1], rows, self.local_vectors(local))
+        total = pulled_back_sum(autoencoder, rows, clipped, reconstruction_gradient, batch=batch)
+        pulled = pulled_back_sum(autoencoder[:-1], rows, self.local_vectors(local), batch=batch)
         for parameter in total:
             total[parameter] *= 1.0 - self.alpha
             if parameter in pulled:
@@ -304,7 +314,7 @@ class AutoencoderLoss:
         compared = cast("PriorDistance | ParityDistance", self.penalty).compared
         clip = (1.0 - self.alpha) / self.alpha * self.clip
 
-        def vectors(codes: torch.Tensor, gram: torch.Tensor, records: slice) -> torch.Tensor:
+        def vectors(codes: torch.Tensor, gram: torch.Tensor, records: torch.Tensor) -> torch.Tensor:
             pulls = local.vectors(compared.values(codes), records)
             return shares_of_vectors(pulls, gram, clip)[:, None] * pulls
 
@@ -328,9 +338,8 @@ def private_steps(
     batches = plan.batches(secret, None if cells is None else cells.members)
 
     def step(autoencoder: Any, number: int) -> None:
-        batch = torch.from_numpy(next(batches)).to(rows.device)
         directions = None if loss.penalty is None else loss.penalty.directions(public)
-        total = loss.clipped_sum(autoencoder, rows[batch], directions)
+        total = loss.clipped_sum(autoencoder, rows, directions, next(batches))
         facts = {"loss": loss, "directions": directions, "cells": cells}
         release_gradient(autoencoder, total, plan, secret, facts, _step_part)
 

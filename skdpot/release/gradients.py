@@ -29,7 +29,7 @@ from skdpot._utils.validation import SecretStream
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.privacy.noise import LatticeNoise, noise_for_sums, noisy_sum, required_bits
-from skdpot.privacy.sampling import SampledGaussianEvent, fixed_size_batches, poisson_batches
+from skdpot.privacy.sampling import SampledGaussianEvent, fixed_size_batches, placed_batches
 from skdpot.release.bounds import BoundsPlan, DataBounds
 from skdpot.release.per_sample import (
     ChunkJacobians,
@@ -39,11 +39,6 @@ from skdpot.release.per_sample import (
     record_jacobians,
 )
 from skdpot.release.release import Part, Records, Release, of_candidates, released
-
-# Products of matrices may round the same record in another way in a batch of another size.
-SINGLE_PRECISION = (
-    "a record's gradient in single precision does not depend on the size of its batch"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,14 +83,13 @@ class TrainingPlan:
     def batches(
         self, stream: SecretStream, members: Sequence[np.ndarray] | None = None
     ) -> Iterator[np.ndarray]:
-        """Yield the secret indices of each step's batch."""
+        """Yield the secret indices of each step's batch; -1 for places of no record."""
+        if self.sampling == "poisson":
+            return placed_batches(self.n_samples, self.sampling_rate, self.n_steps, stream)
         if members is None:
             members = np.split(np.arange(self.n_samples), np.cumsum(self.group_sizes)[:-1])
-        if self.sampling == "poisson":
-            draws = [poisson_batches(self.n_samples, self.sampling_rate, self.n_steps, stream)]
-        else:
-            cells = zip(self.group_sizes, self.batch_sizes, strict=True)
-            draws = [fixed_size_batches(n, size, self.n_steps, stream) for n, size in cells]
+        cells = zip(self.group_sizes, self.batch_sizes, strict=True)
+        draws = [fixed_size_batches(n, size, self.n_steps, stream) for n, size in cells]
         return (
             np.concatenate([of_cell[drawn] for of_cell, drawn in zip(members, step, strict=True)])
             for step in zip(*draws, strict=True)
@@ -198,7 +192,8 @@ def trained_numbers(network: nn.Module) -> int:
 # they belong to, so that 4. is the same share of it.
 
 
-ClippedVectors = Callable[[torch.Tensor, torch.Tensor, slice], torch.Tensor]
+# Outputs, Gram matrices and indices of the records of a chunk, to one vector for each.
+ClippedVectors = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 _INSIDE = 1.0 - 1e-6
 _CANCELLED = 1e-10
@@ -206,6 +201,7 @@ _CANCELLED = 1e-10
 _FIRST_CHUNK = 16
 _LARGEST_CHUNK = 2048  # beyond, arrays leave the cache and nothing is gained
 _NUMBERS_HELD = 2**22  # to be in memory at the same time
+_WHOLE = 16  # places: no kernel has a rest of rows, and no product is one of vectors
 
 
 def pulled_back_sum(
@@ -214,26 +210,32 @@ def pulled_back_sum(
     vectors: ClippedVectors,
     output_gradient: OutputGradient | None = None,
     *,
+    batch: np.ndarray | None = None,
     chunk_size: int | None = None,
 ) -> dict[nn.Parameter, torch.Tensor]:
-    r"""Sum :math:`J_i^\top c_i` over all records, with vectors that are chosen by their size.
+    r"""Sum :math:`J_i^\top c_i` over a batch, with vectors that are chosen by their size.
 
-    Where a loss has an `output_gradient`, it is the one output: of J is left the loss' gradient.
+    A batch has an index for each place, of which -1 is a vacant one that adds exactly nothing (the
+    last record stands in for it); by default it is all records. Where a loss has an
+    `output_gradient`, it is the one output: of J is left the loss' gradient.
 
     Not private by itself. What a record adds is what `vectors` lets it add: at most C with
     `shares_of_vectors`, :math:`L \|w_i\|` with `shares_of_jacobians`, C for a loss that these
     shorten.
-    Two neighbouring batches must have the same size, and the replaced record must keep its place:
-    the last bits of a network's outputs depend on where in a chunk a record is.
+    The last bits of a network's outputs depend on how many places there are and on that of the
+    record. Batches of neighbours must have as many places, and a record in both the same place
+    (`skdpot.privacy.sampling.placed_batches`); nothing else then moves with the one that differs.
     """
     total = {p: torch.zeros_like(p, dtype=torch.float64) for p in _trained(network)}
+    places = torch.from_numpy(np.arange(len(rows)) if batch is None else batch)
+    places = nn.functional.pad(places, (0, -len(places) % _WHOLE), value=-1).to(rows.device)
     start, size = 0, chunk_size or _first_chunk_size(network, total)
-    while total and start < len(rows):
-        records = slice(start, min(start + size, len(rows)))
+    while total and start < len(places):
+        records = places[start : start + size]
         jacobians = record_jacobians(network, rows[records], output_gradient)
         _add(total, jacobians, vectors, records)
+        start += size
         size = chunk_size or _chunk_size(jacobians.numbers_per_record)
-        start = records.stop
     return total
 
 
@@ -260,7 +262,7 @@ def shares_of_jacobians(gram: torch.Tensor, clip: float) -> torch.Tensor:
 def by_jacobians(clip: float, vectors: torch.Tensor | None = None) -> ClippedVectors:
     """Return what is pulled back by shortened Jacobians: vectors, or 1 for single outputs."""
 
-    def shortened(_: torch.Tensor, gram: torch.Tensor, records: slice) -> torch.Tensor:
+    def shortened(_: torch.Tensor, gram: torch.Tensor, records: torch.Tensor) -> torch.Tensor:
         shares = shares_of_jacobians(gram, clip)[:, None]
         return shares if vectors is None else shares * vectors[records]
 
@@ -270,7 +272,7 @@ def by_jacobians(clip: float, vectors: torch.Tensor | None = None) -> ClippedVec
 def by_rows(clip: float, vectors: torch.Tensor) -> ClippedVectors:
     """Return vectors to be pulled back by Jacobians of k rows, each shortened to clip / √k."""
 
-    def shortened(_: torch.Tensor, gram: torch.Tensor, records: slice) -> torch.Tensor:
+    def shortened(_: torch.Tensor, gram: torch.Tensor, records: torch.Tensor) -> torch.Tensor:
         norms = gram.diagonal(dim1=1, dim2=2).clamp(min=0.0).sqrt()
         return _shares(norms, clip / math.sqrt(gram.shape[1])) * vectors[records]
 
@@ -281,7 +283,7 @@ def _add(
     total: dict[nn.Parameter, torch.Tensor],
     jacobians: ChunkJacobians,
     vectors: ClippedVectors,
-    records: slice,
+    records: torch.Tensor,
 ) -> None:
     """Add the contributions of a chunk to the total."""
     outputs, gram = jacobians.outputs, jacobians.gram()
@@ -293,7 +295,7 @@ def _add(
         )
     chosen = chosen.double()
     usable = torch.cat([outputs.flatten(1), gram.flatten(1), chosen], dim=1).isfinite().all(1)
-    chosen = torch.where(usable[:, None], chosen, 0.0)
+    chosen = torch.where((usable & (records >= 0))[:, None], chosen, 0.0)
     # Zero times infinity is not zero. Looking takes time, not privacy: the result is the same
     # function of each record either way.
     clean = bool(usable.all())
@@ -444,7 +446,7 @@ def gradients_of_vectors(
 ) -> Gradients:
     """Return what `skdpot.release.gradients.pulled_back_sum` sums over."""
     jacobians = record_jacobians(network, rows, output_gradient)
-    index: Any = slice(0, len(rows)) if places is None else torch.from_numpy(places)
+    index = torch.arange(len(rows)) if places is None else torch.from_numpy(places)
     chosen = vectors(jacobians.outputs, jacobians.gram(), index).double()
     return Gradients(tuple(part.of_each(chosen) for part in jacobians.parts), _trained(network))
 

@@ -124,11 +124,11 @@ def test_an_interrupted_fit_keeps_the_steps_that_were_finished(refit, monkeypatc
     clipped_sum = autoencoder_training.AutoencoderLoss.clipped_sum
     seen = []
 
-    def interrupted(self, network, rows, directions):
+    def interrupted(self, network, *given):
         seen.append([p.detach().clone() for p in network.parameters()])
         if len(seen) == 4:
             raise KeyboardInterrupt
-        return clipped_sum(self, network, rows, directions)
+        return clipped_sum(self, network, *given)
 
     monkeypatch.setattr(autoencoder_training.AutoencoderLoss, "clipped_sum", interrupted)
     with pytest.raises(KeyboardInterrupt):

@@ -144,8 +144,9 @@ def ranked_sum(loss, network, batch, penalty, directions):
     return pulled_back_sum(network, batch.rows, vectors)
 
 
-def joint_sum(loss, network, batch, local):
-    return pulled_back_sum(network, batch.rows, loss.joint_vectors(batch, local))
+def joint_sum(loss, network, records, local, batch=None):
+    vectors = loss.joint_vectors(records, local)
+    return pulled_back_sum(network, records.rows, vectors, batch=batch)
 
 
 def cell_sizes(strata, rng):

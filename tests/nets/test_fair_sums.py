@@ -243,7 +243,7 @@ def test_no_record_adds_more_than_its_share_of_an_joint_sum(name, kind, strata, 
     assert float((one - two).norm()) <= 2 * share
     for i in (position, 0):
         alone = np.array([i])
-        added = joint_sum(loss, network, batches[1].take(alone), both[1].take(alone))
+        added = joint_sum(loss, network, batches[1], both[1], alone)
         assert float(flat(added).norm()) <= share
 
 
@@ -259,11 +259,9 @@ def test_what_a_record_adds_does_not_depend_on_its_companions(name, kind):
     directions = task.compared.directions(4, rng)
     values, tables = released(clipped(task, 5.0), network, batch, cells, directions, 1.0)
     local = LocalPenalty.of_release(tables, values, cells)
-    alone = [
-        flat(joint_sum(loss, network, batch.take(i), local.take(i))) for i in np.arange(n)[:, None]
-    ]
+    alone = [flat(joint_sum(loss, network, batch, local, i)) for i in np.arange(n)[:, None]]
     for members in (np.arange(n), rng.permutation(n)[:7], np.array([], dtype=np.intp)):
-        total = joint_sum(loss, network, batch.take(members), local.take(members))
+        total = joint_sum(loss, network, batch, local, members)
         expected = sum((alone[i] for i in members), torch.zeros_like(alone[0]))
         # Last bits of an output depend on where in a chunk its record is.
         torch.testing.assert_close(flat(total), expected, rtol=0, atol=1e-5)

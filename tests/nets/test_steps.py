@@ -173,10 +173,9 @@ def of_tables(release_at=(20, 40)):
     def exact(network, batch, facts):
         local, tables = None, facts["tables"]
         if tables is not None:
-            local = LocalPenalty.of_release(
-                tables, tables.values_of(ROWS, CELLS.codes), CELLS
-            ).take(batch)
-        return joint_sum(goal, network, RECORDS.take(batch), local)
+            values = tables.values_of(ROWS, CELLS.codes)
+            local = LocalPenalty.of_release(tables, values, CELLS)
+        return joint_sum(goal, network, RECORDS, local, batch)
 
     return mlp(3), planned("poisson"), steps, exact
 
@@ -197,7 +196,7 @@ def trained(network, plan, steps, exact, batches=TrainingPlan.batches):
 
     def watched(*args):
         for batch in batches(*args):
-            seen.batches.append(batch)
+            seen.batches.append(batch[batch >= 0])
             yield batch
 
     def added(values, noise, secret):

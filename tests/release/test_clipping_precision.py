@@ -113,7 +113,7 @@ def test_no_record_contributes_more_than_the_clip(name, double, exponent, weight
 
     bounded = torch.from_numpy(rng.normal(size=(1, 4)))
     for bound, vectors in (
-        (clip, (by_jacobians(clip), lambda *_: pulls)),
+        (clip, (by_jacobians(clip), lambda outputs, _: pulls.expand_as(outputs))),
         (clip, (clipped_by(clip),)),
         (clip * float(bounded.norm()), (by_jacobians(clip, bounded),)),
     ):
@@ -190,7 +190,7 @@ def test_what_there_is_nothing_to_sum_of():
 @pytest.mark.parametrize(
     ("layers", "vectors", "text"),
     [
-        ((), lambda o, _, r: o[:, 0], r"of shape \(7, 4\); it returned \(7,\)"),
+        ((), lambda o, _, r: o[:, 0], r"of shape \(16, 4\); it returned \(16,\)"),
         ((nn.Unflatten(1, (2, 2)),), lambda o, _, r: o, "must map each record to a vector"),
     ],
 )
