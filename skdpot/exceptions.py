@@ -93,6 +93,20 @@ def publishable(error: BaseException, caller: str) -> BaseException:
     )
 
 
+_BEFORE = "Before this error epsilon = {:.4g} at delta = {:g} was spent"
+
+
+def add_charge(error: BaseException, epsilon: float, delta: float, rest: str) -> None:
+    """Note in an error what was spent before it, and what is left of that."""
+    error.add_note(f"{_BEFORE.format(epsilon, delta)}{rest}")
+
+
+def charges_before(error: BaseException) -> list[str]:
+    """Return what `add_charge` noted; other notes may quote anything."""
+    notes = getattr(error, "__notes__", ())
+    return [note for note in notes if note.startswith(_BEFORE.partition(" =")[0])]
+
+
 def told_safely(caller: str, call: Callable[..., Result], *given: Any) -> Result:
     """Return the result of a call, of which an error must be `publishable`."""
     try:

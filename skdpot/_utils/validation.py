@@ -30,6 +30,7 @@ from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
 from sklearn.utils.validation import check_is_fitted as check_is_fitted
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from skdpot._utils.calls import calling, current_call
 from skdpot.exceptions import warn_of_privacy
 
 if TYPE_CHECKING:
@@ -118,7 +119,8 @@ def fit_context(
 
         @wraps(fit)
         def checked(estimator: BaseEstimator, *args: Any, **kwargs: Any) -> Any:
-            with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
+            errors = np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")
+            with calling(), errors:
                 return _without_tables_in_refusals(
                     estimator, lambda: inner(estimator, *args, **kwargs)
                 )
@@ -576,9 +578,16 @@ class Streams:
 
 
 def spawn_streams(random_state: int | np.random.RandomState | None, caller: str) -> Streams:
-    """Split a scikit-learn ``random_state`` by purpose."""
+    """Split a scikit-learn ``random_state`` by purpose.
+
+    A resumed fit repeats what is public, and its noise is new: with a seed too, since on other rows
+    the numbers behind it would be those of noise that is out.
+    """
+    call = current_call()
+    resumed = None if call is None else call.resumed
     if random_state is None:
-        return Streams(SecretStream(), np.random.default_rng(), np.random.default_rng())
+        public, solver = (None, None) if call is None else call.spawn().spawn(2)
+        return Streams(SecretStream(), np.random.default_rng(public), np.random.default_rng(solver))
     warn_of_privacy(
         f"{caller}: `random_state` makes the privacy noise reproducible: anyone who knows it can "
         "remove the noise, and two fits with the same one differ by the data alone. Use it in "
@@ -586,6 +595,8 @@ def spawn_streams(random_state: int | np.random.RandomState | None, caller: str)
     )
     seed = check_random_state(random_state).randint(0, 2**31, size=4)
     secret, public, solver = np.random.SeedSequence(seed.tolist()).spawn(3)
+    if resumed is not None:
+        secret = np.random.SeedSequence([*seed.tolist(), resumed])
     return Streams(
         SecretStream(int(secret.generate_state(4, np.uint64)[0])),
         np.random.default_rng(public),
@@ -596,7 +607,8 @@ def spawn_streams(random_state: int | np.random.RandomState | None, caller: str)
 def solver_generator(random_state: int | np.random.RandomState | None) -> np.random.Generator:
     """Return a generator for post-processing; no privacy depends on it."""
     if random_state is None:
-        return np.random.default_rng()
+        call = current_call()
+        return np.random.default_rng(None if call is None else call.spawn())
     return np.random.default_rng(check_random_state(random_state).randint(0, 2**31, size=4))
 
 

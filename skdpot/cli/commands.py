@@ -5,6 +5,7 @@ import os
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, suppress
 from itertools import chain, combinations
 from typing import Any, TypeAlias
 
@@ -35,8 +36,10 @@ from skdpot.cli.schemas import confirmed_schema
 from skdpot.estimators.table_encoder import TableEncoder
 from skdpot.estimators.table_synthesizer import DPTableSynthesizer
 from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
+from skdpot.exceptions import LedgerError
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
+from skdpot.privacy.journal import keeping
 from skdpot.release.contributions import Unit
 from skdpot.tables.frames import Table
 from skdpot.tables.schema import TableSchema
@@ -80,7 +83,7 @@ class Payment:
 
 def budget_facts(path: str, budget: PrivacyBudget) -> dict[str, Any]:
     """Return what a ledger holds, for programs."""
-    history = budget.history()[["time", "label", "event", "mu", "leak", "epsilon"]]
+    history = budget.history()[["time", "label", "event", "mu", "leak", "epsilon", "open"]]
     charges = [row | {"time": row["time"].isoformat()} for row in history.to_dict("records")]
     return {
         "ledger": path,
@@ -124,7 +127,9 @@ def run_budget(args: Namespace, console: Console) -> None:
         lines += ["", f"{'time (UTC)':<21}{'epsilon alone':<15}what"]
     for charge in charges:
         time = charge["time"][:19].replace("T", " ")
-        lines.append(f"{time:<21}{rounded_up(charge['epsilon']):<15}{charge['label'] or '-'}")
+        ended = " (not ended; --resume goes on)" if charge["open"] else ""
+        label = f"{charge['label'] or '-'}{ended}"
+        lines.append(f"{time:<21}{rounded_up(charge['epsilon']):<15}{label}")
     if outputs:
         named = ((f"{c['time'][:10]} {c['label'] or 'no label'}", c["epsilon"]) for c in charges)
         costs = [(name, epsilon_text(epsilon)) for name, epsilon in named]
@@ -149,6 +154,7 @@ _OF_A_FIT = (
     "target",
     "ledger",
     "epsilon_cap",
+    "resume",
     "save",
     "missing",
     "unit",
@@ -171,18 +177,18 @@ def run_synth(args: Namespace, console: Console) -> None:
     outputs = OutputFile.of(args, ("output", "report", "save"), inputs)
     form = FileFormat(args.sep, args.missing, args.encoding)
     facts: dict[str, Any] = {"command": "synth"}
-    if args.model is not None:
-        synthesizer = DPTableSynthesizer.load(args.model)
-        lines = [f"drawn from {args.model}, which costs no privacy"]
-        check_writable_format(args.output, Table.of(synthesizer.sample(1)).kind)
-    else:
-        synthesizer, lines = _fit(args, form, outputs, console, facts)
     try:
-        _write(args, form, outputs, synthesizer, facts)
+        with keeping():
+            synthesizer, lines = _loaded(args) if args.model else _fit(args, form, console, facts)
+            _write(args, form, outputs, synthesizer, facts)
     except BaseException:
-        if args.model is None:
-            console.warn(_CHARGED.format(f"{args.save} keeps it" if args.save else "it is lost"))
+        if "privacy" in facts:
+            console.warn(_CHARGED.format(_what_keeps(args, facts)))
         raise
+    if args.ledger is not None:
+        budget = PrivacyBudget.from_ledger(args.ledger)
+        facts["budget"] = budget_facts(args.ledger, budget)
+        lines.append(summary(args.ledger, budget))
     if not args.guard_formulas and (risky := _with_formulas(synthesizer.schema_)):
         console.warn(_FORMULAS.format(", ".join(map(repr, risky))))
     facts["seconds"] = round(time.monotonic() - started, 3)
@@ -202,6 +208,22 @@ def _with_formulas(schema: TableSchema) -> list[str]:
     return [name for name, levels in of.items() if any(map(is_formula, (name, *levels)))]
 
 
+def _what_keeps(args: Namespace, facts: dict[str, Any]) -> str:
+    """Return what is left of a fit when its files could not be written."""
+    if "model" in facts:
+        return f"{args.save} keeps it"
+    with suppress(LedgerError):
+        if args.ledger and PrivacyBudget.from_ledger(args.ledger).history()["open"].any():
+            return f"{args.ledger} keeps it: the same command with --resume is not charged again"
+    return "it is lost"
+
+
+def _loaded(args: Namespace) -> tuple[DPTableSynthesizer, list[str]]:
+    synthesizer = DPTableSynthesizer.load(args.model)
+    check_writable_format(args.output, Table.of(synthesizer.sample(1)).kind)
+    return synthesizer, [f"drawn from {args.model}, which costs no privacy"]
+
+
 def _warn_of_epsilon(args: Namespace, console: Console) -> None:
     if math.isinf(args.epsilon):
         console.warn("epsilon is infinite: no noise is added, and no one is protected.")
@@ -218,14 +240,12 @@ def _check_usage(args: Namespace) -> None:
             raise CommandError(f"{option} belongs to a fit; --model draws from one.", USAGE)
         if not stated and args.model is None and name in _NEEDED:
             raise CommandError(f"{option} is required{_NEEDED[name]}.", USAGE)
+    if args.resume and not (args.ledger and os.path.lexists(os.path.expanduser(args.ledger))):
+        raise CommandError("--resume needs the --ledger that keeps releases of the fit.", USAGE)
 
 
 def _fit(
-    args: Namespace,
-    form: FileFormat,
-    outputs: dict[str, OutputFile],
-    console: Console,
-    facts: dict[str, Any],
+    args: Namespace, form: FileFormat, console: Console, facts: dict[str, Any]
 ) -> tuple[DPTableSynthesizer, list[str]]:
     """Fit a synthesizer; whatever can be refused is refused before the charge."""
     persons = {n: getattr(args, n) for n in ("unit", "max_rows")}
@@ -237,7 +257,7 @@ def _fit(
     if args.target is not None:
         known_column(schema, args.target, "--target")
     conditions = read_conditions(args.where, schema)
-    check_conditions(conditions, schema, kept="save" in outputs)
+    check_conditions(conditions, schema, kept=args.save is not None)
     # How many rows persons have is private.
     payment = Payment(args.ledger, args, None if args.unit else table.n_rows)
     _warn_of_epsilon(args, console)
@@ -251,22 +271,17 @@ def _fit(
         **persons,
         budget=budget,
         verbose=int(console.shows_progress),
-    ).fit(table)
-    # First of all what the charge has bought: everything else can be made from it again.
-    if "save" in outputs:
-        outputs["save"].write(synthesizer.save)
-        facts["model"] = args.save
+    )
+    with budget.resume() if budget is not None and args.resume else nullcontext():
+        synthesizer.fit(table)
     spent = synthesizer.privacy_spent_
     told = ("epsilon", "delta", "relation", "mechanism", "assumptions")
     facts["privacy"] = {name: getattr(spent, name) for name in told}
-    lines = [
+    line = (
         f"spent epsilon = {rounded_up(spent.epsilon)} at delta = {spent.delta:g}, for replacing "
         f"one of {synthesizer.n_samples_:,} {'rows' if args.unit is None else 'persons'}"
-    ]
-    if budget is not None:
-        facts["budget"] = budget_facts(args.ledger, budget)
-        lines.append(summary(args.ledger, budget))
-    return synthesizer, lines
+    )
+    return synthesizer, [line]
 
 
 def _write(
@@ -276,6 +291,10 @@ def _write(
     synthesizer: DPTableSynthesizer,
     facts: dict[str, Any],
 ) -> None:
+    # First of all what the charge has bought: everything else can be made from it again.
+    if "save" in outputs:
+        outputs["save"].write(synthesizer.save)
+        facts["model"] = args.save
     conditions = read_conditions(args.where, synthesizer.schema_)
     n_rows = synthesizer.n_samples_ if args.rows is None else args.rows
     rows = synthesizer.sample(n_rows, conditions=conditions or None, random_state=args.seed)

@@ -14,7 +14,12 @@ from typing import Any, TypeAlias, TypeVar
 
 import skdpot
 from skdpot.cli.console import OK, Console, explain, where_it_happened
-from skdpot.exceptions import FairnessWarning, NotPrivateWarning, PrivacyWarning
+from skdpot.exceptions import (
+    FairnessWarning,
+    NotPrivateWarning,
+    PrivacyWarning,
+    charges_before,
+)
 
 _Number = TypeVar("_Number", int, float)
 
@@ -35,7 +40,7 @@ exit status:
   1  refused or failed; nothing was charged unless a warning says so
   2  invalid command line
   3  insufficient budget; nothing was charged
-  130  interrupted
+  130  interrupted; nothing was charged unless a warning says so
 """
 _SYNTH_EPILOG = """\
 conditions (every row satisfies all of them):
@@ -43,6 +48,8 @@ conditions (every row satisfies all of them):
   --where job=  (missing)  --where '{"age": [30, null], "sex": "Female"}'
 
 A new ledger gets the cap --epsilon-cap (default: --epsilon). The cap cannot be changed later.
+A ledger keeps what a fit releases until all files are written. After a failure, an interrupt or a
+power cut, the same command with --resume goes on from there, and the ledger is not charged again.
 """
 _DISTANCE_EPILOG = """\
 Without --schema, the numeric columns that all files share are compared. Their bounds are given by
@@ -135,6 +142,8 @@ def _add_synth(parser: argparse.ArgumentParser) -> None:
     _value(fit, weigh, "--weighting", "WHAT", choices=("person", "row"))
     _value(fit, "charge this file; created if missing", "--ledger", "DB")
     _add_terms(fit)
+    resume = "go on with the fit that failed after the ledger was charged, at no further cost"
+    fit.add_argument("--resume", action="store_const", const=True, help=resume)
     _value(fit, "save the fit, to draw from it later at no cost", "--save", "FILE")
     rows = parser.add_argument_group("the rows")
     _value(rows, "default: as many as in the table", "--rows", "N", type=_count)
@@ -295,6 +304,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         text, code = explain(error)
         if args.verbose:
             console.say(f"{where_it_happened(error)}\n")
+        for note in charges_before(error):
+            console.warn(note)
         console.fail(text)
         return code
     return OK

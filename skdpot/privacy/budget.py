@@ -5,8 +5,8 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
@@ -28,6 +28,7 @@ from skdpot.privacy.accounting import (
     reserve,
 )
 from skdpot.privacy.events import Event, Relation, gdp_epsilon
+from skdpot.privacy.journal import resuming
 from skdpot.privacy.ledger import (
     PATIENCE,
     Charge,
@@ -377,9 +378,53 @@ class PrivacyBudget:
         """
         if not isinstance(label, str):
             raise TypeError(f"`label` must be a str, got {type(label).__name__}.")
+        self._spend(event, label)
+
+    def _spend(self, event: Any, label: str, plan: bytes | None = None) -> int:
+        """Charge an event and return its number; with a plan it is open."""
         charges = self._charges(event, label)
-        if not self._ledger.admit(*charges):
+        number = self._ledger.admit(*charges, plan=plan)
+        if not number:
             raise BudgetExceededError(self._state().refusal(charges[-1]))
+        return number
+
+    @contextmanager
+    def resume(self, number: int | None = None) -> Iterator[None]:
+        """Go on with a fit that failed after its charge, without a second charge.
+
+        A budget with a `ledger` keeps the releases of a fit until it has ended. The first fit in
+        the block must be the interrupted one: on the same rows, with the same parameters. It
+        gets the kept releases and makes those that are missing.
+
+        Parameters
+        ----------
+        number : int or None, default=None
+            Which charge, counted from 1 as in `history`. None means the only one that is open.
+
+        Raises
+        ------
+        LedgerError
+            If nothing is kept of this charge, or another process goes on with it. In the block, if
+            a fit has another event, number of records or public statement than the interrupted one,
+            or its releases other public facts. Nothing is charged.
+
+        Privacy
+        -------
+        All attempts together are covered by the one charge (`skdpot.privacy.journal` has the
+        proof): what anyone can have seen was kept before, and is returned bit for bit. On other
+        rows the result mixes releases of both, which is private and useless.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdpot import PrivacyBudget, PrivateScaler
+        >>> budget = PrivacyBudget(1.0, ledger=getfixture("tmp_path") / "study.db")
+        >>> scaler = PrivateScaler(epsilon=1.0, budget=budget)
+        >>> budget.history()["open"].any()  # after a fit that failed: True
+        np.False_
+        """
+        with resuming(self._ledger, number):
+            yield
 
     def can_afford(self, event: Any) -> bool:
         """Return whether `event` would be admitted now, without charging it.
@@ -458,8 +503,9 @@ class PrivacyBudget:
         -------
         DataFrame
             Columns ``time`` (UTC), ``label``, ``event``, ``relation``, ``mu``, ``leak``,
-            ``epsilon`` (of this event alone, at this budget's delta) and ``planned``: whether it
-            was paid for when the budget was made, so that ``mu`` and ``leak`` are 0.
+            ``epsilon`` (of this event alone, at this budget's delta), ``planned``: whether it was
+            paid for when the budget was made, so that ``mu`` and ``leak`` are 0, and ``open``:
+            whether the fit has not ended and can be resumed.
 
         Raises
         ------
@@ -467,6 +513,7 @@ class PrivacyBudget:
             If the ledger cannot be read.
         """
         charges, relation = self._ledger.records(), str(self.relation)
+        unfinished = self._ledger.open_charges()
         times = np.asarray([charge.time for charge in charges], dtype=float) * 1e6
         return pd.DataFrame(
             {
@@ -478,6 +525,7 @@ class PrivacyBudget:
                 "leak": pd.Series([leak_of(c.leak_units) for c in charges], dtype=float),
                 "epsilon": pd.Series([c.epsilon for c in charges], dtype=float),
                 "planned": pd.Series([c.is_planned for c in charges], dtype=bool),
+                "open": pd.Series([c.number in unfinished for c in charges], dtype=bool),
             }
         )
 

@@ -1,10 +1,12 @@
 """The file that holds the charges of a budget, safe against races, crashes and damage.
 
-An append-only SQLite file with one row of terms and one row per charge. It adds up two integers and
-compares them with two caps. Each charge carries the totals after it, so the last row is the state
-and every row confirms the others. Checking them, comparing with the caps and appending are one
-write transaction. A ledger that reads as if less was charged would let a budget overspend, so every
-read looks for damage and older copies, and refuses what does not add up.
+An SQLite file with one row of terms and one row per charge, to which rows are appended. It adds up
+two integers and compares them with two caps. Each charge carries the totals after it, so the last
+row is the state and every row confirms the others. Checking them, comparing with the caps and
+appending are one write transaction. A ledger that reads as if less was charged would let a budget
+overspend, so every read looks for damage and older copies, and refuses what does not add up.
+
+While a charged fit has not ended, the file also keeps its releases (`skdpot.privacy.journal`).
 """
 
 import hashlib
@@ -33,6 +35,10 @@ PATIENCE = 60.0  # seconds that a call waits for other processes
 _UNITS = re.compile(r"inf|0|[1-9][0-9]{0,999}", re.ASCII)
 
 _NOT_OURS = "The file is not an intact skdpot ledger and was left unchanged. Pass another path."
+
+
+class TakenError(LedgerError):
+    """Another process has made the release that was due."""
 
 
 def create_file(path: Path, fill: Callable[[str], None]) -> None:
@@ -225,6 +231,10 @@ CREATE TABLE charges (
     epsilon REAL NOT NULL, mu_squared TEXT NOT NULL, leak TEXT NOT NULL,
     mu_squared_total TEXT NOT NULL, leak_total TEXT NOT NULL
 );
+CREATE TABLE releases (
+    charge INTEGER NOT NULL, place INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (charge, place)
+) WITHOUT ROWID;
 PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {_VERSION};
 """
@@ -372,23 +382,59 @@ class Ledger:
             raise damaged(target)
         return cls(target, stored)
 
-    def admit(self, *charges: Charge) -> bool:
+    def admit(self, *charges: Charge, plan: bytes | None = None) -> int:
         """Append the first of `charges` that the terms allow; if none is, change nothing.
 
-        When this returns, an admitted charge has reached the disk.
+        When this returns, an admitted charge has reached the disk. Its number is returned, or 0.
+        With a `plan` it is open: releases can be kept until it is closed.
         """
         with self._open("IMMEDIATE") as (connection, before):
             dated = (replace(charge, time=time.time()) for charge in charges)
             allowed = (charge for charge in dated if self.terms.admit(before.after(charge)))
             charge = next(allowed, None)
             if charge is None:
-                return False
+                return 0
             after = before.after(charge)
             _append(connection, charge, after)
             if _read_charges(connection, self.path, before)[1] != after:
                 raise damaged(self.path)
+            if plan is not None:
+                connection.execute(_KEEP, (after.n_charges, 0, plan))
         self._remember(after)
-        return True
+        return after.n_charges
+
+    def open_charges(self, patience: float = PATIENCE) -> list[int]:
+        """Return the numbers of the charges of which releases are kept."""
+        with self._open("DEFERRED", patience) as (connection, _):
+            return [n for (n,) in connection.execute("SELECT DISTINCT charge FROM releases")]
+
+    def kept(self, number: int) -> list[bytes]:
+        """Return the plan of an open charge and its releases in their order, or nothing."""
+        with self._open("DEFERRED") as (connection, _):
+            asked = "SELECT place, CAST(data AS BLOB) FROM releases WHERE charge = ? ORDER BY place"
+            rows = connection.execute(asked, (number,)).fetchall()
+        if [place for place, _ in rows] != list(range(len(rows))):
+            raise damaged(self.path)
+        return [data for _, data in rows]
+
+    def keep(self, number: int, place: int, data: bytes) -> None:
+        """Keep one more release of an open charge; on the disk when this returns.
+
+        Of two processes that both go on with a fit only one can keep a release in this place.
+        """
+        with self._open("IMMEDIATE") as (connection, _):
+            asked = "SELECT max(place) FROM releases WHERE charge = ?"
+            if connection.execute(asked, (number,)).fetchone() != (place - 1,):
+                raise TakenError(
+                    f"Another process goes on with this fit of the ledger {self.path!r}, or has "
+                    "ended it. Nothing was charged, and the release that was due is discarded."
+                )
+            connection.execute(_KEEP, (number, place, data))
+
+    def close(self, number: int) -> None:
+        """Keep nothing of a charge any longer."""
+        with self._open("IMMEDIATE") as (connection, _):
+            connection.execute("DELETE FROM releases WHERE charge = ?", (number,))
 
     def totals(self, patience: float = PATIENCE) -> Totals:
         """Return the sums over all charges, waiting at most `patience` seconds."""
@@ -513,6 +559,9 @@ def _read_charges(
         if not sound or (number, *sums) != totals.sums:
             raise damaged(path)
     return charges, totals
+
+
+_KEEP = "INSERT INTO releases VALUES (?, ?, ?)"
 
 
 def _append(connection: sqlite3.Connection, charge: Charge, after: Totals) -> None:

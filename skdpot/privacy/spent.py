@@ -27,6 +27,7 @@ from skdpot.exceptions import CalibrationError, warn_of_privacy
 from skdpot.privacy.accounting import PrivacyLoss, compose, exact_leak, privacy_target
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text
 from skdpot.privacy.events import ROUNDING, ComposedEvent, Event, Relation, check_group_size
+from skdpot.privacy.journal import charge_fit
 from skdpot.privacy.pipelines import (
     COMPOSITES,
     PrivateEstimatorMixin,
@@ -265,8 +266,7 @@ def charge(
     spent = PrivacySpent(stated, target.delta, *facts)
     if _PLANNING.get():
         raise _PlannedError(spent)
-    if budget is not None:
-        budget.spend(event, label=name)
+    charge_fit(budget, event, name, spent, n_samples)
     return spent
 
 

@@ -33,20 +33,25 @@ True
 Only noisy values and public facts pass the gate, so the charged event covers what is recorded.
 """
 
+import hashlib
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from enum import Enum
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from skdpot.exceptions import ReplayError
+from skdpot._utils.records import Record
+from skdpot.exceptions import LedgerError, ReplayError
 from skdpot.privacy.events import Event
+from skdpot.privacy.journal import Journal, current_journal, withholding
 
 Records: TypeAlias = tuple[Any, ...]
 
@@ -238,10 +243,16 @@ def released(release: Release) -> Any:
     ------
     RuntimeError
         If the charged event has noise and the release has none.
+    LedgerError
+        If the release of a resumed fit has other public facts than the one that was kept, or
+        another process goes on with the fit.
     """
     least = release.sigma if isinstance(release.sigma, float) else min(release.sigma, default=1.0)
     if least <= 0.0 and release.event.is_private:
         raise RuntimeError(f"{release.kind!r} would be released without the noise of its event.")
+    journal = current_journal()
+    if journal is not None:
+        release = replace(release, value=_kept(journal, release))
     gate = _GATE.get()
     if gate is None:
         return release.value
@@ -251,11 +262,12 @@ def released(release: Release) -> Any:
 
 @contextmanager
 def forgotten() -> Iterator[list[Release]]:
-    """Withdraw what is released inside the block from the recording."""
+    """Withdraw what is released inside the block from the recording, and from what is kept."""
     gate, kept = _GATE.get(), list[Release]()
     start = len(gate.releases) if isinstance(gate, _Recorder) else 0
     try:
-        yield kept
+        with withholding():
+            yield kept
     finally:
         if isinstance(gate, _Recorder):
             kept += gate.releases[start:]
@@ -268,6 +280,107 @@ def remember(releases: Sequence[Release]) -> None:
     gate = _GATE.get()
     if isinstance(gate, _Recorder) and gate.forgetting:
         gate.releases += releases
+
+
+@dataclass(frozen=True)
+class KeptRelease(Record):
+    """A release of a fit that has not ended; its arrays are numbered in `value`."""
+
+    kind: ClassVar[str] = "skdpot.kept_release"
+    noun: ClassVar[str] = "kept release"
+
+    name: str
+    facts: str
+    value: str
+    arrays: tuple[np.ndarray, ...]
+
+    def restored(self, value: Any, where: str) -> Any:
+        """Return the value, in the form that a value of the same release has now."""
+        try:
+            found = _unpacked(json.loads(self.value), self.arrays)
+            if not _same_shape(found, _copied(value)):
+                raise ValueError("another shape")
+        except (TypeError, ValueError, LookupError, RecursionError) as error:
+            raise LedgerError(_UNREADABLE.format(where)) from error
+        return _restored(found, value)
+
+
+_OTHER_FACTS = (
+    "The interrupted fit released {} on other public facts than this one: parameters, bounds, the "
+    "version of a library or the machine differ. Make the same fit, or a new one outside of "
+    "budget.resume(). Nothing was charged."
+)
+_UNREADABLE = "{} of the interrupted fit is damaged, so that the fit cannot be resumed."
+
+
+def _kept(journal: Journal, release: Release) -> Any:
+    """Return the value that an earlier attempt released, or keep this one before it is used."""
+    facts = _digest(_public(release))
+    due = journal.due()
+    if due is not None:
+        where = f"The release {release.kind!r}"
+        try:
+            known = KeptRelease.from_bytes(due)
+        except ValueError as error:
+            raise LedgerError(_UNREADABLE.format(where)) from error
+        if (known.name, known.facts) != (release.kind, facts):
+            raise LedgerError(_OTHER_FACTS.format(repr(release.kind)))
+        return known.restored(release.value, where)
+    arrays: list[np.ndarray] = []
+    try:
+        value = json.dumps(_packed(_copied(release.value), arrays))
+        data = KeptRelease(release.kind, facts, value, tuple(arrays)).to_bytes()
+    except (TypeError, ValueError):  # of a kind that no file holds
+        journal.drop()
+        return release.value
+    journal.keep(data)
+    return release.value
+
+
+def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
+    """Return a value as JSON, with arrays beside."""
+    if isinstance(value, tuple | list):
+        return {type(value).__name__: [_packed(part, arrays) for part in value]}
+    if isinstance(value, np.ndarray | np.generic):
+        arrays.append(np.asarray(value))
+        return {"array" if isinstance(value, np.ndarray) else "number": len(arrays) - 1}
+    return value
+
+
+def _unpacked(content: Any, arrays: Sequence[np.ndarray]) -> Any:
+    """Return what `_packed` took apart."""
+    if not isinstance(content, dict):
+        return content
+    [(kind, held)] = content.items()
+    if kind in ("tuple", "list"):
+        parts = (_unpacked(part, arrays) for part in held)
+        return tuple(parts) if kind == "tuple" else list(parts)
+    found = arrays[held].copy()
+    return found if kind == "array" else found[()]
+
+
+_MOST_HASHED = 2**17  # parts of facts: of the marginals of thousands of columns the first tell
+
+
+def _digest(facts: Any) -> str:
+    """Return a hash of public facts, the same in every process."""
+    found, met, left = hashlib.sha256(), dict[int, Any](), _MOST_HASHED
+    parts = [facts]
+    while parts and (left := left - 1):
+        part = parts.pop()
+        held = None if id(part) in met else _parts(part)
+        found.update(type(part).__qualname__.encode())
+        if held is not None:
+            met[id(part)] = part
+            found.update(repr(list(map(str, held))).encode())
+            parts += held.values()
+        elif isinstance(part, np.ndarray | np.generic):
+            found.update(f"{part.dtype.str}{part.shape}".encode() + part.tobytes())
+        elif isinstance(part, FunctionType | BuiltinFunctionType | type):
+            found.update(part.__qualname__.encode())
+        elif isinstance(part, str | bytes | int | float | complex | Enum | type(None)):
+            found.update(repr(part).encode())
+    return found.hexdigest()
 
 
 def _public(release: Release) -> dict[str, Any]:

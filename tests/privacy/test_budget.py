@@ -176,7 +176,7 @@ def test_bad_arguments_are_refused(arguments, kind, message):
 def test_the_history_is_a_frame_of_public_facts():
     budget = PrivacyBudget(5.0)
     empty = budget.history()
-    columns = ["time", "label", "event", "relation", "mu", "leak", "epsilon", "planned"]
+    columns = "time label event relation mu leak epsilon planned open".split()
     assert empty.columns.tolist() == columns
     assert empty.empty
     before = pd.Timestamp.now("UTC")

@@ -1,0 +1,78 @@
+"""Calls of estimators: the seeds of what is public in them, and what is to follow when they end."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+import numpy as np
+
+Ending = Callable[[BaseException | None], None]
+
+
+@dataclass(eq=False)
+class Call:
+    """A call that may charge a budget, or a call within it.
+
+    All public randomness follows from the seed of the outermost call, so that a second attempt
+    makes the same choices. `resumed` counts the releases that are kept of an earlier attempt.
+    """
+
+    seed: int
+    outermost: int
+    resumed: int | None = None
+    endings: ExitStack = field(default_factory=ExitStack)
+    _n_spawned: int = 0
+
+    def spawn(self) -> np.random.SeedSequence:
+        """Return the next seed; attempts with the same calls get the same ones."""
+        self._n_spawned += 1
+        return np.random.SeedSequence(self.seed, spawn_key=(self._n_spawned,))
+
+    def at_end(self, ending: Ending) -> None:
+        """Call `ending` when the call ends, with its error or None, the latest one first."""
+
+        def leave(_: object, error: BaseException | None, __: object) -> bool:
+            ending(error)
+            return False
+
+        self.endings.push(leave)
+
+
+_CALL: ContextVar[Call | None] = ContextVar("call", default=None)
+_REPEATED: ContextVar[tuple[int, int] | None] = ContextVar("repeated", default=None)
+
+
+def current_call() -> Call | None:
+    """Return the innermost call."""
+    return _CALL.get()
+
+
+@contextmanager
+def calling() -> Iterator[None]:
+    """Make the block a call."""
+    outer, repeated = _CALL.get(), _REPEATED.get()
+    if outer is not None:
+        seed = int.from_bytes(outer.spawn().generate_state(4).tobytes(), "little")
+        call = Call(seed, outer.outermost, outer.resumed)
+    elif repeated is not None:
+        call = Call(repeated[0], *repeated)
+    else:
+        seed = int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
+        call = Call(seed, seed)
+    state = _CALL.set(call)
+    try:
+        with call.endings:
+            yield
+    finally:
+        _CALL.reset(state)
+
+
+@contextmanager
+def repeating(seed: int, resumed: int) -> Iterator[None]:
+    """Let calls in the block make the public choices of an earlier attempt."""
+    state = _REPEATED.set((seed, resumed))
+    try:
+        yield
+    finally:
+        _REPEATED.reset(state)

@@ -1,0 +1,249 @@
+r"""Releases of fits that have not ended: a second attempt goes on without a second charge.
+
+A fit that fails, is interrupted or killed after its charge has released something, and has nothing
+to show. If its budget has a ledger file, the charge is *open* until the fit has ended, and each
+release is written into the ledger before any other code sees it (`skdpot.release.release.released`,
+the gate of all noisy values). A second attempt, made by `PrivacyBudget.resume`, gets these releases
+back, draws what is missing, and is not charged. When a fit ends well, its releases are removed.
+
+*Claim.* All attempts together are as private as the event that was charged once.
+
+*Proof.* The event bounds a sequence of releases :math:`r_1, r_2, ...`, each of which may depend on
+earlier ones: given these, :math:`r_j` is a randomised function of the rows whose noise is
+independent of all noise before, and the accountant adds up the privacy losses of its steps.
+
+1. What anyone can have seen of an attempt is a function of public facts and of the releases that
+   passed the gate. A release passes when SQLite has synchronised it to the disk. So everything seen
+   is kept, and a release that is not kept (the process was killed before, or its transaction was
+   rolled back) was seen by nobody.
+2. A later attempt returns the kept releases bit for bit, and draws :math:`r_{k+1}` given
+   :math:`r_1, ..., r_k` with new noise. If an earlier attempt drew an :math:`r_{k+1}` that was not
+   kept, that draw had no effect on anything, the decision to try again included, which follows from
+   the time and from what was kept. So the visible sequence has the law of one run of an adaptive
+   composition whose parts are those of the event. Random batches are drawn anew for each step, as
+   the account of sampled steps assumes; rows drawn once for several releases are bounded for any
+   draw.
+3. Each place in the sequence is filled once, by a transaction that checks the number of releases
+   kept. Of two attempts at the same time one fills the next place, and the other gets an error in
+   place of its release.
+4. What follows from the releases so far, in an attempt on other rows or with other parameters, is
+   adaptive too: it needs the same event, the same number of records and the same public statement,
+   which are compared before anything is released. So are the public facts of each kept release,
+   for it to mean what it meant.
+
+With a seed, noise is drawn from it again at a later attempt; for noise that is out not to be that
+of other rows, the seed of a resumed fit is mixed with the number of kept releases.
+
+*What is not kept.* The releases of the trials of a private search are not paid for one by one (only
+the best is released), so that no file may hold them; a search cannot be resumed. Neither can a fit
+of more than 64 releases or 16 MB, such as noisy gradients of thousands of steps: what is kept of it
+is removed before the next release passes. A file that was changed by hand can hide that a release
+was made, as it can hide a charge.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from skdpot._utils.calls import current_call, repeating
+from skdpot._utils.records import Record
+from skdpot.exceptions import LedgerError, add_charge
+from skdpot.privacy.ledger import Ledger, TakenError
+
+_MOST_RELEASES, _MOST_BYTES = 64, 2**24  # of a fit
+
+
+@dataclass(frozen=True)
+class OpenFit(Record):
+    """What a second attempt must share with the first."""
+
+    kind: ClassVar[str] = "skdpot.open_fit"
+    noun: ClassVar[str] = "plan of an open fit"
+
+    statement: str
+    seed: str
+
+
+class Journal:
+    """The releases of one charge: those that are due again, then those that are new."""
+
+    def __init__(self, ledger: Ledger, number: int, kept: Sequence[bytes] = ()) -> None:
+        self._ledger, self._number = ledger, number
+        self._due = deque(kept)
+        self._n_bytes = sum(map(len, kept))
+        self.n_kept: int | None = len(kept)  # None: it cannot be resumed
+
+    def due(self) -> bytes | None:
+        """Return the next release of an earlier attempt, if there is one."""
+        return self._due.popleft() if self._due else None
+
+    def keep(self, data: bytes) -> None:
+        """Keep a release, on the disk when this returns; or else nothing of this fit."""
+        if self.n_kept is None:
+            return
+        self._n_bytes += len(data)
+        if self.n_kept == _MOST_RELEASES or self._n_bytes > _MOST_BYTES:
+            self.drop()
+            return
+        try:
+            self._ledger.keep(self._number, self.n_kept + 1, data)
+        except TakenError:
+            raise
+        except LedgerError:  # such as a full disk: the fit goes on alone
+            self.drop()
+            return
+        self.n_kept += 1
+
+    def drop(self) -> None:
+        """Remove what is kept before something passes that is not."""
+        if self.n_kept is not None:
+            self.close()
+            self.n_kept = None
+
+    def close(self) -> None:
+        """Remove what is kept, since the fit has ended."""
+        self._ledger.close(self._number)
+
+
+_JOURNAL: ContextVar[Journal | None] = ContextVar("journal", default=None)
+_WITHHELD: ContextVar[bool] = ContextVar("withheld", default=False)
+_UNTIL: ContextVar[ExitStack | None] = ContextVar("until", default=None)
+
+
+def current_journal() -> Journal | None:
+    """Return where releases are kept, if they are."""
+    return None if _WITHHELD.get() else _JOURNAL.get()
+
+
+@contextmanager
+def withholding() -> Iterator[None]:
+    """Keep nothing of what is released in the block, nor of the fit around it."""
+    journal = current_journal()
+    if journal is not None:
+        journal.drop()
+    state = _WITHHELD.set(True)
+    try:
+        yield
+    finally:
+        _WITHHELD.reset(state)
+
+
+@contextmanager
+def keeping() -> Iterator[None]:
+    """Keep the releases of fits in the block until it has ended well."""
+    with ExitStack() as stack:
+        state = _UNTIL.set(stack)
+        try:
+            yield
+        except BaseException:
+            stack.pop_all()
+            raise
+        finally:
+            _UNTIL.reset(state)
+
+
+@dataclass(eq=False)
+class _Resumed:
+    """An open charge that the next fit goes on with."""
+
+    ledger: Ledger
+    number: int
+    plan: OpenFit
+    kept: list[bytes]
+    is_due: bool = True
+
+    def take(self, budget: Any, statement: str) -> Journal:
+        """Return the journal of the fit, if it is the one that is due."""
+        if current_call() is None or budget is None or budget._ledger != self.ledger:
+            problem = "This fit has another budget than the interrupted fit, or none."
+        elif statement != self.plan.statement:
+            problem = (
+                "The interrupted fit has another event, number of records, estimator or public "
+                "statement than this one."
+            )
+        else:
+            self.is_due = False
+            return Journal(self.ledger, self.number, self.kept)
+        raise LedgerError(
+            f"{problem} Make the same fit with the same parameters, or leave budget.resume() to "
+            "make a new one. Nothing was charged."
+        )
+
+
+_RESUMED: ContextVar[_Resumed | None] = ContextVar("resumed", default=None)
+
+
+@contextmanager
+def resuming(ledger: Ledger, number: int | None) -> Iterator[None]:
+    """Let the next fit go on with an open charge."""
+    numbers = ledger.open_charges()
+    if number is None and len(numbers) == 1:
+        [number] = numbers
+    if number is None or number not in numbers:
+        which = f"charges {', '.join(map(str, numbers))} are open" if numbers else "none is open"
+        raise LedgerError(
+            f"The ledger {ledger.path!r} keeps no releases of the fit that is to be resumed: "
+            f"{which}. Pass the number of an open charge; of a fit that ended, or that is no "
+            "longer kept, nothing is left to resume."
+        )
+    plan, *kept = ledger.kept(number)
+    try:
+        found = OpenFit.from_bytes(plan)
+        seed = int(found.seed, 16)
+    except ValueError as error:
+        raise LedgerError(f"The open charge of {ledger.path!r} is damaged.") from error
+    state = _RESUMED.set(_Resumed(ledger, number, found, kept))
+    try:
+        with repeating(seed, len(kept)):
+            yield
+    finally:
+        _RESUMED.reset(state)
+
+
+def charge_fit(budget: Any, event: Any, label: str, spent: Any, n_samples: Any) -> None:
+    """Charge a fit, unless it is resumed; say what becomes of the charge if the fit fails."""
+    statement = hashlib.sha256(repr([label, n_samples, spent.event, str(spent)]).encode())
+    plan, call, resumed = statement.hexdigest(), current_call(), _RESUMED.get()
+    journal: Journal | None = None
+    if resumed is not None and resumed.is_due:
+        journal = resumed.take(budget, plan)
+    elif budget is not None:
+        keeps = call is not None and budget.is_durable and event.is_private
+        if keeps and not _WITHHELD.get():
+            opened = OpenFit(plan, f"{call.outermost:x}").to_bytes()
+            journal = Journal(budget._ledger, budget._spend(event, label, opened))
+        else:
+            budget._spend(event, label)
+    if call is None or _WITHHELD.get():
+        return
+    outer = _JOURNAL.get() if journal is None else journal
+    state = _JOURNAL.set(outer)
+
+    def ended(error: BaseException | None) -> None:
+        _JOURNAL.reset(state)
+        if error is not None and event.is_private:
+            add_charge(error, spent.epsilon, spent.delta, _what_is_left(budget, journal))
+        elif error is None and journal is not None and journal.n_kept is not None:
+            until = _UNTIL.get()
+            journal.close() if until is None else until.callback(journal.close)
+
+    call.at_end(ended)
+
+
+def _what_is_left(budget: Any, journal: Journal | None) -> str:
+    """Say what is left of a fit that failed after its charge, and how to go on."""
+    if journal is not None and journal.n_kept is not None:
+        return (
+            f". The ledger {budget.ledger!r} keeps {journal.n_kept} releases of this fit: the same "
+            "fit goes on without a second charge inside `with budget.resume():`, or by "
+            "`skdpot synth --resume`."
+        )
+    if budget is not None and budget.is_durable:
+        why = "They were too many to be kept, or are not paid for one by one."
+    else:
+        why = "A PrivacyBudget with `ledger=` a path keeps those of a fit that fails."
+    return f", and the releases of this fit are lost. {why}"
