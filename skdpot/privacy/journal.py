@@ -36,9 +36,9 @@ of other rows, the seed of a resumed fit is mixed with the number of kept releas
 
 *What is not kept.* The releases of the trials of a private search are not paid for one by one (only
 the best is released), so that no file may hold them; a search cannot be resumed. Neither can a fit
-of more than 64 releases or 16 MB, such as noisy gradients of thousands of steps: what is kept of it
-is removed before the next release passes. A file that was changed by hand can hide that a release
-was made, as it can hide a charge.
+of more than 256 releases or 16 MB, such as noisy gradients of thousands of steps: what is kept of
+it is removed before the next release passes. A file that was changed or copied by hand can hide
+that a release was made, as it can hide a charge.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ from skdpot._utils.records import Record
 from skdpot.exceptions import LedgerError, add_charge
 from skdpot.privacy.ledger import Ledger, TakenError
 
-_MOST_RELEASES, _MOST_BYTES = 64, 2**24  # of a fit
+_MOST_RELEASES, _MOST_BYTES = 256, 2**24  # of a fit
 
 
 @dataclass(frozen=True)
@@ -212,8 +212,8 @@ def charge_fit(budget: Any, event: Any, label: str, spent: Any, n_samples: Any) 
     if resumed is not None and resumed.is_due:
         journal = resumed.take(budget, plan)
     elif budget is not None:
-        keeps = call is not None and budget.is_durable and event.is_private
-        if keeps and not _WITHHELD.get():
+        keeps = budget.is_durable and event.is_private and not _WITHHELD.get()
+        if call is not None and keeps:
             opened = OpenFit(plan, f"{call.outermost:x}").to_bytes()
             journal = Journal(budget._ledger, budget._spend(event, label, opened))
         else:
@@ -238,9 +238,9 @@ def _what_is_left(budget: Any, journal: Journal | None) -> str:
     """Say what is left of a fit that failed after its charge, and how to go on."""
     if journal is not None and journal.n_kept is not None:
         return (
-            f". The ledger {budget.ledger!r} keeps {journal.n_kept} releases of this fit: the same "
-            "fit goes on without a second charge inside `with budget.resume():`, or by "
-            "`skdpot synth --resume`."
+            f". The ledger {budget.ledger!r} keeps {journal.n_kept} releases of this fit. The same "
+            "fit inside `with budget.resume():`, or the same `skdpot synth` with --resume, goes on "
+            "without a second charge."
         )
     if budget is not None and budget.is_durable:
         why = "They were too many to be kept, or are not paid for one by one."

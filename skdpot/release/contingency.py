@@ -484,6 +484,9 @@ class _Draw:
         self._scores = scores
         self._bits = bits
         self._least = -1  # shift of the candidate that all weights are relative to
+        self._weights: list[int] = []
+        self._blocks: list[int] = []  # sums of weights
+        self._counted = self.is_open
         if math.isinf(rate):
             self._exact: list[tuple[int, int]] = []
             return

@@ -298,17 +298,17 @@ class KeptRelease(Record):
         """Return the value, in the form that a value of the same release has now."""
         try:
             found = _unpacked(json.loads(self.value), self.arrays)
-            if not _same_shape(found, _copied(value)):
-                raise ValueError("another shape")
+            if not _same_shape(found, _copied(value), np.ndim):  # batches are of random sizes
+                raise ValueError("another form")
         except (TypeError, ValueError, LookupError, RecursionError) as error:
             raise LedgerError(_UNREADABLE.format(where)) from error
         return _restored(found, value)
 
 
 _OTHER_FACTS = (
-    "The interrupted fit released {} on other public facts than this one: parameters, bounds, the "
-    "version of a library or the machine differ. Make the same fit, or a new one outside of "
-    "budget.resume(). Nothing was charged."
+    "The interrupted fit released {} given other public facts: its parameters, a library or the "
+    "machine were others. Make the same fit, or leave budget.resume() to make a new one. Nothing "
+    "was charged."
 )
 _UNREADABLE = "{} of the interrupted fit is damaged, so that the fit cannot be resumed."
 
@@ -406,10 +406,11 @@ def _restored(recorded: Any, value: Any) -> Any:
     return value.new_tensor(recorded) if _is_tensor(value) else _copied(recorded)
 
 
-def _same_shape(one: Any, other: Any) -> bool:
+def _same_shape(one: Any, other: Any, of: Callable[[Any], Any] = np.shape) -> bool:
     if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_same_shape, one, other))
-    return type(one) is type(other) and (isinstance(one, list) or np.shape(one) == np.shape(other))
+        parts = zip(one, other, strict=False)
+        return len(one) == len(other) and all(_same_shape(*pair, of) for pair in parts)
+    return type(one) is type(other) and (isinstance(one, list) or of(one) == of(other))
 
 
 def first_difference(

@@ -193,3 +193,58 @@ def test_delta_of_the_page_does_not_follow_from_a_private_number_of_rows(tmp_pat
     page.unit.value, page.delta.value = "who", 3e-7  # typed
     page._choose_delta()
     assert page.delta.value == 3e-7
+
+
+FAILS = {
+    "fit": ("skdpot.tables.fitting.choose_tree", RuntimeError),
+    "save": ("skdpot.cli.commands.DPTableSynthesizer.save", KeyboardInterrupt),
+    "write": ("skdpot.cli.commands.write_table", RuntimeError),
+}
+
+
+@pytest.mark.parametrize("stage", FAILS)
+def test_a_failure_after_the_charge_is_resumed(stage, run, folder, monkeypatch, refused):
+    """The same command with --resume writes all files, of the same fit, and is not charged."""
+    name, error = FAILS[stage]
+
+    def fail(*args, **kwargs):
+        raise error
+
+    command = f"{SAVED} --delta 1e-6 --force"
+    with monkeypatch.context() as patch:
+        patch.setattr(name, fail)
+        code, out, err = run(command)
+    assert (code, out) == (130 if error is KeyboardInterrupt else 1, "")
+    saved = stage == "write"
+    assert ("fit.safetensors keeps it" if saved else "--resume") in err
+    assert "warning: " in err
+    assert charges() == ["DPTableSynthesizer"]
+    assert "not ended; --resume goes on" in run("budget study.db")[1]
+    before = commands.DPTableSynthesizer.load("fit.safetensors").marginals_ if saved else ()
+    if saved:
+        refused(f"{command} --resume --target smokes", 1, "given other public facts")
+    refused(f"{command} --resume --epsilon 2", 1, "another event")
+    code, out, err = run(f"{command} --resume")
+    assert (code, err) == (0, "")
+    assert {"new.csv", "fit.safetensors"} <= {path.name for path in folder.iterdir()}
+    after = commands.DPTableSynthesizer.load("fit.safetensors").marginals_
+    for one, other in zip(before, after, strict=bool(before)):
+        pd.testing.assert_frame_equal(one, other)
+    assert charges() == ["DPTableSynthesizer"]
+    assert "not ended" not in run("budget study.db")[1]
+    refused(f"{command} --resume", 1, "none is open")
+
+
+def test_without_a_ledger_a_failed_fit_says_that_epsilon_is_spent(run, folder, monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError
+
+    monkeypatch.setattr("skdpot.tables.fitting.choose_tree", fail)
+    code, out, err = run(FIT)
+    assert (code, out) == (1, "")
+    assert "epsilon = 1 at delta = 1e-05 was spent, and the releases of this fit are lost" in err
+
+
+def test_resume_needs_a_ledger(refused):
+    refused(f"{FIT} --resume", 2, "--resume needs the --ledger")
+    refused(f"{FIT} --ledger study.db --resume", 2, "--resume needs the --ledger")

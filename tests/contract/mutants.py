@@ -356,6 +356,12 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("_shortened", "_released_sums", radius=LARGE), {"rows of a warm start": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[means]"}),
     ],
     3: [
+        (skipped("Ledger.keep"), {"a release that nobody keeps": "privacy/test_journal.py::test_a_failure_at_every_release_is_resumed[2-FailureError]"}),
+        (rewritten("transaction", ("synchronous = EXTRA", "synchronous = OFF")), {"a release that a power cut undoes": "privacy/test_journal.py::test_releases_are_synchronised_before_they_pass"}),
+        (rewritten("spawn_streams", ("resumed is not None", "False")), {"noise of a seed, again on a resumed fit": "privacy/test_journal.py::test_noise_of_a_resumed_fit_is_new_and_what_is_public_is_not"}),
+        (rewritten("Ledger.keep", ("!= (place - 1,)", "== ()")), {"a place in a resumed fit that is filled twice": "privacy/test_journal.py::test_two_attempts_at_once_make_one_release"}),
+        (rewritten("_Resumed.take", ("statement != self.plan.statement", "False")), {"another fit on the charge of an interrupted one": "privacy/test_journal.py::test_another_fit_is_refused_and_not_charged[change0-another event]"}),
+        (skipped("Journal.close"), {"a fit that ended and can be resumed": "privacy/test_journal.py::test_a_failure_at_every_release_is_resumed[2-FailureError]"}),
         (rewritten("release_law", ("return release_score_tables(placed.lists, own, sizes, noise, context.streams.secret, of)", "return [release_score_tables(placed.lists, own, sizes, noise, context.streams.secret, of) for _ in range(2)][0]")), {"counts of scores": "mechanisms/test_bayes_rule.py::test_what_is_charged_is_what_is_released_and_a_refusal_changes_nothing"}),
         (_ONE_STEP, {
             "a batch a step": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[flow, resample]",
@@ -630,6 +636,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("DPTableSynthesizer._read", ("rules.read, name", "lambda given: vars(self).setdefault('_values', rules.read(given)), name")), {"rows kept for later": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
     ],
     24: [
+        (rewritten("forgotten", ("with withholding():", "if True:")), {"trials in a file": "privacy/test_journal.py::test_trials_of_a_search_are_in_no_file"}),
         (rewritten("_draw_candidate", ("secret.random_bits(128)", "secret.random_bits(31)")), {"a short seed for a candidate": "estimators/test_private_search.py::test_parameters_do_not_show_the_index_of_their_trial"}),
         (rewritten("_draw_candidate", ("deepcopy(distributions)", "distributions")), {"laws that count their draws": "estimators/test_private_search.py::test_a_candidate_has_one_law_at_every_index[counting]"}),
         (rewritten("PrivateEstimatorMixin._restate", ("self.privacy_spent_ = spent", "pass")), {"the statement of a trial": "estimators/test_private_search_winners.py::test_everything_that_the_winner_holds_states_the_search[classifier]"}),
@@ -639,6 +646,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (skipped("Ledger.forget"), {"a ledger remembered for each trial": "estimators/test_private_search_winners.py::test_no_registry_of_the_process_counts_trials"}),
     ],
     25: [
+        (rewritten("charge_fit", (" and event.is_private and", " and")), {"values without noise in a ledger": "privacy/test_journal.py::test_without_noise_nothing_is_written"}),
         (rewritten("Sliced.release", ("elif context.groups is None:", "elif True:")), {"directions by the rows of persons": "estimators/test_wasserstein_distance.py::test_the_number_of_directions_depends_on_persons_and_not_on_their_rows"}),
         (rewritten("_release_units", ("np.where(shown, found, 0.0)", "np.abs(rows.value).max(axis=0)")), {"sizes of features that are true": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, few rows, units]"}),
         (rewritten("release_frontier", ("_radii(summed(_sizes, plan.sizes), plan.sizes.sigma, n)", "_radii(_sizes(*errors_and_moves(*scores, targets)).sum(0), 0.0, n)")), {"lengths of true errors": "contract/test_replay.py::test_a_fit_follows_from_its_releases[regressor, barycenter]"}),
