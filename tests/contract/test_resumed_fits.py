@@ -1,0 +1,52 @@
+"""Fits of every kind that fail at their end are resumed: the same releases, one charge.
+
+What is public in a fit (directions, particles, first weights) must come out again, for each kept
+release to mean what it meant; batches, and all else that is secret, is drawn anew.
+"""
+
+from contextlib import suppress
+
+import pytest
+
+from skdpot import PrivacyBudget
+from skdpot.privacy.journal import keeping
+from skdpot.release.release import first_difference, record_releases
+from tests.contract.fits import ROWS, TABLES
+
+FITS = ROWS | TABLES
+QUICK = [
+    "scaler",
+    "sketch, classes",
+    "flow, resample, poisson",
+    "classifier, ranks, odds",
+    "paths, mfld, kmeans",
+    "distance",
+    "encoder, private scale",
+    "synthesizer, persons",
+]
+
+
+class FailureError(Exception):
+    """What goes wrong at the end."""
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", QUICK)
+def test_a_fit_of_any_kind_is_resumed(name, tmp_path):
+    budget = PrivacyBudget(1e4, 1e-3, ledger=tmp_path / "ledger")
+
+    def releases():
+        with record_releases() as found:
+            FITS[name].fitted(budget=budget, random_state=None)
+        return found
+
+    with suppress(FailureError), keeping():
+        due = releases()
+        raise FailureError
+    assert budget.history()["open"].tolist() == [True]
+    with budget.resume():
+        found = releases()
+    assert len(found) == len(due) > 0
+    for one, other in zip(due, found, strict=True):
+        assert first_difference(one.value, other.value) is None
+    assert budget.history()["open"].tolist() == [False]
