@@ -352,9 +352,10 @@ class PrivacyBudget:
               mu of Gaussian noise for rho up to 10. To pay for the noise alone, state it as a
               `GaussianEvent`;
             - the accountant of Opacus, or its history: a list of tuples (noise multiplier, sample
-              rate, steps) of DP-SGD. Every step must use **one Poisson sample**: neither
-              ``poisson_sampling=False`` nor batches accumulated over several samples. Replacing a
-              record moves a sum of clipped gradients by twice the clipping norm;
+              rate, steps) of DP-SGD. Every step must use **one Poisson sample and a fixed clipping
+              norm**: no ``poisson_sampling=False``, no batches accumulated over several samples,
+              no ``clipping="adaptive"``. Replacing a record moves a sum of clipped gradients by
+              twice the clipping norm;
             - a `BudgetAccountant` of diffprivlib: its limit or, without one, what it has spent.
               Replacing a record costs twice the epsilon, as some of its tools add or remove one.
               Under add-or-remove it is refused, as the noise of others depends on the number of

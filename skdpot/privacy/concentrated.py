@@ -13,7 +13,7 @@ of R is itself a :math:`\rho`-zCDP release of one bit: no smaller profile holds 
 
 *Points of the profile.* Let :math:`d_\alpha(p_0 \| q_0) \ge \rho \alpha` for some
 :math:`\alpha \ge 1`. The set where :math:`d_\alpha` is no larger than there is convex and contains
-R, hence so does the half-plane of its tangent, :math:`p - e^\varepsilon q \le p_0 - e^\varepsilon
+R. So R lies in the half-plane of its tangent, :math:`p - e^\varepsilon q \le p_0 - e^\varepsilon
 q_0`, with the slope
 
 .. math:: e^\varepsilon = \frac{p_0}{q_0} \Bigl(1 - \frac1\alpha\Bigr)
