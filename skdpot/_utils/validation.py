@@ -449,6 +449,7 @@ def encode_labels(
     meaning: str = "class label",
     needed_by: str = "conditional=True",
     advice: str = "to model a continuous target, make it a column of X",
+    declared: str = "declared classes",
 ) -> tuple[np.ndarray, np.ndarray]:
     """Encode labels as positions in the sorted set of classes."""
     if y is None:
@@ -470,9 +471,7 @@ def encode_labels(
         codes = np.searchsorted(public, known)[codes]
         codes = np.minimum(codes, len(public) - 1)
         if not np.array_equal(public[codes], labels):
-            raise ValueError(
-                f"{argument} holds a label not among the {len(public)} declared classes."
-            )
+            raise ValueError(f"{argument} holds a label not among the {len(public)} {declared}.")
         known = public
     return codes, known
 

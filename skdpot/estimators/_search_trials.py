@@ -12,21 +12,29 @@ width 1: so n times the mean over the directions moves by 1 too.
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.stats import wasserstein_distance
 from sklearn.base import MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state, get_tags
 
-from skdpot._utils.validation import SecretStream, as_finite, safe_indexing
+from skdpot._utils.validation import (
+    SecretStream,
+    as_finite,
+    num_samples,
+    safe_indexing,
+    spawn_streams,
+)
 from skdpot.estimators._search_plan import FitTerms, SearchPlan, Splits
-from skdpot.exceptions import SkdpotError, is_ours, publishable
+from skdpot.estimators._strangers import answers
+from skdpot.exceptions import BudgetExceededError, SkdpotError, is_ours, publishable
 from skdpot.mechanisms.base import chosen_mechanism
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.noise import lattice_noise, round_to_lattice
@@ -152,6 +160,7 @@ def _check_composite(composite: Any) -> None:
         )
 
 
+_MOST_TRIED = 30  # candidates, on made-up rows
 _MOST_CHECKED = 500  # candidates, before the charge; all others are checked when they are drawn
 
 
@@ -224,6 +233,7 @@ class Scorer:
     name: str
     total: Score
     reads_rows: bool = True
+    given: Any = None  # by the caller
 
 
 def find_scorer(scoring: Any, score_on: str, score_bounds: Any, estimator: Any) -> Scorer:
@@ -231,7 +241,7 @@ def find_scorer(scoring: Any, score_on: str, score_bounds: Any, estimator: Any) 
     if score_on == "release":
         return _of_release(scoring)
     if callable(scoring):
-        return Scorer(_name_of(scoring), _summed(scoring))
+        return Scorer(_name_of(scoring), _summed(scoring), given=scoring)
     name = _usual(estimator) if scoring is None else scoring
     if name in (by_name := {"accuracy": _is_right, "synthetic_accuracy": _is_right_by_synthetic}):
         return Scorer(name, _summed(by_name[name]))
@@ -250,13 +260,15 @@ def _name_of(scoring: Any) -> str:
 
 
 def _summed(score: Score) -> Score:
-    """Sum a score a row, which is clipped to [0, 1]; what is no number counts 0."""
+    """Sum a score a row, which is clipped to [0, 1]; what is no number, or fails, counts 0."""
 
     def total(estimator: Any, X: Any, y: Any) -> float:
-        scores = np.asarray(score(estimator, X, y), dtype=np.float64)
-        if scores.shape != (len(X),):
-            raise ValueError(f"The score must have shape ({len(X)},), got {scores.shape}.")
-        return float(np.sum(np.clip(np.nan_to_num(scores, nan=0.0), 0.0, 1.0)))
+        def ask(positions: np.ndarray) -> np.ndarray:
+            given = take(X, positions), take(y, positions)
+            return np.asarray(score(estimator, *given), dtype=np.float64)
+
+        scores = np.nan_to_num(answers(ask, (num_samples(X),)), nan=0.0)
+        return float(np.sum(np.clip(scores, 0.0, 1.0)))
 
     return total
 
@@ -326,10 +338,13 @@ def _of_release(scoring: Any) -> Scorer:
         )
 
     def total(estimator: Any, X: Any, y: Any) -> float:
-        score = float(scoring(estimator))
+        try:
+            score = float(scoring(estimator))
+        except Exception:  # of a release, as any other
+            return -np.inf
         return -np.inf if np.isnan(score) else score
 
-    return Scorer(name, total, reads_rows=False)
+    return Scorer(name, total, reads_rows=False, given=scoring)
 
 
 def _usual(estimator: Any) -> str:
@@ -430,16 +445,85 @@ def _draw_candidate(distributions: Any, secret: SecretStream) -> dict[str, Any]:
     return next(iter(ParameterSampler(deepcopy(distributions), 1, random_state=rng)))
 
 
+class _Closed(PrivacyBudget):
+    """A budget that pays for nothing."""
+
+    def spend(self, event: Any, *, label: str = "") -> None:
+        raise BudgetExceededError("This is a trial on made-up rows.")
+
+
+def try_out(task: SearchTask, rows: Rows) -> None:
+    """Refuse, before the charge, candidates and scores that fail on made-up rows.
+
+    The rows have the columns of X, and targets among the classes; arguments of the fit, such as
+    groups, are as given. Fits end where they would be charged. Only for a score of the caller's own
+    is one made to the end. Tables of a schema are not made up.
+    """
+    tags = get_tags(task.estimator).input_tags
+    if tags.string or tags.categorical:
+        return
+    train, held_out = task.splits.folds[0]
+    made_up, secret = _made_up(task, rows), spawn_streams(None, "PrivateSearchCV").secret
+    closed = _Closed(task.plan.fit.epsilon, task.plan.fit.delta)
+    fit = (made_up.take(train), task.plan.fit, secret)
+    for parameters in islice(_some_candidates(task.distributions), _MOST_TRIED):
+        what = f"A candidate with the parameters {parameters}"
+        with suppress(BudgetExceededError), _told_of_made_up_rows(what):
+            fit_alone(task, parameters, *fit, closed)
+    if task.scorer.given is None:
+        return
+    parameters = next(_some_candidates(task.distributions))
+    with _told_of_made_up_rows("A candidate"):
+        fitted = fit_alone(task, parameters, *fit)
+    with _told_of_made_up_rows("`scoring`"):
+        if not task.scorer.reads_rows:
+            float(task.scorer.given(fitted))
+            return
+        others = made_up.take(held_out)
+        scores = np.asarray(task.scorer.given(fitted, others.X, others.y), dtype=np.float64)
+        if scores.shape != (len(held_out),):
+            raise ValueError(f"The score must have shape ({len(held_out)},), got {scores.shape}.")
+
+
+@contextmanager
+def _told_of_made_up_rows(what: str) -> Iterator[None]:
+    """Say what fails, silently otherwise; an error about made-up rows quotes nothing private."""
+    try:
+        with _quiet():
+            yield
+    except SkdpotError:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{what} fails on made-up rows with the columns of X: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _made_up(task: SearchTask, rows: Rows) -> Rows:
+    """Return as many rows of numbers with the columns of X, and targets."""
+    n, rng = num_samples(rows.X), np.random.default_rng(_SEED)
+    X: Any = rng.uniform(-1.0, 1.0, (n, np.shape(rows.X)[1]))
+    if isinstance(rows.X, pd.DataFrame):
+        X = pd.DataFrame(X, columns=rows.X.columns)
+    y = rows.y
+    if is_regressor(task.estimator):
+        y = rng.uniform(-1.0, 1.0, np.shape(y))
+    elif y is not None:
+        y = np.resize([0, 1] if task.classes is None else task.classes, n)
+    return Rows(X, y, rows.options)
+
+
 def fit_alone(
     task: SearchTask,
     parameters: Mapping[str, Any],
     rows: Rows,
     terms: FitTerms,
     secret: SecretStream,
+    budget: PrivacyBudget | None = None,
 ) -> Any:
     """Fit one candidate under a budget of its own, which no fit can overspend."""
     candidate = make_candidate(task.estimator, parameters, task.parts)
-    budget = PrivacyBudget(terms.epsilon, terms.delta)
+    budget = budget or PrivacyBudget(terms.epsilon, terms.delta)
     seed = secret.random_bits(31) if secret.reproducible else None
     given = {"epsilon": terms.part_epsilon, "delta": terms.delta, "budget": budget}
     # Silent: how often it speaks would be counted.

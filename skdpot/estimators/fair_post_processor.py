@@ -5,7 +5,6 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 from sklearn.base import BaseEstimator
 
 from skdpot._utils.validation import (
@@ -19,6 +18,7 @@ from skdpot._utils.validation import (
     spawn_streams,
     without_groups,
 )
+from skdpot.estimators._strangers import bounded, check_scores, scores_of
 from skdpot.estimators.fair import FairDecisions
 from skdpot.mechanisms.base import FitContext
 from skdpot.mechanisms.bayes import FAIRNESS, PlacedScores, release_law
@@ -28,10 +28,14 @@ from skdpot.privacy.spent import KNOWN_LABELS
 from skdpot.release.output_tables import SAME_GROUP, read_groups, warn_of_small_cells
 from skdpot.release.score_tables import ScoreLists, plan_score_tables
 
-_LABELS = {"needed_by": "A fair rule", "advice": "scores must be those of a classifier"}
+_LABELS = {
+    "needed_by": "A fair rule",
+    "advice": "scores must be those of a classifier",
+    "declared": "classes_ of estimator: y must hold the labels that it was fitted with",
+}
 _SCORES = (
-    "the given estimators are public or paid for elsewhere, score a row by that row alone, and "
-    "refuse none"
+    "the given estimators are public or paid for elsewhere, and score or refuse a row by that row "
+    "alone"
 )
 
 
@@ -42,16 +46,19 @@ class EstimatorScores:
     estimator: Any
     group_estimator: Any
     n_groups: int
+    refusals: bool  # whether a row that a classifier refuses is an error: of public rows
 
     def probabilities(self, rows: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return them; without an estimator of the group, groups are `codes`."""
-        if self.group_estimator is None:
-            groups = np.eye(self.n_groups)[codes]
-        else:
-            groups = self.group_estimator.predict_proba(rows)
-        classes = np.asarray(self.estimator.predict_proba(rows), dtype=np.float64)
-        groups = np.asarray(groups, dtype=np.float64)
-        return np.nan_to_num(classes, nan=0.0), np.nan_to_num(groups, nan=0.0)
+        groups = np.eye(self.n_groups)[codes]
+        if self.group_estimator is not None:
+            groups = self._scores(self.group_estimator, rows)
+        return self._scores(self.estimator, rows), groups
+
+    def _scores(self, model: Any, rows: Any) -> np.ndarray:
+        if not self.refusals:
+            return scores_of(model, rows)
+        return bounded(np.asarray(model.predict_proba(rows), dtype=np.float64))
 
 
 @dataclass(eq=False, repr=False)
@@ -106,7 +113,9 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
     -------
     One release of noisy counts under replace-one, for a neighbour with *the same group*; a record
     may change its features and class. The groups, their sizes and members, the number of rows and
-    the given estimators are public. These must score a row by that row alone.
+    the given estimators are public. These must score a row by that row alone. They are tried on
+    made-up rows before the charge; a private row that one of them refuses counts as one of
+    probability zero for all classes, so that no error tells of it.
 
     References
     ----------
@@ -172,15 +181,19 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
         Raises
         ------
         ValueError
-            If parameters or data are not usable. Nothing is charged. Where an estimator fails
-            for a row that it is to score, the kind of its error is told and the charge stays.
+            If parameters or data are not usable, or an estimator does not score made-up rows with
+            the columns and data types of X. Nothing is charged.
         BudgetExceededError
             If `budget` cannot pay. Nothing is charged and nothing changes.
         """
         with all_or_nothing(self):
             check_is_fitted(self.estimator)
-            self.classes_ = np.asarray(self.estimator.classes_)
             n, (rows, groups) = len(X), without_groups(self, X, sensitive_features, reset=True)
+            rows = _as_table(rows)
+            for name in ("estimator", "group_estimator"):
+                if (model := getattr(self, name)) is not None:
+                    check_scores(name, model, rows, self._group_column)
+            self.classes_ = np.asarray(self.estimator.classes_)
             targets, _ = encode_labels(y, n, self.classes_, **_LABELS)
             cells, self.groups_ = read_groups(groups, n)
             hidden = self.group_estimator
@@ -200,18 +213,18 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
                 "noisy counts of scores by group and class",
             )
             shares = np.array(cells.sizes) / n
-            self.scores_ = PlacedScores(
-                EstimatorScores(self.estimator, hidden, len(self.groups_)),
-                ScoreLists(shares, len(self.classes_), hidden is None),
-            )
-            self.score_law_ = release_law(self.scores_, cells, noise, (rows, targets), context)
+            lists = ScoreLists(shares, len(self.classes_), hidden is None)
+            given = self.estimator, hidden, len(self.groups_)
+            self.scores_ = PlacedScores(EstimatorScores(*given, refusals=True), lists)
+            placed = PlacedScores(EstimatorScores(*given, refusals=False), lists)
+            self.score_law_ = release_law(placed, cells, noise, (rows, targets), context)
             self.rule_ = self._best_rule()
         return self
 
     def _places(self, X: Any, codes: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
         check_is_fitted(self)
         X, codes = without_groups(self, X, codes)
-        rows = X if isinstance(X, pd.DataFrame) else np.asarray(X)
+        rows = _as_table(X)
         known = np.zeros(len(rows), dtype=np.intp)
         if self.group_estimator is None:
             known, _ = encode_labels(
@@ -228,3 +241,8 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
     def _seen_by(self, release: Any, X: Any, y: Any) -> tuple[Any, Any]:
         """Return rows and the positions of their classes."""
         return X, encode_labels(y, len(X), self.classes_)[0]
+
+
+def _as_table(X: Any) -> Any:
+    """Return a DataFrame as it is, so that names of columns are kept, and all else as an array."""
+    return X if hasattr(X, "columns") else np.asarray(X)

@@ -41,6 +41,7 @@ from skdpot.estimators._search_trials import (
     own_copy,
     private_parts,
     refuse_reserved,
+    try_out,
 )
 from skdpot.mechanisms.base import FitContext
 from skdpot.privacy.accounting import privacy_target
@@ -344,12 +345,13 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
             # Plan and charge.
             streams = spawn_streams(self.random_state, type(self).__name__)
             splits, plan = self._plan(n_samples, streams.public, parts, scorer)
+            laws = self.param_distributions
+            task = SearchTask(self.estimator, parts, laws, splits, scorer, plan, classes)
+            try_out(task, rows)
             spent = self._charge(FitContext.of(self, X, streams), plan, n_samples, classes)
             if self.verbose:
                 tqdm.write(str(plan))
             # Release.
-            laws = self.param_distributions
-            task = SearchTask(self.estimator, parts, laws, splits, scorer, plan, classes)
             best = best_trial(task, rows, streams.secret)
             winner = best.estimator
             if plan.refit is not None:
