@@ -187,3 +187,5 @@ class OutputFile:
         except FileExistsError:
             text = f"{self.name} came to exist while this was running; it was kept."
             raise CommandError(text) from None
+        except OSError as error:  # of a full disk, for one, it does not name the file
+            raise CommandError(f"{self.name} cannot be written: {error.strerror}.") from None

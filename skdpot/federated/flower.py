@@ -19,7 +19,7 @@ from typing import Any
 from skdpot.exceptions import BudgetExceededError, MessageError, ProtocolRefusedError, SkdpotError
 from skdpot.federated.exchange import Question, Replies
 from skdpot.federated.messages import Message
-from skdpot.federated.party import Introduction, Party
+from skdpot.federated.party import PROTOCOLS, Introduction, Party, is_name
 from skdpot.federated.remote import RemoteParties, answer
 
 try:
@@ -115,7 +115,8 @@ class _Line:
         sizes = {name: reply.get(name) for name in ("n_samples", "n_features", "n_dimensions")}
         name, allows = reply.get("party"), _listed(reply, "allows", str)
         whole = all(type(size) is int and size >= 1 for size in sizes.values())
-        if not (whole and isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and allows):
+        named = is_name(name) and len(name) <= _LONGEST_NAME
+        if not (whole and named and allows and set(allows) <= {*PROTOCOLS}):
             raise MessageError(f"Node {node} does not introduce its party as this release does.")
         return Introduction(name=name, allows=tuple(allows), **sizes)
 

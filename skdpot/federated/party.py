@@ -31,7 +31,6 @@ from skdpot.federated.messages import (
     as_interpolation,
     check_feature_names,
     check_type,
-    is_writable,
 )
 from skdpot.ot.measures import (
     DataValues,
@@ -155,6 +154,11 @@ def release_seed(random_state: Any, party: str, request: SketchRequest) -> int |
 PROTOCOLS = ("sliced", "triangle", "fedwad", "values")
 
 
+def is_name(value: Any) -> bool:
+    """Whether it can be the name of a party: what it would do to a terminal is not printed."""
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+
+
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Party(Introduction):
     """A data holder that takes part in protocols without handing over its rows.
@@ -248,10 +252,11 @@ class Party(Introduction):
         covariance: str = "full",
         random_state: Any = None,
     ) -> None:
-        if not (isinstance(name, str) and name.strip()):
-            raise ValueError(f"name must be text that is not empty, got {type(name).__name__}.")
-        if not is_writable(name):
-            raise ValueError("name must be text that UTF-8 can write, without lone surrogates.")
+        if not is_name(name):
+            raise ValueError(
+                "name must be text that is not empty and has printable characters only, got "
+                f"{type(name).__name__}."
+            )
         given = (allows,) if isinstance(allows, str) else tuple(allows)
         if not given or any(protocol not in PROTOCOLS for protocol in given):
             raise ValueError(f"allows must hold one or more of {PROTOCOLS}, got {given}.")

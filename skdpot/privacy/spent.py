@@ -579,10 +579,12 @@ def check_statement(spent: PrivacySpent, noun: str) -> tuple[tuple[Any, ...], fl
     the best of a private search: it is then a part of one trial or of the refit.
     """
     check_epsilon_delta(spent.epsilon, spent.delta, noun)
-    for scale in (spent.sigma, spent.sensitivity):
-        numbers = scale if isinstance(scale, tuple) else () if scale is None else (scale,)
-        if not all(is_number(number) and 0 <= number < math.inf for number in numbers):
-            raise ValueError(f"The {noun} states an impossible noise or sensitivity.")
+    stated = [
+        scale if isinstance(scale, tuple) else () if scale is None else (scale,)
+        for scale in (spent.sigma, spent.sensitivity)
+    ]
+    if not all(is_number(n) and 0 <= n < math.inf for numbers in stated for n in numbers):
+        raise ValueError(f"The {noun} states an impossible noise or sensitivity.")
     if spent.relation is not Relation.REPLACE_ONE or spent.event.relation is not spent.relation:
         raise ValueError(f"A {noun} is private under replace-one, and states no other relation.")
     events = spent.event.phases
@@ -595,6 +597,8 @@ def check_statement(spent: PrivacySpent, noun: str) -> tuple[tuple[Any, ...], fl
     if not spent.event.is_private:
         if math.isfinite(spent.epsilon):
             raise ValueError(f"The {noun} states a finite epsilon for a release without noise.")
+        if any(stated[0]):
+            raise ValueError(f"The {noun} states noise of a release without noise.")
         return (), None
     if not compose(spent.event).delta(spent.epsilon) <= spent.delta * (1 + _ROUNDING):
         raise ValueError(f"The {noun} states a smaller epsilon than its own events cost.")

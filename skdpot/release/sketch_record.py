@@ -29,7 +29,7 @@ FloatArray = npt.NDArray[np.float64]
 _FITTED = ("directions", "half_widths", "bounds", "n_samples")  # as they stand in the sketch
 _PARAMETERS = ("epsilon", "delta", "norm_bound", "conditional", "public_labels", "group_size")
 _MOST_BINS = 4096
-_LARGEST_NOISE = 1e15
+_LEAST_NOISE, _LARGEST_NOISE = 1e-15, 1e15  # that of the largest finite epsilon exceeds the least
 _LARGEST_RADIUS = 1e150
 _ROUNDING = 1e-9  # machines may differ in the last digits
 
@@ -143,7 +143,7 @@ class SketchRecord(Record):
             raise ValueError("The numbers of rows of the classes of the sketch are inconsistent.")
         if not 1 <= n_samples <= LARGEST_COUNT:
             raise ValueError(f"n_samples of the sketch is {n_samples!r:.40}, which is impossible.")
-        if not 0 <= noise <= _LARGEST_NOISE:
+        if not (noise == 0 or _LEAST_NOISE <= noise <= _LARGEST_NOISE):
             raise ValueError(f"noise_scale of the sketch is {noise!r:.40}, which is impossible.")
         # No entry of a strategy matrix exceeds 1.
         reached = np.abs(statistic).max(axis=(1, 2))
@@ -281,6 +281,12 @@ def check_comparable(sketches: Sequence[Any], readings: Readings = _MEASURED) ->
     return named
 
 
+def is_copy(one: Any, other: Any) -> bool:
+    """Whether two sketches hold the same noise, which no two releases do by chance."""
+    noisy = one.noise_scale_ > 0 and other.noise_scale_ > 0
+    return noisy and np.array_equal(one.statistic_, other.statistic_)
+
+
 def check_overlap(sketches: Sequence[Any]) -> int:
     """Refuse sketches that differ along the first directions, which all have; return how many."""
     n_shared = min(len(sketch.directions_) for sketch in sketches)
@@ -303,11 +309,8 @@ def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
     assumes what the statement of any party does.
     """
     named = check_comparable(sketches)
-    for one, other in combinations(sketches, 2):
-        noisy = one.noise_scale_ > 0 and other.noise_scale_ > 0
-        # No two releases hold the same noise by chance.
-        if one is other or (noisy and np.array_equal(one.statistic_, other.statistic_)):
-            raise ValueError("merge was given one sketch twice; the parties must be disjoint.")
+    if any(one is other or is_copy(one, other) for one, other in combinations(sketches, 2)):
+        raise ValueError("merge was given one sketch twice; the parties must be disjoint.")
     if not all(one._is_declared for one in sketches):
         raise ValueError(
             'merge needs bounds that were declared: a sketch with bounds="private" has '

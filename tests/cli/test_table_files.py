@@ -1,6 +1,8 @@
 """Tables from files: data types, missing values, formats, and files that appear whole."""
 
 import csv
+import errno
+import os
 from argparse import Namespace
 from importlib.util import find_spec
 from io import StringIO
@@ -295,3 +297,15 @@ def test_an_output_that_is_an_input_by_another_name(tmp_path, monkeypatch):
         OutputFile.of(args, ["output"], ["data.csv", None])
     assert list(OutputFile.of(args, ["output"], [None])) == ["output"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "link.csv"]
+
+
+def test_a_full_disk_is_reported_with_the_name_of_the_file(tmp_path):
+    def fill(path):
+        path.write_text("half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    output = OutputFile(str(tmp_path / "x.csv"), force=True)
+    (tmp_path / "x.csv").write_text("what was there before")
+    with pytest.raises(CommandError, match=r"x\.csv cannot be written: No space left on device\."):
+        output.write(fill)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["what was there before"]

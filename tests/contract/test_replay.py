@@ -2,8 +2,9 @@
 
 A fit on some rows is recorded at the gate of `skdpot.release.release`. The same fit on other
 rows is given the recorded noisy values in the place of its own. One row is replaced by a far
-outlier or by a copy of another row, or all of them are, classes and targets as well where these
-are protected. Then everything must be the same to the last bit: what is released next and with
+outlier, by a copy of another row or by the largest and smallest numbers that there are, or all of
+them are, classes and targets as well where these are protected; persons get other numbers of rows.
+Then everything must be the same to the last bit: what is released next and with
 which scale of noise, every fitted attribute, what the estimator answers, prints and warns of, and
 its pickle. A private number that takes another way than through the gate makes a difference.
 
@@ -16,6 +17,8 @@ import pickle
 import re
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
+from itertools import islice
 from types import SimpleNamespace
 
 import numpy as np
@@ -45,6 +48,7 @@ from tests.contract.fits import (
     KNOWN,
     LABELS,
     PUBLIC,
+    ROWS,
     RULED,
     SKETCH,
     TABLE,
@@ -53,6 +57,8 @@ from tests.contract.fits import (
     X,
     case,
     flow,
+    generator,
+    sketch,
 )
 from tests.flat_options import private_distance
 
@@ -70,6 +76,8 @@ OTHER_VISITS = OTHER_TABLE.loc[np.arange(310) % N].assign(who=np.arange(310) % N
 
 def neighbours(fit):
     """Replace the first row by one from far away, or by a copy of another, or replace all rows."""
+    if not isinstance(fit.rows, pd.DataFrame):
+        yield from islice(extremes(fit), 2)
     for place in ("far", "copy", "all"):
         other, given = fit.rows.copy(), dict(fit.given)
         if isinstance(other, pd.DataFrame):
@@ -92,6 +100,51 @@ def neighbours(fit):
                 y[0] = (y[0] + 1) % 2
                 given["y"] = y[::-1] % 2 if place == "all" else y  # nobody has a third class
         yield place, other, given
+
+
+def extremes(fit):
+    """Replace rows, or all, by the largest and smallest numbers of their type."""
+    number = np.finfo(fit.rows.dtype)
+    most, least, root = number.max, number.smallest_subnormal, np.sqrt(number.max)
+    some = fit.rows.copy()
+    for k, row in enumerate(([most], [most, -most, least], [least], [-0.0], [root, -root])):
+        some[k] = np.resize(row, some.shape[1])  # the squares of the last one are the largest
+    all_rows = {"some": some, "largest": most, "zero": 0.0, "least": least}
+    for place, rows in all_rows.items():
+        replaced = {"y": extreme_answers(fit.given["y"], place)} if fit.protects_y else {}
+        yield place, np.full_like(fit.rows, rows), fit.given | replaced
+
+
+def extreme_answers(y, place):
+    """Return targets from far away, or one class for nearly all: which there are is public."""
+    if y.dtype == float:
+        most = np.finfo(float).max
+        if place == "some":
+            return np.concatenate([np.full_like(y[:1], most), np.full_like(y[:1], -most), y[2:]])
+        return np.full_like(y, most if place == "least" else y.min())
+    classes = np.unique(y)
+    return np.r_[classes, np.full(len(y) - len(classes), classes[int(place == "zero")])]
+
+
+def of_persons(sizes, seed):
+    """Rows of persons, as many of each as `sizes` say, in any order."""
+    rng = np.random.default_rng(seed)
+    groups = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    X = rng.normal(size=(len(groups), D))
+    return X, {"groups": groups, "y": (X[:, 0] > 0).astype(int)}
+
+
+def sizes_of_persons(fit):
+    """Give as many persons other numbers of rows: many, one each, or all but one row to one."""
+    n = len(np.unique(fit.given["groups"]))
+    sizes = {
+        "many": np.random.default_rng(2).integers(1, 40, n),
+        "one each": np.ones(n, int),
+        "thousands of one": np.r_[5000, np.ones(n - 1, int)],
+    }
+    for seed, (place, each) in enumerate(sizes.items()):
+        X, given = of_persons(each, seed)
+        yield place, X, {name: given[name] for name in fit.given}
 
 
 def outputs(fitted):
@@ -176,7 +229,7 @@ def pickled(fitted):
     return buffer.getvalue()
 
 
-def check_replay(fit, make):
+def check_replay(fit, make, neighbours=neighbours):
     """Fail if anything but what passes the gate makes a difference."""
     with record_releases(forgetting=False) as releases:
         expected = result(make, fit.rows, fit.given)
@@ -200,6 +253,42 @@ def test_a_fit_follows_from_its_releases(name):
     seeded = {"epsilon": 50.0, "random_state": 3}
     releases = check_replay(fit, lambda X, **given: fit.chosen(**seeded).fit(X, **given))
     assert bool(releases) == (name != "encoder, all known")
+
+
+slow = partial(pytest.param, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    "name",
+    ["scaler", "sketch, box", *map(slow, ("sketch", "flow, moments", "regressor, odds"))],
+)
+def test_a_fit_on_extreme_numbers_follows_from_its_releases(name, dtype):
+    """Of both types of numbers; in double precision the test of all fits has such rows."""
+    fit = ROWS[name]._replace(rows=ROWS[name].rows.astype(dtype))
+    seeded = {"epsilon": 50.0, "random_state": 3}
+    check_replay(fit, lambda X, **given: fit.chosen(**seeded).fit(X, **given), extremes)
+
+
+SEVERAL, OF_SEVERAL = of_persons(np.random.default_rng(0).integers(1, 4, N), 1)
+PERSONS = {
+    "sketch": sketch(),
+    "sketch, box": sketch(**BOX),
+    "sketch, classes": sketch(**CLASSES, **BOX),
+    "flow": flow("sketch", **BINS),
+    "distance": case(private_distance(**SKETCH)),
+    "generator": generator("sketch", **BINS),
+}
+
+
+@pytest.mark.parametrize("name", [n if n.startswith("sketch, ") else slow(n) for n in PERSONS])
+def test_a_fit_on_persons_follows_from_its_releases(name):
+    """How many rows a person has is private."""
+    given = {"groups": OF_SEVERAL["groups"]} | ({"y": OF_SEVERAL["y"]} if "classes" in name else {})
+    fit = PERSONS[name]._replace(rows=SEVERAL, given=given)
+    seeded = {"epsilon": 50.0, "random_state": 3}
+    make = lambda X, **given: fit.chosen(**seeded).fit(X, **given)  # noqa: E731
+    assert check_replay(fit, make, sizes_of_persons)
 
 
 def streamed(rows, y):

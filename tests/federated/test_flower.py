@@ -298,7 +298,8 @@ def loud(reply, asked):
 
 
 INTRODUCTIONS = [
-    *({"party": name} for name in ("", "x" * 101, 3)),
+    *({"party": name} for name in ("", " ", "x" * 101, "\x1b[2Jnorth", 3)),
+    *({"allows": given} for given in (["sliced", "x" * 10**6], ["sliced"] * 2 + ["all"])),
     *({"n_samples": 0}, {"n_features": 2.0}, {"n_dimensions": True}, {"allows": [1]}),
 ]
 
@@ -349,6 +350,50 @@ def test_a_faulty_node_is_named_and_costs_the_others_nothing(make_grid, budgets,
         parties.pairwise_sliced(draw_request(), n_simulations=8)
     connect(make_grid()).pairwise_sliced(draw_request(), n_simulations=8)
     assert charges(budgets) == dict.fromkeys(ROWS, 1)
+
+
+def sketch_of(name, n_rows=40, seed=0):
+    """Return what a party sends, its noise included."""
+    party = Party(name, ROWS[name][:n_rows], budget=PrivacyBudget(1.0), random_state=5)
+    return party.publish_sketch(draw_request(seed)).to_bytes()
+
+
+HOSTILE = {
+    "of an earlier request": ({"seed": 1}, "does not match the request"),
+    "of another party": ({"name": "east"}, "'east' and 'north' have sent the same release"),
+    "of fewer rows": ({"n_rows": 5}, r"sketch of 'north' is of 5 rows.*announced 40"),
+}
+
+
+@SEEDED
+@pytest.mark.parametrize("sketch", HOSTILE)
+def test_a_sketch_that_is_not_the_due_one_is_refused(make_grid, sketch):
+    """A copy has the noise of the original: their distance would be 0, and surely so."""
+    other, said = HOSTILE[sketch]
+    answer = sketch_of(**{"name": "north"} | other)
+    grid = make_grid(random_state=5)
+    parties = connect(grid)
+    grid.tampering[12] = altered(answers=[answer])
+    with pytest.raises(MessageError, match=said):
+        parties.pairwise_sliced(draw_request(), n_simulations=8)
+
+
+def test_a_server_that_asks_again_gets_what_was_paid_for(make_grid, budgets):
+    """Within one query, in another one, and in sixteen that nobody agreed to pay."""
+    grid = make_grid(("east",))
+    request = draw_request().to_bytes()
+    replies = [
+        ask(grid, question(methods=["publish_sketch"] * n, requests=[request] * n))
+        for n in (1, 2, 16)
+    ]
+    answers = [answer for reply in replies for answer in reply.content["skdpot"]["answers"]]
+    assert len(answers) == 19
+    assert len(set(answers)) == 1
+    others = [draw_request(seed).to_bytes() for seed in range(1, 17)]
+    reply = ask(grid, question(methods=["publish_sketch"] * 16, requests=others))
+    assert reply.has_error()
+    assert "in this budget" in reply.error.reason
+    assert charges(budgets) == {"east": 1, "north": 0, "south": 0}
 
 
 # The example, for real
