@@ -35,9 +35,7 @@ plt.style.use("skdpot.metrics.pictures")
 iris = load_iris(as_frame=True)
 X = iris.data.rename(columns=lambda name: name.removesuffix(" (cm)"))
 y = iris.target_names[iris.target]
-X_private, X_public, y_private, y_public = train_test_split(
-    X, y, test_size=1 / 3, stratify=y, random_state=0
-)
+X_private, X_public, y_private, y_public = train_test_split(X, y, test_size=1 / 3, random_state=0)
 budget = PrivacyBudget(epsilon=12.0, delta=1e-4)
 sampler = DPSlicedFlowSampler(
     Sketch(n_bins=16),

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _num_samples
 
 from skdpot._utils.validation import SecretStream, check_count
 from skdpot.privacy.searches import check_search
@@ -94,7 +93,7 @@ class PersonKFold(BaseCrossValidator):
                 "PersonKFold needs `groups`, the person of each row. Where each person has one "
                 "row, use sklearn.model_selection.KFold(shuffle=True)."
             )
-        persons = read_persons(groups, "groups", _num_samples(X), fewest=1)
+        persons = read_persons(groups, "groups", len(groups), fewest=1)
         n_persons = int(persons.max()) + 1
         if n_splits > n_persons:
             raise ValueError(f"n_splits={n_splits} is more than the {n_persons} persons in groups.")

@@ -17,7 +17,8 @@ for _module, _names in re.findall(
     r"^\.\. currentmodule:: ([\w.]+)\n\n\.\. autosummary::\n((?:   .*\n|\n)+)", REFERENCE, re.M
 ):
     PUBLIC.setdefault(_module, []).extend(re.findall(r"^   (\w+)$", _names, re.M))
-PACKAGES = ["audit", "datasets", "metrics", "nets", "preprocessing", "privacy", "release"]
+PACKAGES = ["audit", "datasets", "metrics", "model_selection", "nets", "preprocessing", "privacy"]
+PACKAGES += ["release"]
 
 
 @pytest.mark.parametrize("module", PUBLIC)
@@ -33,7 +34,7 @@ def test_the_reference_lists_every_public_name(module):
 
 
 def test_the_reference_is_short():
-    assert sum(map(len, PUBLIC.values())) <= 116  # on two pages, in groups
+    assert sum(map(len, PUBLIC.values())) <= 118  # on two pages, in groups
 
 
 def test_every_page_is_found_from_the_first_one():

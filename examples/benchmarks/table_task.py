@@ -116,6 +116,8 @@ def load_task(csv: Path, target: str, schema: Path | None, drop: list[str]) -> T
         public = _guessed(table, target)
         table = table[list(public.names)]
     _check(public, target)
+    # Stratified, since these data are public. Never split private rows by their values: one label
+    # moves the rows of several persons (doc/budgets.rst).
     train, test = train_test_split(
         table, test_size=TEST_SHARE, random_state=0, stratify=table[target]
     )

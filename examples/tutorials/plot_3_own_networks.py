@@ -36,9 +36,9 @@ from skdpot.metrics import train_synthetic_test_real
 
 plt.style.use("skdpot.metrics.pictures")
 X, y = load_digits(return_X_y=True)
-X_public, X_rest, _, y_rest = train_test_split(X, y, train_size=600, stratify=y, random_state=0)
+X_public, X_rest, _, y_rest = train_test_split(X, y, train_size=600, random_state=0)
 X_private, X_test, y_private, y_test = train_test_split(
-    X_rest, y_rest, train_size=600, stratify=y_rest, random_state=0
+    X_rest, y_rest, train_size=600, random_state=0
 )
 
 # %%

@@ -58,6 +58,8 @@ NOT_COVERED = (
     "all fits counts and caps the sum.",
     "Choices made by looking at the data. A search over parameters (GridSearchCV) makes many fits, "
     "and its scores and its choice reveal information about the rows that it was scored on.",
+    "Rows that private values chose for the fit: a split that is stratified by labels moves the "
+    "rows of several persons when one of them changes, and a bootstrap repeats rows.",
     "Rows passed to predict, transform, score or distance: they are treated as public.",
     "Persons with more than one record, unless the assumptions say how many each may have.",
     "Facts about a whole group. A release may show that smoking is harmful, and so reveal "

@@ -362,14 +362,15 @@ def make_parity_scorer(
     --------
     >>> import sklearn
     >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.model_selection import cross_validate
+    >>> from sklearn.model_selection import KFold, cross_validate
     >>> from skdpot.datasets import make_biased_classification
     >>> from skdpot.metrics import disparate_impact, make_parity_scorer
     >>> X, y, group = make_biased_classification(1000, random_state=0)
     >>> scorer = make_parity_scorer(disparate_impact, greater_is_better=True)
     >>> with sklearn.config_context(enable_metadata_routing=True):
     ...     scores = cross_validate(
-    ...         LogisticRegression(), X, y, scoring=scorer, params={"sensitive_features": group}
+    ...         LogisticRegression(), X, y, cv=KFold(5), scoring=scorer,
+    ...         params={"sensitive_features": group},
     ...     )
     >>> scores["test_score"].shape
     (5,)

@@ -244,6 +244,10 @@ class PrivacyBudget:
     (``unit=``, ``groups=``). Where a person has several rows, a fit whose records are rows protects
     each of them and not the person, and its charge says less than that of a fit of persons.
 
+    Fits on parts of the records, such as folds, add up however the parts overlap, if no private
+    value decides which records are in a part and none is in it twice. A split that is stratified by
+    private labels, and a bootstrap, are not such parts (`check_search`).
+
     A hyperparameter search charges folds x candidates + 1 fits. Pass ``error_score="raise"`` to
     scikit-learn's searches, which otherwise turn the error of a refused fit into a ``nan`` score.
     Scores on private rows are not covered by the budget.
@@ -506,7 +510,8 @@ class PrivacyBudget:
             Columns ``time`` (UTC), ``label``, ``event``, ``relation``, ``mu``, ``leak``,
             ``epsilon`` (of this event alone, at this budget's delta), ``planned``: whether it was
             paid for when the budget was made, so that ``mu`` and ``leak`` are 0, and ``open``:
-            whether the fit has not ended and can be resumed.
+            whether the fit has not ended and can be resumed. Charges for parts of the records
+            assume what the notes of the class say of parts.
 
         Raises
         ------

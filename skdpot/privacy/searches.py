@@ -46,14 +46,13 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import RANSACRegressor
 from sklearn.model_selection import (
     FixedThresholdClassifier,
+    GridSearchCV,
     TunedThresholdClassifierCV,
     check_cv,
 )
-from sklearn.model_selection._search import BaseSearchCV
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.semi_supervised import SelfTrainingClassifier
-from sklearn.utils.validation import _num_samples
 
 from skdpot.privacy.pipelines import (
     COMPOSITES,
@@ -76,7 +75,7 @@ _ITSELF = "learns of private rows without noise itself:"
 # What is known of the wrappers of scikit-learn: the values of parameters with which each of their
 # fits gets rows by public facts alone and nothing else is learned; or why there are none.
 _KNOWN: dict[type, dict[str, Any] | str] = {
-    BaseSearchCV: {},
+    GridSearchCV.__mro__[1]: {},  # the base of all searches over parameters
     StackingClassifier: {},
     StackingRegressor: {},
     VotingClassifier: {},
@@ -177,7 +176,7 @@ def check_search(search: _Search, X: Any, y: Any = None) -> _Search:
     >>> from skdpot import FairPrivateClassifier, PrivacyBudget, check_search
     >>> X, y = np.zeros((100, 2)), np.arange(100) % 2
     >>> model = FairPrivateClassifier(budget=PrivacyBudget(epsilon=8.0))
-    >>> grid = {"alpha": [0.2, 0.8]}
+    >>> grid = {"epsilon": [0.5, 1.0]}
     >>> check_search(GridSearchCV(model, grid, cv=3), X, y)
     Traceback (most recent call last):
     ...
@@ -186,7 +185,7 @@ def check_search(search: _Search, X: Any, y: Any = None) -> _Search:
     >>> check_search(search, X, y) is search
     True
     """
-    n_rows = _num_samples(X)
+    n_rows = _n_rows(X)
     if hasattr(search, "split") and not hasattr(search, "fit"):
         found = list(_of_splitter(search, n_rows))
     elif isinstance(search, PrivateEstimatorMixin):
@@ -201,6 +200,10 @@ def check_search(search: _Search, X: Any, y: Any = None) -> _Search:
     if found:
         raise ValueError(f"This search is not private: {' '.join(dict.fromkeys(found))}")
     return search
+
+
+def _n_rows(X: Any) -> int:
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def is_wrapper(part: Any) -> bool:
@@ -341,7 +344,7 @@ def _seen_in(names: Mapping[str, Any]) -> Iterator[str]:
     if hasattr(splitter, "split") and not isinstance(splitter, str):
         n_rows = 1000
         with suppress(Exception):  # of rows without a number
-            n_rows = _num_samples(names["X"])
+            n_rows = _n_rows(names["X"])
         read, _, _ = _tried(splitter, n_rows, 1)
         read = [name for name in read if name != "the groups"]  # which may be public
         yield from [_reads(splitter, read)] if read else []

@@ -527,6 +527,12 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("plan_private_bounds", ("n_steps=N_ROUNDS", "n_steps=1")), {"rounds of histograms after the first": "release/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of features]"}),
     ],
     18: [
+        (returning("faults_of_callers", (), "charge"), {"a fit that says nothing of who divides its rows": "privacy/test_check_search.py::test_a_fit_warns_of_a_stratified_split_and_of_no_other[scores]"}),
+        (rewritten("_of_cv", ("classifier=is_classifier(model)", "classifier=False")), {"folds by labels taken for folds by place": "privacy/test_check_search.py::test_a_search_that_moves_several_rows_is_refused_and_its_fits_warn[grid]"}),
+        (rewritten("_of_kind", ("!= value", "is None")), {"a bootstrap": "privacy/test_check_search.py::test_a_search_that_moves_several_rows_is_refused_and_its_fits_warn[bootstrap]"}),
+        (rewritten("_tried", ("len(np.unique(train)) < len(train)", "False")), {"a row twice in a list of positions": "privacy/test_check_search.py::test_a_row_that_comes_twice_is_refused"}),
+        (rewritten("PersonKFold._iter_test_indices", (".argsort().argsort()", ".argsort()")), {"persons that move with the names of others": "privacy/test_check_search.py::test_persons_move_alone"}),
+        (rewritten("PersonKFold._iter_test_indices", ("folds[persons] == fold", "folds[np.bincount(persons).argsort().argsort()][persons] == fold")), {"persons that move with the rows of others": "privacy/test_check_search.py::test_persons_move_alone"}),
         (rewritten("TableFit._chosen", ("release_choices(rows,", "release_choices(type(rows)(rows._rows.map(lambda batch: (batch[0], None))),")), {"rows of a person that weigh one each in a choice": "estimators/test_unit_of_privacy.py::test_rows_that_a_person_repeats_change_nothing"}),
         (returning("TablePlan.choice_sigma", half), {"a choice with less noise than the rows of a person need": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
         (rewritten("NoisyAccumulator.add", ("* units // plan.n_units", "")), {"rows of a person that weigh one each in a sketch": "estimators/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_sketch_further_than_one_row[sketch]"}),
