@@ -7,7 +7,7 @@ from argparse import Namespace
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from itertools import permutations
+from itertools import permutations, starmap
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ def run_schema(args: Namespace, console: Console) -> None:
         "output": args.output,
         "rows": None if args.private_all else len(table),
         "columns": [dict(zip(_SHOWN, row, strict=True)) for row in shown[1:]],
-        "orders": [LessEqual(*pair).to_dict() for pair in orders],
+        "orders": [one.to_dict() for one in starmap(LessEqual, orders) if one not in schema.rules],
         "schema": json.loads(schema.to_json()),
     }
     lines = [console.columns(shown), *(f"rule: {rule.in_words}" for rule in schema.rules)]
@@ -229,8 +229,9 @@ def _orders(schema: TableSchema, table: Table) -> dict[tuple[str, str], str]:
             continue
         if apart.min() < 0.0 or apart.max() == 0.0:
             continue
+        order = LessEqual(first.name, second.name)
         try:
-            replace(schema, rules=(*schema.rules, LessEqual(first.name, second.name)))
+            replace(schema, rules=(*(rule for rule in schema.rules if rule != order), order))
         except ValueError:
             continue
         nearest = found.get(second.name, (math.inf, ""))
