@@ -29,6 +29,17 @@ class PersonKFold(BaseCrossValidator):
         With None every call of `split` draws folds from the operating system's entropy. With a
         seed they can be repeated, and the *set* of persons is then assumed to be public.
 
+    Raises
+    ------
+    ValueError
+        By `split`: if `groups` is missing or has a missing value, or names fewer persons than there
+        are folds.
+
+    Privacy
+    -------
+    Splitting releases nothing, but the positions of the folds tell whose rows are in which: keep
+    them, unless the set of persons is public. The number of persons is public.
+
     Notes
     -----
     Neighbours replace all rows of one person by any rows of another. **Claim**: fits with `groups`
@@ -46,10 +57,9 @@ class PersonKFold(BaseCrossValidator):
     The folds must be random *and secret*. No public rule divides persons into folds of public
     sizes such that nobody else moves when one person is replaced: with two folds of one person
     each, let a be in the first and b in the second. Replace b by c, then a by b: c stays in the
-    second. Replace a by c instead: c is in the first, with the same two persons. So do not publish
-    the positions of the folds. If nobody joins or leaves, that is, if neighbours only change the
-    rows of a person who is known to take part, no one else moves for any seed, and the folds may be
-    published.
+    second. Replace a by c instead: c is in the first, with the same two persons. If nobody joins or
+    leaves, that is, if neighbours only change the rows of a person who is known to take part,
+    nobody else moves for any seed, and the folds may be published.
 
     `GroupKFold` of scikit-learn balances the folds by numbers of rows, so that one person's number
     of rows moves others. With ``shuffle=True`` a seed deals places by the order of the names: a

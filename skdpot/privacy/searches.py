@@ -19,7 +19,6 @@ does, as `skdpot.model_selection.PersonKFold` does.
 """
 
 import copy
-import math
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -57,8 +56,8 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 from skdpot.privacy.pipelines import (
     COMPOSITES,
     PrivateEstimatorMixin,
+    check_pipeline,
     is_shared,
-    leaks,
     parts_of,
 )
 
@@ -153,6 +152,10 @@ def check_search(search: _Search, X: Any, y: Any = None) -> _Search:
         not private or has no noise, its fits do not share a `PrivacyBudget`, or what the search
         does with rows is not known. The error lists all that is wrong and what to do.
 
+    Privacy
+    -------
+    No value of a row is read, and no fit is made or charged.
+
     Notes
     -----
     An integer `cv` with a classifier is stratified by scikit-learn. Lists of positions and
@@ -191,7 +194,7 @@ def check_search(search: _Search, X: Any, y: Any = None) -> _Search:
     elif isinstance(search, PrivateEstimatorMixin):
         found = []  # such as PrivateSearchCV, which answers for its own splits
     elif is_wrapper(search):
-        found = [*_of_wrapper(search, n_rows), *_of_parts(list(parts_within(search)))]
+        found = [*_of_wrapper(search, n_rows), *_of_budgets(list(parts_within(search)))]
     else:
         raise TypeError(
             "check_search takes a search, an ensemble or a splitter, an object and not a class or "
@@ -231,10 +234,7 @@ def parts_within(search: Any) -> Iterator[Any]:
         yield from parts_within(part) if is_wrapper(part) else parts_of(part)
 
 
-def _of_parts(parts: list[Any]) -> Iterator[str]:
-    """Name what is wrong with the private estimators of a search."""
-    if any(math.isinf(part._epsilon_due()) for part in parts):
-        yield "An estimator has no noise (epsilon is infinite): give it a finite epsilon."
+def _of_budgets(parts: list[Any]) -> Iterator[str]:
     if parts and not is_shared([part.budget for part in parts]):
         yield (
             "Its fits add up, and nothing counts them: pass one PrivacyBudget as `budget` to every "
@@ -258,7 +258,17 @@ def _of_wrapper(search: Any, n_rows: int) -> Iterator[str]:
         elif part is None:
             yield f"{type(search).__name__} has a default estimator that is not private: pass one."
         else:
-            yield from leaks(part)
+            yield from _of_pipeline(part)
+
+
+def _of_pipeline(part: Any) -> Iterator[str]:
+    """Name what `check_pipeline` finds in what is fitted."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of budgets that are not shared: refused by itself
+            check_pipeline(part)
+    except ValueError as error:
+        yield str(error)
 
 
 def _of_kind(search: Any) -> Iterator[str]:
@@ -310,7 +320,7 @@ def _reads(splitter: Any, read: list[str]) -> str:
 def _tried(splitter: Any, n_rows: int, most: int) -> tuple[list[str], Exception | None, bool]:
     """Call a splitter on rows without values: what it reads, its error, and if rows come twice."""
     tried, stopped, twice = copy.copy(splitter), None, False
-    if getattr(tried, "random_state", None) is not None:  # a generator must not move on
+    if hasattr(tried, "random_state"):  # neither its generator nor the global one may move on
         with suppress(AttributeError):
             tried.random_state = 0
     rows, labels, groups = (_Unread(n_rows) for _ in range(3))
