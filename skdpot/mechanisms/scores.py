@@ -290,7 +290,7 @@ def _clipped(loss: ScoreLoss, targets: torch.Tensor, clip: float) -> ClippedVect
     it moves the sum by at most twice that.
     """
 
-    def vectors(outputs: torch.Tensor, gram: torch.Tensor, records: slice) -> torch.Tensor:
+    def vectors(outputs: torch.Tensor, gram: torch.Tensor, records: torch.Tensor) -> torch.Tensor:
         own = loss.gradient(outputs, targets[records])
         own = torch.where(own.isfinite().all(1, keepdim=True), own, 0.0)
         return own * shares_of_vectors(own, gram, clip)[:, None]

@@ -20,6 +20,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -201,6 +202,7 @@ _CANCELLED = 1e-10
 _FIRST_CHUNK = 16
 _LARGEST_CHUNK = 2048  # beyond, arrays leave the cache and nothing is gained
 _NUMBERS_HELD = 2**22  # to be in memory at the same time
+_HELD: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()  # of these, for a record
 _WHOLE = 16  # places: no kernel has a rest of rows, and no product is one of vectors
 
 
@@ -234,8 +236,8 @@ def pulled_back_sum(
         records = places[start : start + size]
         jacobians = record_jacobians(network, rows[records], output_gradient)
         _add(total, jacobians, vectors, records)
-        start += size
-        size = chunk_size or _chunk_size(jacobians.numbers_per_record)
+        start, _HELD[network] = start + size, jacobians.numbers_per_record
+        size = chunk_size or _chunk_size(_HELD[network])
     return total
 
 
@@ -324,7 +326,9 @@ def _largest_eigenvalues(gram: torch.Tensor) -> torch.Tensor:
 
 
 def _first_chunk_size(network: nn.Module, total: dict[nn.Parameter, torch.Tensor]) -> int:
-    """Return a cautious size, used before anything has been measured."""
+    """Return a cautious size where nothing has been measured."""
+    if network in _HELD:
+        return _chunk_size(_HELD[network])
     if chain_of_layers(network) is not None:  # of no record a whole gradient is formed
         return 4 * _FIRST_CHUNK
     return min(_FIRST_CHUNK, _chunk_size(sum(value.numel() for value in total.values())))

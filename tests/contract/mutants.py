@@ -134,6 +134,10 @@ def cut_from_one_permutation(n, size, n_steps, stream):
     return (order[k % turns * size :][:size] for k in range(n_steps))
 
 
+def as_many_places_as_records(drawn, n_places, stream):
+    return drawn
+
+
 def with_sorted_columns(rows):
     return np.sort(rows, axis=0)
 
@@ -428,7 +432,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     7: [
         (rewritten("SampledGaussianEvent.rate", ("max(", "min(")), {"the smallest share of a group": "estimators/test_autoencoder_privacy.py::test_the_event_and_the_sensitivity_are_those_of_the_batches_of_groups[a small group]"}),
         (given("SampledGaussianEvent.__init__", "plan_training", sampling_rate=half), {"Poisson batches of training": "estimators/test_autoencoder_privacy.py::test_the_stated_epsilon_is_that_of_dp_accounting"}),
-        (given("poisson_batches", "TrainingPlan.batches", rate=twice), {"Poisson batches drawn twice as large": "nets/test_steps.py::test_batches_are_fresh_and_as_large_as_is_charged[autoencoder]"}),
+        (given("placed_batches", "TrainingPlan.batches", rate=twice), {"Poisson batches drawn twice as large": "nets/test_steps.py::test_batches_are_fresh_and_as_large_as_is_charged[autoencoder]"}),
         (given("SampledGaussianEvent.__init__", "plan_rows", batch_sizes=half), {"batches of projected rows, without_replacement": "release/test_rows.py::test_batches_are_as_large_as_is_charged[without_replacement]"}),
         (given("SampledGaussianEvent.__init__", "plan_rows", sampling_rate=half), {"batches of projected rows, poisson": "release/test_rows.py::test_batches_are_as_large_as_is_charged[poisson]"}),
         (given("SampledGaussianEvent.__init__", "plan_langevin", sampling_rate=half), {"event of mean-field Langevin": "estimators/test_trajectory_privacy.py::test_given_noise_is_stated_with_what_it_costs"}),
@@ -700,6 +704,11 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("is_shared", (" and budget is budgets[0]", "")), {"two budgets taken for one": "privacy/test_check_pipeline.py::test_private_steps_share_a_budget_or_are_told_their_sum[steps]"}),
     ],
     27: [
+        (instead("_placed", as_many_places_as_records), {"a batch has as many places as records": "nets/test_steps.py::test_batches_are_fresh_and_as_large_as_is_charged[autoencoder]"}),
+        (rewritten("_placed", ("_random_order(n_places, stream)", "np.arange(n_places)")), {"a record moves the places of others": "privacy/test_subsampling.py::test_places_are_uniform_whoever_else_is_drawn"}),
+        (rewritten("_add", ("usable & (records >= 0)", "usable")), {"a vacant place adds something": "release/test_places.py::test_vacant_places_add_exactly_nothing"}),
+        (rewritten("pulled_back_sum", ("-len(places) % _WHOLE", "0")), {"a product of as many rows as records": "release/test_places.py::test_a_record_that_joins_moves_none_that_is_on_a_kink[predictor-dtype0]"}),
+        (rewritten("_check_equal", ("torch.equal(alone, with_others)", "torch.allclose(alone, with_others, atol=0.0001)")), {"a network that mixes records a little": "nets/test_private_modules.py::test_refused[layer5-depends on the other records]"}),
         (rewritten("Norms._cells", ("column - center", "column - column.mean()")), {"norms about the mean of a batch": "release/test_bounds.py::test_counts_are_sums_over_any_partition[norms]"}),
         (rewritten("run_schema", ("read_header(args.data, form)", "read_guessable(args.data, form)")), {"a schema that reads no value, of inferred types": "cli/test_private_schema.py::test_no_row_has_a_part_in_what_comes_out[stated]"}),
         (rewritten("_read_texts", ("'strict' if rows else 'replace'", "'strict'")), {"a row beyond the header that is decoded": "cli/test_private_schema.py::test_no_row_has_a_part_in_what_comes_out[stated]"}),

@@ -1,10 +1,13 @@
 """Networks in which one record reaches another's output are refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from skdpot.nets import training
 from skdpot.nets.training import check_per_record
 
 
@@ -24,6 +27,13 @@ class Mixing(nn.Module):
 
     def forward(self, rows):
         return torch.cat([rows[:-1], rows[-1:] + 0.01 * rows[:1]])
+
+
+class Whispering(nn.Module):
+    """The others are heard in the last bits alone."""
+
+    def forward(self, rows):
+        return rows + 1e-6 * rows.mean(0)
 
 
 class MixesMany(nn.Module):
@@ -56,6 +66,7 @@ def check(*layers):
         (nn.Sequential(nn.Unflatten(1, (2, 2)), nn.InstanceNorm1d(2, track_running_stats=True)),
          r"'1\.1' \(InstanceNorm1d\).*track_running_stats=False"),
         (Mixing(), "depends on the other records"),
+        (Whispering(), "depends on the other records"),
         (nn.Softmax(dim=0), "depends on the other records"),
         (Counting(), r"'1\.total' of the network changes"),
         (nn.Flatten(0), "must keep the first axis"),
@@ -84,6 +95,22 @@ def test_refused(layer, message):
 )
 def test_allowed(layers):
     check(nn.Linear(4, 4), *layers)
+
+
+def test_gradients_that_depend_on_other_records_are_refused(monkeypatch):
+    """In their last bits alone: no network does it, but instructions could."""
+
+    def rounded_together(network, rows, *given):
+        found = jacobians(network, rows, *given)
+        return replace(found, parts=[shifted(part, 1e-9 * rows.sum()) for part in found.parts])
+
+    def shifted(part, by):
+        return replace(part, factors=(part.factors[0] + by, *part.factors[1:]))
+
+    jacobians = training.record_jacobians
+    monkeypatch.setattr(training, "record_jacobians", rounded_together)
+    with pytest.raises(ValueError, match="depends on the other records"):
+        check(nn.Linear(4, 4, bias=False), nn.Flatten())
 
 
 def test_the_check_leaves_the_network_as_it_was():

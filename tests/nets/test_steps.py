@@ -192,11 +192,13 @@ WAYS = {
 
 def trained(network, plan, steps, exact, batches=TrainingPlan.batches):
     """Take all steps, and return what is drawn, added up, released and handed on."""
-    seen = SimpleNamespace(network=network, plan=plan, exact=exact, batches=[], sums=[], found=[])
+    seen = SimpleNamespace(network=network, plan=plan, exact=exact, sums=[], found=[])
+    seen.batches, seen.n_places = [], set()
 
     def watched(*args):
         for batch in batches(*args):
             seen.batches.append(batch[batch >= 0])
+            seen.n_places.add(len(batch))
             yield batch
 
     def added(values, noise, secret):
@@ -249,6 +251,7 @@ def test_batches_are_fresh_and_as_large_as_is_charged(taken):
     statistic = np.sum((member.sum(axis=0) - N_STEPS * 0.2) ** 2) / (N_STEPS * 0.2 * 0.8)
     assert 0.3 * N < statistic < 1.9 * N
     sizes = member.sum(axis=1)
+    assert len(taken.n_places) == 1
     if taken.plan.sampling == "poisson":
         assert len(np.unique(sizes)) > 5
         assert abs(sizes.mean() - 30) < 5.5 * math.sqrt(24 / N_STEPS)

@@ -14,7 +14,13 @@ import pytest
 from scipy import stats
 
 from skdpot._utils.validation import SecretStream
-from skdpot.privacy.sampling import fixed_size_batches, poisson_batches
+from skdpot.privacy import sampling
+from skdpot.privacy.sampling import (
+    fixed_size_batches,
+    placed_batches,
+    places_of,
+    poisson_batches,
+)
 
 LEVEL = 1e-4
 
@@ -70,6 +76,50 @@ def test_ordered_poisson_batches_have_their_probabilities():
     assert _p_value(found, np.array(probabilities)) > LEVEL
 
 
+def test_places_are_uniform_whoever_else_is_drawn():
+    # All 34 ways to put some of three records at three places, 20,000 samples, level 1e-4.
+    rate, n = 0.6, 3
+    ways = [
+        tuple(np.array((-1, *members))[np.array(taken)])
+        for size in range(n + 1)
+        for members in itertools.combinations(range(n), size)
+        for taken in set(itertools.permutations((*range(1, size + 1), *[0] * (n - size))))
+    ]
+    sizes = np.array([n - way.count(-1) for way in ways])
+    falling = np.array([math.perm(n, size) for size in range(n + 1)])[sizes]
+    probabilities = rate**sizes * (1 - rate) ** (n - sizes) / falling
+    assert len(ways) == 34
+    found = _tally(placed_batches(n, rate, 20_000, SecretStream(6)), ways)
+    assert _p_value(found, probabilities) > LEVEL
+
+
+def test_a_sample_never_needs_more_places_and_they_are_not_many():
+    for n, rate in itertools.product((1, 17, 1000, 10**5, 10**8), (1e-6, 1e-3, 0.02, 0.3, 1.0)):
+        places, law = places_of(n, rate), stats.binom(n, rate)
+        assert 0 < places <= n
+        assert places == n or law.sf(places - 1) < 1e-19
+        assert places <= n * rate + 12 * math.sqrt(n * rate * (1 - rate)) + 50
+
+
+def test_records_beyond_the_places_are_left_out(monkeypatch):
+    monkeypatch.setattr(sampling, "places_of", lambda *_: 4)
+    for batch in placed_batches(9, 1.0, 20, SecretStream()):
+        assert len(set(batch)) == 4
+        assert 0 <= batch.min() <= batch.max() < 9
+
+
+def test_places_shift_nothing_in_the_stream_that_draws_the_sample():
+    first, second = SecretStream(3), SecretStream(3)
+    samples = list(poisson_batches(20, 0.3, 5, first))
+    placed = list(placed_batches(20, 0.3, 5, second))
+    for sample, batch in zip(samples, placed, strict=True):
+        assert sorted(sample) == sorted(batch[batch >= 0])
+    assert first.random_bytes(8) == second.random_bytes(8)
+    apart = [SecretStream(seed).apart().random_bytes(16) for seed in (3, 3, None, None)]
+    assert apart[0] == apart[1] != SecretStream(3).random_bytes(16)
+    assert len(set(apart)) == 3
+
+
 def test_poisson_rate_one_takes_everyone():
     batches = list(poisson_batches(40, 1.0, 3, SecretStream(8)))
     assert all(sorted(batch) == list(range(40)) for batch in batches)
@@ -110,6 +160,7 @@ def test_words_come_from_the_secret_stream_only(monkeypatch):
     monkeypatch.setattr(SecretStream, "generator", refuse)
     assert len(list(fixed_size_batches(50, 5, 3, SecretStream()))) == 3
     assert len(list(poisson_batches(50, 0.1, 3, SecretStream()))) == 3
+    assert len(list(placed_batches(50, 0.1, 3, SecretStream()))) == 3
 
 
 def test_unseeded_batches_differ():
