@@ -18,8 +18,7 @@ from skdpot.metrics.debiased_distance import DebiasedDistance, debiased_pair, ta
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.release.bounds import DataBounds
-from skdpot.release.sketch import SlicedSketch
-from skdpot.release.sketch_record import check_comparable, is_copy
+from skdpot.release.sketch_record import check_comparable
 
 SERVER = "server"
 M = TypeVar("M", bound=Message)
@@ -407,7 +406,12 @@ def pairwise_sliced(
     sent = exchange.send(0, SERVER, request, SketchRequest, to=names)
     due = {"publish_sketch": SketchMessage}
     (sketches,) = exchange.ask(1, parties, sent, due, read=sent.read)
-    _check_sketches(parties, sketches)
+    for party in parties:
+        if (n_rows := sketches[party.name].n_samples_) != party.n_samples:
+            raise MessageError(
+                f"The sketch of {party.name!r} is of {n_rows} rows, and the party announced "
+                f"{party.n_samples}."
+            )
     # The errors of a table are simulated once, for all its pairs.
     tables = {name: table_of(sketch) for name, sketch in sketches.items()}
     pairs, estimates = list(combinations(names, 2)), {}
@@ -427,25 +431,6 @@ def pairwise_sliced(
             "sliced", found.squared, exchange.transcript, found, unit="scaled features"
         )
     return PairwiseResult("sliced", names, estimates, exchange.transcript)
-
-
-def _check_sketches(parties: Sequence[Party], sketches: Mapping[str, SlicedSketch]) -> None:
-    """Refuse a sketch of other rows than were announced, and one that somebody else has sent.
-
-    The estimates take the noise of two parties as independent: a copy would seem to be at
-    distance 0, and surely so.
-    """
-    for party in parties:
-        if sketches[party.name].n_samples_ != party.n_samples:
-            raise MessageError(
-                f"The sketch of {party.name!r} is of {sketches[party.name].n_samples_} rows, and "
-                f"the party announced {party.n_samples}."
-            )
-    for one, other in combinations(sketches, 2):
-        if is_copy(sketches[one], sketches[other]):
-            raise MessageError(
-                f"{one!r} and {other!r} have sent the same release: one of them copies the other."
-            )
 
 
 def _charge_once(budget: PrivacyBudget, parties: Sequence[Party], request: SketchRequest) -> None:

@@ -44,7 +44,7 @@ that a release was made, as it can hide a charge.
 import hashlib
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -93,7 +93,9 @@ class Journal:
             self._ledger.keep(self._number, self.n_kept + 1, data)
         except TakenError:
             raise
-        except LedgerError:  # such as a full disk: the fit goes on alone
+        except LedgerError:
+            # The fit goes on alone, unless what is kept cannot be removed either (a full disk): a
+            # release that is seen and not kept must not follow on those that are.
             self.drop()
             return
         self.n_kept += 1
@@ -105,8 +107,13 @@ class Journal:
             self.n_kept = None
 
     def close(self) -> None:
-        """Remove what is kept, since the fit has ended."""
+        """Remove what is kept."""
         self._ledger.close(self._number)
+
+    def end(self) -> None:
+        """Remove what is kept, since the fit has ended; what stays is all that it has shown."""
+        with suppress(LedgerError):
+            self.close()
 
 
 _JOURNAL: ContextVar[Journal | None] = ContextVar("journal", default=None)
@@ -229,7 +236,7 @@ def charge_fit(budget: Any, event: Any, label: str, spent: Any, n_samples: Any) 
             add_charge(error, spent.epsilon, spent.delta, _what_is_left(budget, journal))
         elif error is None and journal is not None and journal.n_kept is not None:
             until = _UNTIL.get()
-            journal.close() if until is None else until.callback(journal.close)
+            journal.end() if until is None else until.callback(journal.end)
 
     call.at_end(ended)
 

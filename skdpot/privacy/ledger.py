@@ -34,6 +34,8 @@ PATIENCE = 60.0  # seconds that a call waits for other processes
 # Python reads up to 4300 digits; no sum of charges comes near to 1000.
 _UNITS = re.compile(r"inf|0|[1-9][0-9]{0,999}", re.ASCII)
 
+_UNPAID = "Nothing was charged."
+_PAID = "What was charged before stays charged."
 _NOT_OURS = "The file is not an intact skdpot ledger and was left unchanged. Pass another path."
 
 
@@ -83,7 +85,7 @@ def transaction(
     path: str,
     kind: Literal["DEFERRED", "IMMEDIATE"],
     patience: float = PATIENCE,
-    then: str = "Nothing was charged.",
+    then: str = _UNPAID,
 ) -> Iterator[sqlite3.Connection]:
     """Open an existing file for one transaction, rolled back on any exception.
 
@@ -422,7 +424,7 @@ class Ledger:
 
         Of two processes that both go on with a fit only one can keep a release in this place.
         """
-        with self._open("IMMEDIATE") as (connection, _):
+        with self._open("IMMEDIATE", then=_PAID) as (connection, _):
             asked = "SELECT max(place) FROM releases WHERE charge = ?"
             if connection.execute(asked, (number,)).fetchone() != (place - 1,):
                 raise TakenError(
@@ -433,7 +435,7 @@ class Ledger:
 
     def close(self, number: int) -> None:
         """Keep nothing of a charge any longer."""
-        with self._open("IMMEDIATE") as (connection, _):
+        with self._open("IMMEDIATE", then=_PAID) as (connection, _):
             connection.execute("DELETE FROM releases WHERE charge = ?", (number,))
 
     def totals(self, patience: float = PATIENCE) -> Totals:
@@ -456,11 +458,14 @@ class Ledger:
 
     @contextmanager
     def _open(
-        self, kind: Literal["DEFERRED", "IMMEDIATE"], patience: float = PATIENCE
+        self,
+        kind: Literal["DEFERRED", "IMMEDIATE"],
+        patience: float = PATIENCE,
+        then: str = _UNPAID,
     ) -> Iterator[tuple[sqlite3.Connection, "Totals"]]:
         """Begin a transaction on the file that was meant, whose totals are remembered after it."""
         seen = _SEEN.get(self.terms.uid, Totals())  # the least that the file must hold from now on
-        with transaction(self.path, kind, patience) as connection:
+        with transaction(self.path, kind, patience, then) as connection:
             if read_terms(connection, self.path) != self.terms:
                 raise LedgerError(
                     f"The file {self.path!r} is now another ledger than the one of this budget. "

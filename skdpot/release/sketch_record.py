@@ -281,12 +281,6 @@ def check_comparable(sketches: Sequence[Any], readings: Readings = _MEASURED) ->
     return named
 
 
-def is_copy(one: Any, other: Any) -> bool:
-    """Whether two sketches hold the same noise, which no two releases do by chance."""
-    noisy = one.noise_scale_ > 0 and other.noise_scale_ > 0
-    return noisy and np.array_equal(one.statistic_, other.statistic_)
-
-
 def check_overlap(sketches: Sequence[Any]) -> int:
     """Refuse sketches that differ along the first directions, which all have; return how many."""
     n_shared = min(len(sketch.directions_) for sketch in sketches)
@@ -309,8 +303,11 @@ def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
     assumes what the statement of any party does.
     """
     named = check_comparable(sketches)
-    if any(one is other or is_copy(one, other) for one, other in combinations(sketches, 2)):
-        raise ValueError("merge was given one sketch twice; the parties must be disjoint.")
+    for one, other in combinations(sketches, 2):
+        noisy = one.noise_scale_ > 0 and other.noise_scale_ > 0
+        # No two releases hold the same noise by chance.
+        if one is other or (noisy and np.array_equal(one.statistic_, other.statistic_)):
+            raise ValueError("merge was given one sketch twice; the parties must be disjoint.")
     if not all(one._is_declared for one in sketches):
         raise ValueError(
             'merge needs bounds that were declared: a sketch with bounds="private" has '

@@ -251,6 +251,39 @@ def test_a_fit_on_a_bad_disk_is_refused_whole(disk, monkeypatch, fault, ledger):
     assert fit(budget).statistic_.size
 
 
+@pytest.mark.parametrize("fault", ["full", "read-only"])
+@pytest.mark.parametrize("step", ["keep", "close"])
+def test_a_disk_that_goes_bad_after_the_charge_costs_no_second_one(disk, monkeypatch, fault, step):
+    """No release passes that the ledger should keep and does not; a finished fit is not lost."""
+    budget = PrivacyBudget(1.0, ledger=disk.place / "ledger")
+    run = getattr(Ledger, step)
+
+    def spoiled(ledger, *given):
+        spoil(disk, fault)
+        return run(ledger, *given)
+
+    def fit():
+        return SlicedSketch(0.1, bounds=(-2, 2), budget=budget).fit(X)
+
+    monkeypatch.setattr(Ledger, step, spoiled)
+    if step == "keep":
+        with (
+            record_releases() as releases,
+            pytest.raises(LedgerError, match="What was charged before stays charged") as caught,
+        ):
+            fit()
+        assert not releases
+        assert "Nothing was charged" not in str(caught.value)
+    else:
+        fit()
+    monkeypatch.undo()
+    repair(disk)
+    assert len(budget.history()) == 1
+    with budget.resume():
+        assert fit().statistic_.size
+    assert len(budget.history()) == 1
+
+
 SAVED = {
     "sketch": lambda path, size: SlicedSketch(bounds=(-2, 2), n_bins=size).fit(X).save(path),
     "synthesizer": lambda path, size: fitted_table("left out").save(path),

@@ -122,8 +122,8 @@ def extreme_answers(y, place):
         if place == "some":
             return np.concatenate([np.full_like(y[:1], most), np.full_like(y[:1], -most), y[2:]])
         return np.full_like(y, most if place == "least" else y.min())
-    classes = np.unique(y)
-    return np.r_[classes, np.full(len(y) - len(classes), classes[int(place == "zero")])]
+    classes = np.repeat(np.unique(y), 2)  # for both domains of an adapter
+    return np.r_[classes, np.full(len(y) - len(classes), classes[-int(place == "zero")])]
 
 
 def of_persons(sizes, seed):
