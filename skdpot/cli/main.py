@@ -103,16 +103,18 @@ def _add_schema(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help=_PRIVATE_TABLE)
     parser.add_argument("--output", "-o", metavar="JSON", help="default: standard output")
     _list(parser, "estimate its bounds or categories privately", "--private", "COLUMN")
-    private = (
-        "read no value: options say what each column holds, and bounds and categories stay open"
-    )
+    private = "the same for all columns; kinds and spellings are still read from the values"
     _flag(parser, private, "--private-all")
+    unread = (
+        "read no value: options say what each column holds, and all else is estimated privately"
+    )
+    _flag(parser, unread, "--no-values")
     _list(parser, "state the bounds of a column", "--range", "COLUMN=LOW..HIGH")
     _list(parser, "read its texts as dates, such as %%d/%%m/%%Y", "--date", "COLUMN=FORMAT")
     how = "read its texts as numbers, written like 1234, 1234.50, 1,234.50 or '1.234,50 EUR'"
     _list(parser, how, "--number", "COLUMN=HOW")
     _list(parser, "read its texts as True and False, such as yes and no", "--boolean", "COLUMN")
-    listed = "list all its values as categories; with --private-all they are selected privately"
+    listed = "list all its values as categories; with --no-values they are selected privately"
     _list(parser, listed, "--category", "COLUMN")
     _list(parser, "leave a column out", "--leave-out", "COLUMN")
     rule = "what holds in every row, such as 'admitted <= discharged'; kept in synthetic rows"

@@ -4,6 +4,7 @@ import json
 import math
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -40,7 +41,7 @@ _STATED = (
     "are left open are estimated by the fit, which pays for them."
 )
 _UNSTATED = (
-    "--private-all reads no value: say what {} hold. --number COLUMN=1234 has whole numbers, "
+    "--no-values reads no value: say what {} hold. --number COLUMN=1234 has whole numbers, "
     "=1234.50 others, '=1.234,50 EUR' amounts, --date COLUMN=%d/%m/%Y dates, --boolean COLUMN yes "
     "and no, --range COLUMN=LOW..HIGH any of these on a scale, and --category COLUMN texts, of "
     "which frequent ones are selected privately. --leave-out COLUMN leaves one out, and "
@@ -65,24 +66,23 @@ def run_schema(args: Namespace, console: Console) -> None:
         raise CommandError(_NO_TERMINAL)
     form = FileFormat(args.sep, args.missing, args.encoding)
     told = _told(args)
-    if args.private_all:
+    if args.no_values:
         table = read_header(args.data, form)
         told = _told_of_all(args, told, Table.of(table).names)
     else:
         table = read_guessable(args.data, form, told)
     named = [*args.private, *(text.rpartition("=")[0] for text in args.range)]
     known = [name for name in named if name in Table.of(table).names]
-    proposals = propose(table, args.leave_out, known, told, by_values=not args.private_all)
+    proposals = propose(table, args.leave_out, known, told, by_values=not args.no_values)
     schema = TableSchema.of_proposals(proposals)
     schema = schema.replace(*(_ranged(schema, text) for text in args.range))
-    left_open = (known_column(schema, name, "--private").left_open() for name in args.private)
-    schema = _with_rules(schema.replace(*left_open), args)
-    orders = {} if args.private_all else _orders(schema, Table.of(table))
+    schema = _with_rules(schema.replace(*_left_open(schema, args)), args)
+    orders = {} if args.no_values else _orders(schema, Table.of(table))
     shown = _shown(schema, proposals, orders)
     facts = {
         "command": "schema",
         "output": args.output,
-        "rows": None if args.private_all else len(table),
+        "rows": None if args.no_values else len(table),
         "columns": [dict(zip(_SHOWN, row, strict=True)) for row in shown[1:]],
         "orders": [one.to_dict() for one in starmap(LessEqual, orders) if one not in schema.rules],
         "schema": json.loads(schema.to_json()),
@@ -92,8 +92,8 @@ def run_schema(args: Namespace, console: Console) -> None:
         console.result(lines, facts, wanted=True)
         return
     if not (args.yes and console.quiet):
-        title = (_STATED if args.private_all else _GUESSED).format(args.data)
-        advice = "" if args.private_all else f"\n{console.paragraph(_ADVICE)}\n"
+        title = (_STATED if args.no_values else _GUESSED).format(args.data)
+        advice = "" if args.no_values else f"\n{console.paragraph(_ADVICE)}\n"
         console.say("\n".join([console.paragraph(title), "", *lines, advice]))
     if not args.yes:
         place = args.output or "the schema"
@@ -241,6 +241,15 @@ def _orders(schema: TableSchema, table: Table) -> dict[tuple[str, str], str]:
 
 
 _FEWEST_IN_ORDER = 100  # rows with both dates
+
+
+def _left_open(schema: TableSchema, args: Namespace) -> Iterator[TableColumn]:
+    """Return the columns whose bounds or categories are to be estimated privately."""
+    names = args.private
+    if args.private_all:
+        stated = {text.rpartition("=")[0] for text in args.range}
+        names = [name for name in schema.names if name not in stated]
+    return (known_column(schema, name, "--private").left_open() for name in names)
 
 
 def _ranged(schema: TableSchema, text: str) -> TableColumn:

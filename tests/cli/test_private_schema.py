@@ -1,4 +1,4 @@
-"""``skdpot schema --private-all``: no row, however it is written, has a part in what comes out."""
+"""``skdpot schema --no-values``: no row, however it is written, has a part in what comes out."""
 
 import json
 from importlib.util import find_spec
@@ -65,7 +65,7 @@ def schema_of(run, folder):
         header = COLUMNS.encode()
         (folder / "data.csv").write_bytes(b"\n".join([header, *rows, b""]))
         (folder / "new.json").unlink(missing_ok=True)
-        words = ("schema data.csv -o new.json --yes --json", "--private-all", *options)
+        words = ("schema data.csv -o new.json --yes --json", "--no-values", *options)
         found = run(*words)
         path = folder / "new.json"
         return path.read_text() if path.exists() else None, found
@@ -109,13 +109,13 @@ def test_what_is_stated_is_what_is_written(schema_of):
 
 
 def test_what_is_not_stated_is_refused_and_a_name_that_tells_who_is_left_out(run, folder, refused):
-    told = refused("schema data.csv --private-all --yes --number age=1234", 1, "reads no value")
+    told = refused("schema data.csv --no-values --yes --number age=1234", 1, "reads no value")
     assert "'weight', 'sex', 'smokes', 'visit'" in told
     (folder / "data.csv").write_text("name,age\nAnna,1\n")
-    code, out, _ = run("schema data.csv --private-all --yes --number *=1234")
+    code, out, _ = run("schema data.csv --no-values --yes --number *=1234")
     assert code == 0
     assert TableSchema.from_json(out).excluded == ("name",)
-    code, out, _ = run("schema data.csv --private-all --yes --category name --leave-out age")
+    code, out, _ = run("schema data.csv --no-values --yes --category name --leave-out age")
     assert TableSchema.from_json(out).names == ("name",)
 
 
@@ -141,7 +141,7 @@ def test_types_of_a_parquet_file_are_public_and_nothing_else_of_it(
     for sex, age in (("F", 3), ("M", None)):
         frame = pl.DataFrame({"age": [1, 2, age], "sex": ["F", "F", sex]})
         frame.cast({"sex": pl.Categorical}).write_parquet("data.parquet")
-        told.append(run("schema data.parquet --private-all --yes"))
+        told.append(run("schema data.parquet --no-values --yes"))
     assert told[0] == told[1]
     code, out, err = told[0]
     assert code == 0, err

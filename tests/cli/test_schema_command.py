@@ -105,7 +105,11 @@ def test_columns_can_be_left_open_bounded_and_excluded(guessed):
 def test_what_is_left_open_has_no_scale_of_its_values(guessed):
     cost = {"cost": np.r_[np.ones(299), 1e6]}  # the one row gives it a logarithmic scale
     cost["a=b"] = np.arange(300)
-    for options, log_scale in (("", True), ("--private cost --range a=b=0..400", False)):
+    for options, log_scale in (
+        ("", True),
+        ("--private cost --range a=b=0..400", False),
+        ("--private-all --range a=b=0..400", False),
+    ):
         written, *_ = guessed(300, cost, options)
         assert written["cost"].log_scale is log_scale
         assert written["a=b"].is_resolved
