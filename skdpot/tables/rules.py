@@ -19,14 +19,13 @@ import pandas as pd
 
 from skdpot.tables.frames import datetime_zone
 from skdpot.tables.grids import ColumnGrid, Condition, parse_conditions
-from skdpot.tables.numeric_column import NumericColumn
+from skdpot.tables.numeric_column import LARGEST_NUMBER, NumericColumn
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 Columns = Mapping[str, Any]  # by their names
 Values = Mapping[str, Any]
 
-_LARGEST = 1e300  # number
 _MOST_ENTRIES = 2**16  # of a table
 _ROUNDING = 1e-6  # of sums
 
@@ -92,7 +91,7 @@ class Rule:
 
 def numbers_of(column: Any, values: Any) -> FloatArray:
     """Return values as numbers within the bounds, on the steps of the column; NaN if missing."""
-    found = column.numbers(values).clip(-_LARGEST, _LARGEST)  # so that no sum is infinite
+    found = column.numbers(values).clip(-LARGEST_NUMBER, LARGEST_NUMBER)  # so that no sum is infinite
     if column.step > 0.0:
         found = np.floor(found / column.step) * column.step
     return np.clip(found, *column.span)
@@ -115,7 +114,7 @@ def _plain(value: Any) -> Any:
     if _is_list(value):
         return tuple(map(_plain, value))
     value = value.item() if isinstance(value, np.generic) else value
-    is_number = isinstance(value, int | float) and abs(value) < _LARGEST
+    is_number = isinstance(value, int | float) and abs(value) <= LARGEST_NUMBER
     if not (value is None or isinstance(value, str) or is_number):
         raise ValueError(
             f"A rule cannot hold a value of type {type(value).__name__}; write text, numbers, "
@@ -217,7 +216,7 @@ class LessEqual(Rule):
         return NumericColumn(
             f"{self.larger} - {self.smaller}",
             lower=0,
-            upper=limit if isfinite(limit) else None,
+            upper=min(limit, LARGEST_NUMBER) if isfinite(limit) else None,
             integer=column.step > 0.0,
             missing=column.missing,
             dtype="int64" if column.step > 0.0 else "float64",
