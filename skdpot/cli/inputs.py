@@ -361,7 +361,7 @@ def _parsed(text: str, schema: TableSchema) -> list[tuple[str, str, Any]]:
     if text.lstrip().startswith("{"):
         try:
             content = json.loads(text)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
             raise CommandError(f"--where {text}: this is not a JSON object. {_SYNTAX}", USAGE)

@@ -274,6 +274,12 @@ class ScaledColumn(TableColumn):
         uneven = self.log_scale or self.knots is not None
         return None if uneven or self.n_values is None else self.n_values - 1
 
+    @property
+    def held_span(self) -> tuple[float, float]:
+        """The bounds as numbers of the data type, which may be less exact."""
+        lower, upper = self.numbers(self.from_numbers(np.array(self.span))).tolist()
+        return lower, upper
+
     def to_unit(self, values: Any) -> FloatArray:
         """Map values to [0, 1]."""
         self._bounds()

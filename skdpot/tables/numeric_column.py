@@ -293,7 +293,7 @@ class NumericColumn(ScaledColumn):
     def from_numbers(self, numbers: FloatArray) -> pd.Series:
         """Return numbers as values of the column, NaN as missing."""
         missing = np.isnan(numbers)
-        found = np.where(missing, 0.0, numbers).clip(*self._holds)
+        found = np.where(missing, 0.0, numbers).clip(*self.holds)
         held = np.rint(found).astype(np.int64) if self.integer else found
         return self.finish(held, missing, self.dtype or self.default)
 
@@ -305,7 +305,7 @@ class NumericColumn(ScaledColumn):
         """Return the column with bounds where it has none."""
         if self.integer:
             lower, upper = float(np.floor(lower)), float(np.ceil(upper))
-        low, high = self._holds
+        low, high = self.holds
         lower, upper = (min(max(bound, low), high) for bound in (lower, upper))
         lower = lower if self.lower is None else self.lower
         upper = upper if self.upper is None else self.upper
@@ -339,12 +339,12 @@ class NumericColumn(ScaledColumn):
                 f": integers between bounds more than {self._longest} apart cannot be told apart. "
                 "Narrow the bounds or use floating-point numbers; exclude identifiers."
             )
-        smallest, largest = self._holds
+        smallest, largest = self.holds
         if lower < smallest or upper > largest:
             raise self.error(f": the bounds are beyond what {self.dtype!r} can hold.")
 
     @property
-    def _holds(self) -> tuple[float, float]:
+    def holds(self) -> tuple[float, float]:
         """Smallest and largest number that a column of this data type has."""
         held = (self.dtype or self.default).lower()
         if dtype_family(held) == "integer":
@@ -481,7 +481,7 @@ class NumericColumn(ScaledColumn):
             notes.append(ONE_VALUE)
         if heavy:
             notes.append("hardly any number is near the bounds: they tell of a few people.")
-        lower, upper = max(lower, self._holds[0]), min(upper, self._holds[1])
+        lower, upper = max(lower, self.holds[0]), min(upper, self.holds[1])
         found = self.replace(
             integer=whole,
             lower=int(lower) if whole else float(lower),

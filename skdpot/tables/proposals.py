@@ -189,9 +189,10 @@ def _of_sdv(table: Any) -> Described:
 def _of_frictionless(table: Any) -> Described:
     schema = table.get("schema", table)
     keys = schema.get("primaryKey", [])
+    keys = {keys} if isinstance(keys, str) else set(keys)
     for entry in schema["fields"]:
         name, rules = entry["name"], entry.get("constraints", {})
-        identifies = name in ([keys] if isinstance(keys, str) else keys) or rules.get("unique")
+        identifies = name in keys or rules.get("unique")
         of_text = entry.get("format", "default") in ("default", "any")
         missing = not rules.get("required", False)
         yield name, None if identifies else _of_field(name, entry, rules, missing, of_text)

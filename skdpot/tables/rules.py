@@ -389,7 +389,7 @@ class Implies(Rule):
         counts = pd.DataFrame(places).value_counts(dropna=False).reset_index()
         best = counts.drop_duplicates(list(self.columns)).head(_MOST_ENTRIES)
         parts = [columns[name].from_unit(best[name]).astype(object) for name in self.names]
-        plain = [part.where(part.notna(), None).map(_written) for part in parts]
+        plain = [[None if pd.isna(v) else _written(v) for v in part] for part in parts]
         return replace(self, table=list(zip(*plain, strict=True)), learned=True)
 
     def narrowed(self, columns: Columns, wanted: Condition) -> dict[str, Any]:
@@ -434,7 +434,7 @@ def _can_be(column: Any, values: Sequence[Any]) -> bool:
     exact = (column.kind != "numeric") or np.array_equal(
         numbers, np.array(present, dtype=np.float64)
     )
-    return bool(exact and np.array_equal(np.clip(numbers, *column.span), numbers))
+    return bool(exact and np.array_equal(np.clip(numbers, *column.held_span), numbers))
 
 
 def _n_values(column: Any) -> float:
@@ -618,10 +618,16 @@ class SumTo(Rule):
             raise self.error(f"gives no integers, as {made.name!r} must be")
         if any(column.missing for column in others) and not made.missing:
             raise self.error(f"needs missing=True of {made.name!r}, as others may be missing")
-        lower, upper = self._reach(columns)
-        if lower > made.span[1] or upper < made.span[0]:
+        (lower, upper), (least, most) = self._reach(columns), made.span
+        if lower > most or upper < least:
             raise self.error(
                 f"contradicts the bounds of {made.name!r}: it gives {lower} to {upper}"
+            )
+        # What a fit would find for open bounds must not do so after the charge.
+        if (lower == -np.inf and upper > most) or (upper == np.inf and lower < least):
+            raise self.error(
+                f"needs the bounds of {_quoted(c.name for c in others)}, as those of {made.name!r} "
+                "are stated"
             )
         return {}
 
@@ -662,4 +668,6 @@ class SumTo(Rule):
     def _reach(self, columns: Columns) -> list[float]:
         """Return the smallest and the largest number that the others give."""
         ends = np.sum([columns[name].span for name in self.needs], axis=0)
-        return sorted(map(float, map(self._left, ends)))
+        least, most = columns[self.made].holds
+        reach = sorted(map(float, map(self._left, ends)))
+        return [end if np.isinf(end) else min(max(end, least), most) for end in reach]

@@ -114,9 +114,9 @@ class TableSchema:
             kinds = ", ".join(rule.__name__ for rule in RULES)
             raise ValueError(f"rules must hold instances of {kinds}.")
         made = [rule.column for rule in self.rules if isinstance(rule, Pattern)]
-        left_out = [name for name in self.excluded if name not in made]
         excluded = tuple(dict.fromkeys([*self.excluded, *made])) if made else self.excluded
-        twice, times = Counter([*self.names, *left_out, *made]).most_common(1)[0]
+        count = Counter([*self.names, *self.excluded]) | Counter([*self.names, *made])
+        twice, times = count.most_common(1)[0]
         if times > 1:
             raise ValueError(f"Column {twice!r} is in the schema twice.")
         if not isinstance(self.guessed, bool):
@@ -408,7 +408,7 @@ class TableSchema:
         text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
         try:
             content = json.loads(text, object_pairs_hook=_said_once)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"This is not a schema: it is not valid JSON ({error}).") from None
         if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:
             if found := columns_of(content, table):

@@ -197,7 +197,9 @@ class TickColumn(ScaledColumn):
     def from_numbers(self, seconds: FloatArray) -> pd.Series:
         """Return seconds as values of the column, NaN as missing."""
         missing = np.isnan(seconds)
-        times = np.where(missing, 0.0, seconds).astype(np.int64).astype(f"{self.kind}64[s]")
+        first, last = np.array(self._limits, dtype=f"{self.kind}64[s]").astype(np.int64)
+        held = np.where(missing, 0.0, seconds).clip(first - 86_400, last + 2 * 86_400 - 1)  # in UTC
+        times = held.astype(np.int64).astype(f"{self.kind}64[s]")
         times[missing] = "NaT"
         target = pandas_dtype(self.dtype or self.default, self.missing)
         return pd.Series(self._localized(pd.Index(times)).astype(target))
