@@ -262,7 +262,9 @@ class CategoricalColumn(CodedColumn):
 
     Notes
     -----
-    Numbers are compared by value: 1 and 1.0 are the same category, True is another.
+    Numbers are compared by value: 1 and 1.0 are the same category, True is another. Every text of a
+    table is a value, the empty one and "NA" too; None and NaN are missing. In files what shows
+    nothing is missing, unless it is listed.
 
     Examples
     --------

@@ -572,6 +572,8 @@ class SumTo(Rule):
     Notes
     -----
     Integers add up exactly, other numbers up to rounding. The sum of missing values is missing.
+    Where bounds of the column that the others determine are stated, theirs must be stated as well,
+    unless any that a fit could find agree with them.
 
     Examples
     --------
@@ -637,7 +639,11 @@ class SumTo(Rule):
 
     def resolved(self, columns: Columns, stand_in: Any) -> tuple[Rule, Any]:
         """Let bounds that are open follow from those of the others."""
-        return self, columns[self.made].bounded(*self._reach(columns), True)
+        made, reach = columns[self.made], self._reach(columns)
+        found = made.bounded(*reach, True)
+        if reach[0] > found.span[1] or reach[1] < found.span[0]:  # of integers too far apart
+            found = made.left_open().bounded(*reach, True)
+        return self, found
 
     def narrowed(self, columns: Columns, wanted: Condition) -> dict[str, Any]:
         """Return the range that the other columns leave for each column."""

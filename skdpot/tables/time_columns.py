@@ -72,14 +72,15 @@ _WHICH_FIRST = (
 
 # What Python reads, many times as fast as pandas does.
 _ISO = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d(?::\d\d)?)?)?",
+    re.ASCII,
 )
 
 _MONTHS, _YEARS = 60, 3650  # days between dates whose guessed bounds are rounded to such
 
 _LONGEST = np.timedelta64(100_000, "D")  # a counter of nanoseconds ends after 106,751 days
 _FARTHEST = pd.Timedelta(_LONGEST) + pd.Timedelta(1, "s")  # what longer durations count as
-_ISO_SPAN = r"P(?=.*[DTHMS]$)(\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?"  # P000123 is a code
+_ISO_SPAN = r"P(?=.*[DTHMS]$)(-?\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?"  # P000123 is a code
 _TEXT = re.compile(
     rf"\s*-?({_ISO_SPAN}|\d+ days?.*|\d+:\d\d:\d\d.*|\d+ ?(D|h|min|s)\s*)", re.ASCII | re.DOTALL
 )

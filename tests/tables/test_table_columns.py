@@ -267,6 +267,18 @@ def test_what_a_value_becomes(case):
     assert [None if pd.isna(value) else value for value in back] == expected
 
 
+@pytest.mark.parametrize("listed", [["a", "b"], None], ids=["a list", "no list"])
+def test_categories_that_no_row_has_are_not_read(listed):
+    """A data type may list what no row has: it is no value, refuses nothing and is not counted."""
+    column = LIST("c", categories=listed, dtype=None if listed else "str")
+    values = pd.Series(["a", "b", "a"], dtype=pd.CategoricalDtype(["z", "b", 5, "a", SECRET]))
+    found = column.read(values)
+    assert found.keys == [("text", "b"), ("text", "a")]
+    assert column.labels(found).tolist() == ["a", "b", "a"]
+    if listed:
+        assert column.to_codes(values).tolist() == [0, 1, 0]
+
+
 def test_places_beyond_both_ends_are_clipped():
     assert NUMBER("x", lower=-3, upper=9).from_unit([-5.0, 2.0]).tolist() == [-3, 9]
 
