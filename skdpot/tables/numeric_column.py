@@ -327,7 +327,8 @@ class NumericColumn(ScaledColumn):
 
     def _bound(self, value: Any) -> float | int | None:
         limit = LARGEST_INTEGER if self.integer else LARGEST_NUMBER
-        if not is_number(value) or not abs(value) <= limit or (self.integer and value != int(value)):
+        within = is_number(value) and abs(value) <= limit
+        if not within or (self.integer and value != int(value)):
             return None
         return int(value) if self.integer else float(value)
 

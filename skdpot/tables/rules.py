@@ -91,7 +91,8 @@ class Rule:
 
 def numbers_of(column: Any, values: Any) -> FloatArray:
     """Return values as numbers within the bounds, on the steps of the column; NaN if missing."""
-    found = column.numbers(values).clip(-LARGEST_NUMBER, LARGEST_NUMBER)  # so that no sum is infinite
+    # So that no sum is infinite.
+    found = column.numbers(values).clip(-LARGEST_NUMBER, LARGEST_NUMBER)
     if column.step > 0.0:
         found = np.floor(found / column.step) * column.step
     return np.clip(found, *column.span)

@@ -348,7 +348,8 @@ class TableSchema:
         """Read all columns of a private table; refuse it if one cannot be read. Nothing is kept."""
         table = Table.of(table)
         there = set(table.names)
-        if lacking := [name for name in self.names if name not in there]:  # of a batch: that of a whole table was asked before
+        lacking = [name for name in self.names if name not in there]
+        if lacking:  # of a batch: that of a whole table was asked before
             raise ValueError(f"A batch lacks the columns {', '.join(map(repr, lacking))}.")
         return {column.name: table.read(column) for column in self.columns}
 

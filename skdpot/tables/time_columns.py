@@ -372,13 +372,13 @@ class DatetimeColumn(TickColumn):
         return cls(name, dtype=dtype, missing=missing, resolution=resolution)
 
     def _time(self, value: Any) -> pd.Timestamp | None:
-        time = self._written_time(value) if isinstance(value, str) else value
+        time: Any = self._written_time(value) if isinstance(value, str) else value
         if not isinstance(time, date | np.datetime64):
             return self._beyond(value) if isinstance(value, str) else None
         zone = UTC if getattr(time, "tzinfo", None) is not None else None
         try:
-            stamp = pd.Timestamp(time if zone is None else time.astimezone(UTC)).floor("us")
-            return stamp.as_unit("us")
+            in_utc: Any = time if zone is None else time.astimezone(UTC)  # type: ignore[union-attr]
+            return pd.Timestamp(in_utc).floor("us").as_unit("us")
         except (OverflowError, pd.errors.OutOfBoundsDatetime):
             late = time.year > 1970 if isinstance(time, date) else time.astype(np.int64) > 0
             return (_LAST if late else _FIRST).tz_localize(zone)
