@@ -27,6 +27,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
+from skdpot._utils.nothing import MISSING_TEXTS
 from skdpot._utils.validation import encode_labels, read_rows, record_features, validate_rows
 
 Tables: TypeAlias = tuple[Any, ...]  # arrays of integers, and Counters
@@ -328,9 +329,6 @@ _MOST_COLLECTED = 16  # counts that the driver of Spark adds
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".arrow": "feather"}
 _FORMATS |= {".feather": "feather", ".orc": "orc"}
 _COMPRESSED = (".bz2", ".gz", ".lz4", ".zst")  # what the names of compressed CSV files end with
-# What pandas.read_csv takes for missing.
-_MISSING = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"]
-_MISSING += ["1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"]
 
 
 def arrow_module(name: str = "pyarrow") -> Any:
@@ -429,7 +427,7 @@ class DatasetSource(ArrowSource):
         pa, dataset = arrow_module(), arrow_module("pyarrow.dataset")
         if options == "csv":
             convert = arrow_module("pyarrow.csv").ConvertOptions(
-                strings_can_be_null=True, null_values=_MISSING
+                strings_can_be_null=True, null_values=sorted(MISSING_TEXTS)
             )
             options = dataset.CsvFileFormat(convert_options=convert)
         opened = cls.of(quietly(lambda: dataset.dataset(paths, format=options)))

@@ -3,7 +3,6 @@
 A report is dark on white whatever the page around it; a card takes the colours of the page.
 """
 
-import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -20,7 +19,8 @@ def _environment() -> Any:
 
     def kept(text: str) -> Markup:
         """Escape text in one line, and keep numbers and the signs after them together."""
-        flat = re.sub(r"\s*\n\s*", " ", str(escape(text)).strip("\n "))
+        lines = (line.strip() for line in str(escape(text)).strip("\n ").split("\n"))
+        flat = " ".join(filter(None, lines))
         return Markup(flat.replace(" %", "&nbsp;%").replace("ε ≥ ", "ε&nbsp;≥&nbsp;"))
 
     environment = Environment(

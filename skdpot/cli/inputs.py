@@ -6,7 +6,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 import pandas as pd
 
+from skdpot._utils.nothing import MISSING_TEXTS, is_nothing
 from skdpot.cli.console import USAGE, CommandError
 from skdpot.tables.column_base import (
     TableColumn,
@@ -24,22 +25,15 @@ from skdpot.tables.column_base import (
     strings,
     text_numbers,
 )
-from skdpot.tables.frames import Table, dtype_family
+from skdpot.tables.frames import Table, as_float, dtype_family
 from skdpot.tables.grids import parse_conditions
-from skdpot.tables.numeric_column import as_float
 from skdpot.tables.row_map import RowMap
 from skdpot.tables.schema import TableSchema, without_unit
 
-# What pandas takes for a missing value.
-MISSING_TEXTS = frozenset(
-    (
-        *("", "NA", "N/A", "n/a", "<NA>", "#N/A", "#N/A N/A", "#NA", "NULL", "null", "None"),
-        *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
-    )
-)
 _CODE = re.compile(r"[-+]?0\d", re.ASCII)  # what digits after a zero are: no number
 # What a spreadsheet runs: OWASP's list, and what it becomes where blanks are cut or signs are wide.
 _FORMULA = re.compile(r"[\t\r\n]|\s*[=+@\-\uff1d\uff0b\uff0d\uff20]")
+_LONGEST_FIELD = 2**31 - 1  # characters, the most that Python's reader can be told everywhere
 _NO_PARQUET = "Parquet needs pyarrow or polars: pip install pyarrow, or convert the file to CSV."
 
 
@@ -71,15 +65,16 @@ def read_table(
     if is_parquet(path):
         frame = _read_parquet(path)
         _check_names(path, list(frame.columns), schema, unit)
-        kept = (*schema.names, unit)
+        kept = {*schema.names, unit}
         return frame[[name for name in frame.columns if name in kept]], schema
     schema = schema.replace(*(column.stated() for column in schema))
     names, texts = _read_texts(path, form)
     _check_names(path, names, schema, unit)
+    described = set(schema.names)
     columns = {
         name: schema[name].parse(values, form.missing_texts)
         for name, values in zip(names, texts, strict=True)
-        if name in schema.names
+        if name in described
     }
     if unit is not None:
         columns[unit] = strings(present_texts(texts[names.index(unit)], form.missing_texts))
@@ -91,9 +86,10 @@ def read_guessable(path: str, form: FileFormat, as_text: Iterable[str] = ()) -> 
     if is_parquet(path):
         return _read_parquet(path)
     names, texts = _read_texts(path, form)
+    unread = set(as_text)
     columns = {
         name: strings(present_texts(values, form.missing_texts))
-        if name in as_text
+        if name in unread
         else inferred_values(values, form.missing_texts)
         for name, values in zip(names, texts, strict=True)
     }
@@ -107,11 +103,13 @@ def read_header(path: str, form: FileFormat) -> Any:
     return pd.DataFrame({name: strings([]) for name in _read_texts(path, form, rows=False)[0]})
 
 
-def inferred_values(texts: Iterable[str], missing: frozenset[str]) -> pd.Series:
+def inferred_values(texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
     """Return a column with the data type that its texts suggest, which depends on every row."""
     values = present_texts(texts, missing)
-    numbers = text_numbers(values)
-    if numbers is not None and not any(text and _CODE.match(text) for text in set(values)):
+    plain = present_texts(texts, missing.union(filter(is_nothing, set(texts))))
+    plain = plain if any(plain) else values
+    numbers = text_numbers(plain)
+    if numbers is not None and not any(text and _CODE.match(text) for text in set(plain)):
         whole = [number for number in numbers if isinstance(number, int)]
         present = [number for number in numbers if number is not None]
         if len(whole) < len(present):
@@ -119,9 +117,9 @@ def inferred_values(texts: Iterable[str], missing: frozenset[str]) -> pd.Series:
         if not present or -(2**63) <= min(whole) <= max(whole) < 2**63:
             return pd.Series(numbers, dtype="Int64" if len(present) < len(numbers) else "int64")
     truths = {"true": True, "false": False}
-    if not all(value is None or value.lower() in truths for value in set(values)):
+    if not all(value is None or value.lower() in truths for value in set(plain)):
         return strings(values)
-    found = [None if value is None else truths[value.lower()] for value in values]
+    found = [None if value is None else truths[value.lower()] for value in plain]
     return pd.Series(found, dtype="boolean" if None in found else "bool")
 
 
@@ -229,6 +227,7 @@ def _read_texts(
     has no part in how many there are, nor in how the others are read.
     """
     problem, place = "", path
+    before = csv.field_size_limit(_LONGEST_FIELD)
     try:
         # A buffer decodes beyond the header: what stands there must not have it refused.
         with _opened(path, form, "rt", "strict" if rows else "replace") as stream:
@@ -247,6 +246,8 @@ def _read_texts(
         problem = f"is not encoded in {form.encoding}. Convert it, or state its --encoding."
     except (EOFError, gzip.BadGzipFile, zlib.error):
         problem = "is not an intact gzip file."
+    finally:
+        csv.field_size_limit(before)
     if problem:  # said outside, where no error of a library that may quote hangs on it
         raise CommandError(f"{place} {problem}")
     if not columns[0]:
@@ -275,10 +276,11 @@ def _checked_names(path: str, header: list[str]) -> list[str]:
     if not header:
         raise CommandError(f"{path} is empty: the first line must name the columns.")
     names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
+    first: dict[str, int] = {}
     for place, name in enumerate(names):
-        if name in names[:place]:
+        if first.setdefault(name, place) < place:
             raise CommandError(
-                f"{path}: columns {names.index(name) + 1} and {place + 1} have the same name "
+                f"{path}: columns {first[name] + 1} and {place + 1} have the same name "
                 "(is the first line a header?). Rename one."
             )
     return names
@@ -287,7 +289,8 @@ def _checked_names(path: str, header: list[str]) -> list[str]:
 def _check_names(path: str, names: list[str], schema: TableSchema, unit: str | None) -> None:
     if unit is not None and unit not in names:
         raise CommandError(f"{path} has no column {unit!r}, which --unit names.")
-    lacking = [repr(name) for name in schema.names if name not in names]
+    there = set(names)
+    lacking = [repr(name) for name in schema.names if name not in there]
     if lacking:
         raise CommandError(
             f"{path} has no column {', '.join(lacking)}, which the schema describes. Check that "
@@ -358,15 +361,15 @@ def _parsed(text: str, schema: TableSchema) -> list[tuple[str, str, Any]]:
     if text.lstrip().startswith("{"):
         try:
             content = json.loads(text)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
             raise CommandError(f"--where {text}: this is not a JSON object. {_SYNTAX}", USAGE)
         return [(name, "json", value) for name, value in content.items()]
     # The longest name first: a name may hold an operator itself.
-    for name in sorted(schema.names, key=len, reverse=True):
+    for name in sorted(filter(text.startswith, schema.names), key=len, reverse=True):
         found = re.fullmatch(r"\s*(>=|<=|=)(.*)", text.removeprefix(name), re.DOTALL)
-        if text.startswith(name) and found:
+        if found:
             return [(name, found.group(1), found.group(2).strip())]
     name, operator, _ = re.split(r"([<>]?=|[<>]|\Z)", text, maxsplit=1)
     if operator in ("", "<", ">"):

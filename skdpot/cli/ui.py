@@ -285,7 +285,7 @@ class Page:
         told = ""
         while piece := await streams.stderr.read(4096):
             told += piece.decode(errors="replace")
-            if shares := re.findall(r"(\d+)%\|", told):
+            if shares := re.findall(r"(?<!\d)(\d+)%\|", told):
                 self.bar.value = int(shares[-1]) / 100
         out = (await result).decode()
         self._tell(re.findall(r"skdpot.*?: (warning|error): (.*)", told))

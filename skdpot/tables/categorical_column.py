@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from skdpot._utils.nothing import is_nothing
 from skdpot.tables.column_base import (
     ONE_VALUE,
     UNSHOWN,
@@ -261,7 +262,9 @@ class CategoricalColumn(CodedColumn):
 
     Notes
     -----
-    Numbers are compared by value: 1 and 1.0 are the same category, True is another.
+    Numbers are compared by value: 1 and 1.0 are the same category, True is another. Every text of a
+    table is a value, the empty one and "NA" too; None and NaN are missing. In files what shows
+    nothing is missing, unless it is listed.
 
     Examples
     --------
@@ -369,6 +372,10 @@ class CategoricalColumn(CodedColumn):
                     )
         return column
 
+    def _is_nothing(self, text: str) -> bool:
+        """Every text is a value here, and comes back as it is."""
+        return False
+
     def labels(self, values: PlainColumn) -> npt.NDArray[Any]:
         """Return the values that categories are selected from, equal numbers as one."""
         if values.values.dtype.kind != "O":
@@ -450,8 +457,10 @@ class CategoricalColumn(CodedColumn):
         """Return texts of a file as categories; one that is listed is not missing."""
         known = self.levels if self.is_resolved else ()
         levels: dict[Any, Any] = {str(level): level for level in known}
-        values = present_texts(texts, missing - levels.keys())
         held = self._held()
+        if held == "number":
+            missing = missing.union(filter(is_nothing, set(texts)))
+        values = present_texts(texts, missing, levels)
         if held == "number":
             numbers = text_numbers(values)
             if numbers is None:

@@ -8,7 +8,8 @@ a record would no longer move one count by one.
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from skdpot._utils.nothing import is_blank, is_nothing
 from skdpot.tables.frames import PlainColumn, dtype_family, pandas_dtype, read_column
 from skdpot.tables.grids import ColumnGrid, Rounding
 
@@ -164,7 +166,7 @@ class TableColumn:
     def read(self, values: Any) -> PlainColumn:
         """Read values, unless they have been read, and refuse those that the column cannot hold."""
         try:
-            column = read_column(values)
+            column = read_column(values).without(self._is_nothing)
         except ValueError as error:
             raise self.error(f": {error}.") from None
         if column.missing.any() and not self.missing:
@@ -173,6 +175,10 @@ class TableColumn:
                 "then public that values can be missing), or impute them."
             )
         return column
+
+    def _is_nothing(self, text: str) -> bool:
+        """Return whether a text stands for a missing value."""
+        return is_nothing(text)
 
     def finish(
         self, values: npt.NDArray[Any], missing: npt.NDArray[np.bool_], dtype: str
@@ -267,6 +273,12 @@ class ScaledColumn(TableColumn):
     def _last_step(self) -> int | None:  # type: ignore[override]
         uneven = self.log_scale or self.knots is not None
         return None if uneven or self.n_values is None else self.n_values - 1
+
+    @property
+    def held_span(self) -> tuple[float, float]:
+        """The bounds as numbers of the data type, which may be less exact."""
+        lower, upper = self.numbers(self.from_numbers(np.array(self.span))).tolist()
+        return lower, upper
 
     def to_unit(self, values: Any) -> FloatArray:
         """Map values to [0, 1]."""
@@ -439,9 +451,13 @@ class ScaledColumn(TableColumn):
         return np.array([0.0, 1.0])
 
 
-def present_texts(texts: Iterable[str], missing: frozenset[str]) -> list[str | None]:
-    """Return None for the texts that mean a missing value."""
-    return [None if text in missing else text for text in texts]
+def present_texts(
+    texts: Sequence[str], missing: frozenset[str], listed: Container[str] = ()
+) -> list[str | None]:
+    """Return None for texts that mean a missing value or show nothing, unless they are listed."""
+    known = set(texts)
+    lost = {text for text in known if (text in missing or is_blank(text)) and text not in listed}
+    return [None if text in lost else text for text in texts]
 
 
 def strings(values: Sequence[str | None]) -> pd.Series:
@@ -465,11 +481,17 @@ def text_numbers(values: Iterable[str | None]) -> list[int | float | None] | Non
 def _number(text: str) -> int | float | None:
     if "_" in text or not text.isascii():  # Python reads more than other programs do
         raise ValueError
-    number = float(text)
+    return None if math.isnan(float(text)) else finite_number(text)
+
+
+def finite_number(digits: str) -> int | float:
+    """Return an integer, or the nearest double, which is infinite for the word alone."""
     try:
-        return int(text)
-    except ValueError:
-        return None if math.isnan(number) else number
+        return int(digits)
+    except ValueError:  # no integer, or one of thousands of digits
+        number = float(digits)
+    beyond = math.isinf(number) and any(map(str.isdigit, digits))
+    return math.copysign(sys.float_info.max, number) if beyond else number
 
 
 # Names of columns that tell who somebody is, when words for the person are taken off.

@@ -6,7 +6,9 @@ as text: pandas' own name where there is one (``"int64"``, ``"Int64"``, ``"str"`
 names for what only polars has: ``"date"`` and ``"enum"``.
 """
 
+import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -182,6 +184,18 @@ class PlainColumn:
         """The `category_key` of each distinct value."""
         return list(map(category_key, self.distinct[1]))
 
+    def without(self, is_nothing: Callable[[str], bool]) -> "PlainColumn":
+        """Return the values with texts that stand for nothing as missing ones."""
+        if not (isinstance(self, _CodedColumn) or self.values.dtype.kind == "O"):
+            return self
+        codes, known = self.distinct
+        lost = np.array([isinstance(v, str) and is_nothing(v) for v in known], dtype=bool)
+        if not lost.any():
+            return self
+        places = np.append(np.where(lost, -1, np.cumsum(~lost) - 1), -1)
+        left = [value for value, gone in zip(known, lost, strict=True) if not gone]
+        return _CodedColumn(places[codes], left, self.dtype)
+
 
 def category_key(value: Any) -> tuple[str, Any] | None:
     """Return the sortable key of equal categories (1 and 1.0, not True), None for no category."""
@@ -189,11 +203,27 @@ def category_key(value: Any) -> tuple[str, Any] | None:
         return "text", str(value)
     if isinstance(value, bool | np.bool_):
         return "boolean", bool(value)
+    if not is_number(value):
+        return None
     if isinstance(value, Integral):
         return "number", int(value)
-    if isinstance(value, Real) and np.isfinite(float(value)):
-        return "number", float(value)
-    return None
+    number = as_float(value)
+    return ("number", number) if math.isfinite(number) else None
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a real number; truth values and durations are none."""
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_ | np.timedelta64)
+
+
+def as_float(value: Any) -> float:
+    """Return the nearest double, which is finite where the number is."""
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf if value > 0 else -math.inf
+    beyond = math.isinf(number) and value != number
+    return math.copysign(sys.float_info.max, number) if beyond else number
 
 
 def read_column(values: Any) -> PlainColumn:
@@ -215,7 +245,7 @@ def read_column(values: Any) -> PlainColumn:
             raise ValueError("a column must be a Series or an array of one dimension.")
         name = dtype_name(series.dtype)
         if isinstance(series.dtype, pd.StringDtype | pd.CategoricalDtype):
-            return _CodedColumn(series, name)
+            return _CodedColumn.of_series(series, name)
         found, missing = _pandas_values(series, name), np.array(series.isna(), dtype=bool)
     if found.dtype.kind == "f":
         missing |= np.isnan(found)
@@ -225,14 +255,19 @@ def read_column(values: Any) -> PlainColumn:
 class _CodedColumn(PlainColumn):
     """Values of which the distinct ones are known first, made when they are asked for."""
 
-    def __init__(self, series: pd.Series, dtype: str) -> None:
-        if isinstance(series.dtype, pd.CategoricalDtype):  # which may not occur
+    def __init__(self, codes: IntArray, known: list[Any], dtype: str) -> None:
+        vars(self).update(missing=codes < 0, dtype=dtype, distinct=(codes, known))
+
+    @classmethod
+    def of_series(cls, series: pd.Series, dtype: str) -> "_CodedColumn":
+        """Return the values of a Series; categories that its type lists and no row has are none."""
+        if isinstance(series.dtype, pd.CategoricalDtype):
             found, known = np.asarray(series.cat.codes), series.cat.categories
             occurs = np.bincount(found + 1, minlength=len(known) + 1)[1:] > 0
             codes, known = np.append(np.cumsum(occurs) - 1, -1)[found], known[occurs]
         else:
             codes, known = pd.factorize(series)
-        vars(self).update(missing=codes < 0, dtype=dtype, distinct=(codes, known.tolist()))
+        return cls(codes, known.tolist(), dtype)
 
     @cached_property
     def values(self) -> npt.NDArray[Any]:
@@ -394,7 +429,8 @@ def read_table(
     is_what_was_kept = not reset and names is not None and set(table.names) == set(names)
     if not is_what_was_kept or len(table.names) == estimator.n_features_in_:
         validate_frame(estimator, table.data, reset=reset)
-    lacking = [] if reset or names is None else [n for n in names if n not in table.names]
+    there = set(table.names)
+    lacking = [] if reset or names is None else [n for n in names if n not in there]
     if lacking:  # of one that was fitted to an array
         raise ValueError(f"The table has no columns {', '.join(map(repr, lacking))}.")
     if table.n_rows < min_samples or not table.names:

@@ -362,18 +362,32 @@ def _condition(grid: ColumnGrid, wanted: Any) -> Condition:
             f"{name!r} is a scale with too many values for a list: give one value or a tuple "
             "(smallest, largest)."
         )
-    return Condition(np.max([_one(grid, value).kept for value in values], axis=0))
+    if grid.on_scale:
+        return Condition(np.max([_one(grid, value).kept for value in values], axis=0))
+    kept = np.zeros(grid.size)
+    kept[[_place(grid, value) for value in values]] = 1.0
+    return Condition(kept)
 
 
 def _one(grid: ColumnGrid, value: Any) -> Condition:
-    """Return what one value asks for; None, NaN, NaT and the NA of pandas are missing values."""
-    is_missing = pd.api.types.is_scalar(value) and pd.isna(value)
-    if is_missing and not grid.column.missing:
-        raise ValueError(f"Values of {grid.column.name!r} are never missing (see its schema).")
-    if grid.on_scale and not is_missing:
+    """Return what one value asks for."""
+    if grid.on_scale and not _is_missing(value):
         return _interval(grid, value, value)
-    place = grid.n_cells if is_missing else _level(grid, value)
-    return Condition(np.eye(1, grid.size, place)[0])
+    return Condition(np.eye(1, grid.size, _place(grid, value))[0])
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a value is missing: None, NaN, NaT and the NA of pandas."""
+    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
+
+
+def _place(grid: ColumnGrid, value: Any) -> int:
+    """Return the cell of a category, or of missing values."""
+    if not _is_missing(value):
+        return _level(grid, value)
+    if not grid.column.missing:
+        raise ValueError(f"Values of {grid.column.name!r} are never missing (see its schema).")
+    return grid.n_cells
 
 
 def _between(grid: ColumnGrid, first: Any, last: Any) -> Condition:

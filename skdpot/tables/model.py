@@ -555,10 +555,13 @@ class TableModel:
         """Draw weighted particles; the weights add up to the number of rows."""
         codes, log_weights = self.tree.draw(n_particles, rng, allowed)
         weights = np.exp(log_weights - log_weights.max())
+        broken = np.zeros(len(codes), dtype=np.bool_)
         for marks in impossible:
-            weights[np.all([mark[codes[:, c]] for c, mark in marks.items()], axis=0)] = 0.0
-        if not weights.any():
+            broken |= np.all([mark[codes[:, c]] for c, mark in marks.items()], axis=0)
+        if allowed and broken.all():
             raise ValueError("Every row that satisfies conditions is forbidden by a rule.")
+        if not broken.all():  # else moves lead to rows that obey, if there are some
+            weights[broken] = 0.0
         weights *= self.n_rows / weights.sum()
         moves = Moves(self.tree.factors(allowed or {}), impossible, min(n_moved, n_particles), rng)
         particles = ScaledParticles(codes, weights, moves)

@@ -2,10 +2,9 @@
 
 import math
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,14 +17,16 @@ from skdpot.tables.column_base import (
     UNSHOWN,
     ScaledColumn,
     TableColumn,
+    finite_number,
     plain_number,
 )
-from skdpot.tables.frames import PlainColumn, dtype_family
+from skdpot.tables.frames import PlainColumn, as_float, dtype_family, is_number
 from skdpot.tables.grids import Rounding
 
 FloatArray = npt.NDArray[np.float64]
 
-LARGEST_INTEGER = 2**62
+# What is beyond counts as these: integers that doubles hold, and numbers that can be added up.
+LARGEST_INTEGER, LARGEST_NUMBER = 2**62, 1e300
 # A few roundings of a double in [0, 1] must not reach half a step of what it stands for.
 _LARGEST_RANGE = 2**48
 # Digits in which round numbers are looked for, far fewer than a double has.
@@ -54,7 +55,7 @@ _WHICH_MARK = (
 # Numbers in texts, such as 1,234.50, (1'234.50), EUR -1.234,50 or 75 kg.
 _AMOUNT = re.compile(
     r"(?P<open>\()?(?P<sign>[-+])?(?P<before>[$€£¥₹]|[A-Z]{3}(?=\s|-|\d))?\s*(?P<inner>[-+])?"
-    r"(?P<number>\d[\d.,'\s]*?)\s*(?P<after>[^\d\s.,'()+-][^\d\s()]*)?(?P<close>\))?"
+    r"(?P<number>\d(?:\s*+[\d.,'])*+)\s*+(?P<after>[^\d\s.,'()+-][^\d\s()]*)?(?P<close>\))?"
 )
 _GROUPED = [
     re.compile(rf"(\d{{1,3}}(?:([{mark}'\s])\d{{3}}(?:\2\d{{3}})*)|\d+)(?:{decimal}(\d+))?")
@@ -71,7 +72,7 @@ def written_number(text: str, comma: bool) -> tuple[int | float, str] | None:
     if not (found and parts) or doubled or (found["open"] is None) != (found["close"] is None):
         return None
     whole = re.sub(r"\D", "", parts[1])
-    number = int(whole) if parts[3] is None else float(f"{whole}.{parts[3]}")
+    number = finite_number(whole if parts[3] is None else f"{whole}.{parts[3]}")
     negative = found["open"] or "-" in (found["sign"], found["inner"])
     return -number if negative else number, found["before"] or found["after"] or ""
 
@@ -85,7 +86,8 @@ class NumericColumn(ScaledColumn):
     name : str
         Name of the column.
     lower, upper : float, optional
-        Public bounds; values outside are clipped. If None, estimated privately.
+        Public bounds between -1e300 and 1e300; values outside are clipped. If None, estimated
+        privately.
     integer : bool, default=False
         Whether the values are integers; other values are rounded. An integer `dtype` implies it.
     log_scale : bool, default=False
@@ -235,7 +237,7 @@ class NumericColumn(ScaledColumn):
                 return plain_number(value)
             found, own = (written_number(t, self._comma) for t in (value, self.written))
             return found[0] if found and own and found[1] in ("", own[1]) else None
-        return value if isinstance(value, Real) and not isinstance(value, bool | np.bool_) else None
+        return value if is_number(value) else None
 
     @property
     def _comma(self) -> bool:
@@ -290,12 +292,10 @@ class NumericColumn(ScaledColumn):
 
     def from_numbers(self, numbers: FloatArray) -> pd.Series:
         """Return numbers as values of the column, NaN as missing."""
-        missing, dtype = np.isnan(numbers), self.dtype or self.default
-        limit = LARGEST_INTEGER if self.integer else float(np.finfo(dtype.lower()).max)
-        least, most = self._holds
-        found = np.where(missing, 0.0, numbers).clip(max(least, -limit), min(most, limit))
+        missing = np.isnan(numbers)
+        found = np.where(missing, 0.0, numbers).clip(*self.holds)
         held = np.rint(found).astype(np.int64) if self.integer else found
-        return self.finish(held, missing, dtype)
+        return self.finish(held, missing, self.dtype or self.default)
 
     def bounded(self, lower: float, upper: float, found: bool) -> Self:
         """Return the column with estimates for the bounds that it lacks, found or not."""
@@ -303,12 +303,9 @@ class NumericColumn(ScaledColumn):
 
     def within(self, lower: float, upper: float) -> Self:
         """Return the column with bounds where it has none."""
-        low, high = (-sys.float_info.max / 4, sys.float_info.max / 4)
         if self.integer:
             lower, upper = float(np.floor(lower)), float(np.ceil(upper))
-            low, high = float(-LARGEST_INTEGER), float(LARGEST_INTEGER)
-        smallest, largest = self._holds
-        low, high = max(low, smallest), min(high, largest)
+        low, high = self.holds
         lower, upper = (min(max(bound, low), high) for bound in (lower, upper))
         lower = lower if self.lower is None else self.lower
         upper = upper if self.upper is None else self.upper
@@ -325,37 +322,37 @@ class NumericColumn(ScaledColumn):
 
     @property
     def _bounds_are(self) -> str:  # type: ignore[override]
-        within = ", an integer between -2^62 and 2^62" if self.integer else ""
-        return f"a finite number{within}"
+        kind, most = (", an integer", "2^62") if self.integer else ("", "1e300")
+        return f"a finite number{kind} between -{most} and {most}"
 
     def _bound(self, value: Any) -> float | int | None:
-        limit = LARGEST_INTEGER if self.integer else sys.float_info.max
-        number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-        if not number or not abs(value) <= limit or (self.integer and value != int(value)):
+        limit = LARGEST_INTEGER if self.integer else LARGEST_NUMBER
+        within = is_number(value) and abs(value) <= limit
+        if not within or (self.integer and value != int(value)):
             return None
         return int(value) if self.integer else float(value)
 
     def _check_range(self, lower: float, upper: float) -> None:
         if lower > upper:
             raise self.error(f": lower={lower!r} is above upper={upper!r}.")
-        if not math.isfinite(upper - lower):
-            raise self.error(": the bounds are too far apart.")
         if self.integer and upper - lower > self._longest:
             raise self.error(
                 f": integers between bounds more than {self._longest} apart cannot be told apart. "
                 "Narrow the bounds or use floating-point numbers; exclude identifiers."
             )
-        smallest, largest = self._holds
+        smallest, largest = self.holds
         if lower < smallest or upper > largest:
             raise self.error(f": the bounds are beyond what {self.dtype!r} can hold.")
 
     @property
-    def _holds(self) -> tuple[float, float]:
-        """Smallest and largest number that a data type of integers can hold."""
-        if self.dtype is None or dtype_family(self.dtype) != "integer":
-            return -math.inf, math.inf
-        limits = np.iinfo(self.dtype.lower())
-        return limits.min, limits.max
+    def holds(self) -> tuple[float, float]:
+        """Smallest and largest number that a column of this data type has."""
+        held = (self.dtype or self.default).lower()
+        if dtype_family(held) == "integer":
+            limits = np.iinfo(held)
+            return max(limits.min, -LARGEST_INTEGER), min(limits.max, LARGEST_INTEGER)
+        most = min(float(np.finfo(held).max), LARGEST_INTEGER if self.integer else LARGEST_NUMBER)
+        return -most, most
 
     @property
     def _longest(self) -> int:
@@ -444,8 +441,7 @@ class NumericColumn(ScaledColumn):
         return self.replace(lower=None, upper=None, log_scale=False, knots=None)
 
     def _end(self, value: Any) -> Any:
-        number = isinstance(value, Real) and not isinstance(value, bool) and value == value
-        return value if number else None
+        return value if is_number(value) and value == value else None
 
     def _inside(self, lowest: Any, highest: Any) -> tuple[float, float, float, float]:
         if self.integer:
@@ -486,7 +482,7 @@ class NumericColumn(ScaledColumn):
             notes.append(ONE_VALUE)
         if heavy:
             notes.append("hardly any number is near the bounds: they tell of a few people.")
-        lower, upper = max(lower, self._holds[0]), min(upper, self._holds[1])
+        lower, upper = max(lower, self.holds[0]), min(upper, self.holds[1])
         found = self.replace(
             integer=whole,
             lower=int(lower) if whole else float(lower),
@@ -516,14 +512,6 @@ def as_integer(value: Any) -> int:
     whole = type(value) is int or isinstance(value, Integral)
     number = int(value) if whole else round(as_float(value))
     return min(max(number, -LARGEST_INTEGER), LARGEST_INTEGER)
-
-
-def as_float(value: Any) -> float:
-    """Return the nearest double, which is infinite where the number is too large for one."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
 
 
 def _rounded_outwards(low: float, high: float, whole: bool) -> tuple[float, float]:

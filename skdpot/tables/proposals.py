@@ -8,6 +8,7 @@ identify people, or hold what no column of a schema can, are excluded.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from skdpot._utils.nothing import is_nothing
 from skdpot.tables.categorical_column import BooleanColumn, CategoricalColumn
 from skdpot.tables.column_base import TableColumn, tells_who
 from skdpot.tables.frames import Table, dtype_family
@@ -71,10 +72,11 @@ def propose(
 ) -> list[Proposal]:
     """Propose something for each column of a table, by its values or by public facts alone."""
     table = Table.of(X)
-    given = {"exclude": tuple(exclude), "include": tuple(include), "read": tuple(read)}
+    given = {"exclude": dict.fromkeys(exclude), "include": dict.fromkeys(include), "read": read}
+    there = set(table.names)
     for argument, names in given.items():
         for name in names:
-            if name not in table.names:
+            if name not in there:
                 raise ValueError(f"{argument} names {name!r}, which is not a column of the table.")
     return [
         Proposal(name, None, "you say so")
@@ -124,10 +126,12 @@ def _proposal(table: Table, name: str, keep: bool, how: Any, by_values: bool) ->
 
 def _of_texts(texts: list[str], base: TableColumn) -> tuple[TableColumn | None, str]:
     """Return the column of the first kind that reads all texts, and why; by default `base`."""
-    for kind in KINDS:
-        column, why = kind.from_texts(texts, base)
+    seen = [text for text in texts if not is_nothing(text)]
+    missing = base.missing or len(seen) < len(texts)
+    for kind in KINDS if seen else ():
+        column, why = kind.from_texts(seen, base.replace(missing=missing))
         if why:
-            return None if column is None else column, why
+            return column, why
     return base, ""
 
 
@@ -185,9 +189,10 @@ def _of_sdv(table: Any) -> Described:
 def _of_frictionless(table: Any) -> Described:
     schema = table.get("schema", table)
     keys = schema.get("primaryKey", [])
+    keys = {keys} if isinstance(keys, str) else set(keys)
     for entry in schema["fields"]:
         name, rules = entry["name"], entry.get("constraints", {})
-        identifies = name in ([keys] if isinstance(keys, str) else keys) or rules.get("unique")
+        identifies = name in keys or rules.get("unique")
         of_text = entry.get("format", "default") in ("default", "any")
         missing = not rules.get("required", False)
         yield name, None if identifies else _of_field(name, entry, rules, missing, of_text)

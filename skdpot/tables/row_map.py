@@ -261,11 +261,12 @@ class RowMap:
         """Return the map with the bounds and categories that a fit found."""
         known = {column.name: column for column in model}
         columns = {name: known.get(name, column) for name, column in self.columns.items()}
-        rules = list(self.schema.rules)
+        made: dict[int, Rule] = {}
         for name, rule in self._makers.items():
             stand_in = self._stand_ins[name]
             found = None if stand_in is None else known[stand_in.name]
-            rules[rules.index(rule)], columns[name] = rule.resolved(columns, found)
+            made[id(rule)], columns[name] = rule.resolved(columns, found)
+        rules = [made.get(id(rule), rule) for rule in self.schema.rules]
         rules = [r.possible(columns) if isinstance(r, Forbidden) else r for r in rules]
         rules = list(filter(None, rules))
         schema = replace(self.schema, columns=tuple(columns.values()), rules=tuple(rules))
@@ -322,7 +323,7 @@ class RowMap:
             found[str(rule)] = rule.broken(self.columns, values)
             if rule.made and self.columns[rule.made].on_scale:
                 column = self.columns[rule.made]
-                numbers, (lower, upper) = column.numbers(values[rule.made]), column.span
+                numbers, (lower, upper) = column.numbers(values[rule.made]), column.held_span
                 found[str(rule)] |= (numbers < lower) | (numbers > upper)
         return found
 

@@ -19,14 +19,13 @@ import pandas as pd
 
 from skdpot.tables.frames import datetime_zone
 from skdpot.tables.grids import ColumnGrid, Condition, parse_conditions
-from skdpot.tables.numeric_column import NumericColumn
+from skdpot.tables.numeric_column import LARGEST_NUMBER, NumericColumn
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 Columns = Mapping[str, Any]  # by their names
 Values = Mapping[str, Any]
 
-_LARGEST = 1e300  # number
 _MOST_ENTRIES = 2**16  # of a table
 _ROUNDING = 1e-6  # of sums
 
@@ -92,7 +91,8 @@ class Rule:
 
 def numbers_of(column: Any, values: Any) -> FloatArray:
     """Return values as numbers within the bounds, on the steps of the column; NaN if missing."""
-    found = column.numbers(values).clip(-_LARGEST, _LARGEST)  # so that no sum is infinite
+    # So that no sum is infinite.
+    found = column.numbers(values).clip(-LARGEST_NUMBER, LARGEST_NUMBER)
     if column.step > 0.0:
         found = np.floor(found / column.step) * column.step
     return np.clip(found, *column.span)
@@ -115,7 +115,7 @@ def _plain(value: Any) -> Any:
     if _is_list(value):
         return tuple(map(_plain, value))
     value = value.item() if isinstance(value, np.generic) else value
-    is_number = isinstance(value, int | float) and abs(value) < _LARGEST
+    is_number = isinstance(value, int | float) and abs(value) <= LARGEST_NUMBER
     if not (value is None or isinstance(value, str) or is_number):
         raise ValueError(
             f"A rule cannot hold a value of type {type(value).__name__}; write text, numbers, "
@@ -217,7 +217,7 @@ class LessEqual(Rule):
         return NumericColumn(
             f"{self.larger} - {self.smaller}",
             lower=0,
-            upper=limit if isfinite(limit) else None,
+            upper=min(limit, LARGEST_NUMBER) if isfinite(limit) else None,
             integer=column.step > 0.0,
             missing=column.missing,
             dtype="int64" if column.step > 0.0 else "float64",
@@ -390,7 +390,7 @@ class Implies(Rule):
         counts = pd.DataFrame(places).value_counts(dropna=False).reset_index()
         best = counts.drop_duplicates(list(self.columns)).head(_MOST_ENTRIES)
         parts = [columns[name].from_unit(best[name]).astype(object) for name in self.names]
-        plain = [part.where(part.notna(), None).map(_written) for part in parts]
+        plain = [[None if pd.isna(v) else _written(v) for v in part] for part in parts]
         return replace(self, table=list(zip(*plain, strict=True)), learned=True)
 
     def narrowed(self, columns: Columns, wanted: Condition) -> dict[str, Any]:
@@ -435,7 +435,7 @@ def _can_be(column: Any, values: Sequence[Any]) -> bool:
     exact = (column.kind != "numeric") or np.array_equal(
         numbers, np.array(present, dtype=np.float64)
     )
-    return bool(exact and np.array_equal(np.clip(numbers, *column.span), numbers))
+    return bool(exact and np.array_equal(np.clip(numbers, *column.held_span), numbers))
 
 
 def _n_values(column: Any) -> float:
@@ -573,6 +573,8 @@ class SumTo(Rule):
     Notes
     -----
     Integers add up exactly, other numbers up to rounding. The sum of missing values is missing.
+    Where bounds of the column that the others determine are stated, theirs must be stated as well,
+    unless any that a fit could find agree with them.
 
     Examples
     --------
@@ -619,10 +621,16 @@ class SumTo(Rule):
             raise self.error(f"gives no integers, as {made.name!r} must be")
         if any(column.missing for column in others) and not made.missing:
             raise self.error(f"needs missing=True of {made.name!r}, as others may be missing")
-        lower, upper = self._reach(columns)
-        if lower > made.span[1] or upper < made.span[0]:
+        (lower, upper), (least, most) = self._reach(columns), made.span
+        if lower > most or upper < least:
             raise self.error(
                 f"contradicts the bounds of {made.name!r}: it gives {lower} to {upper}"
+            )
+        # What a fit would find for open bounds must not do so after the charge.
+        if (lower == -np.inf and upper > most) or (upper == np.inf and lower < least):
+            raise self.error(
+                f"needs the bounds of {_quoted(c.name for c in others)}, as those of {made.name!r} "
+                "are stated"
             )
         return {}
 
@@ -632,7 +640,11 @@ class SumTo(Rule):
 
     def resolved(self, columns: Columns, stand_in: Any) -> tuple[Rule, Any]:
         """Let bounds that are open follow from those of the others."""
-        return self, columns[self.made].bounded(*self._reach(columns), True)
+        made, reach = columns[self.made], self._reach(columns)
+        found = made.bounded(*reach, True)
+        if reach[0] > found.span[1] or reach[1] < found.span[0]:  # of integers too far apart
+            found = made.left_open().bounded(*reach, True)
+        return self, found
 
     def narrowed(self, columns: Columns, wanted: Condition) -> dict[str, Any]:
         """Return the range that the other columns leave for each column."""
@@ -663,4 +675,6 @@ class SumTo(Rule):
     def _reach(self, columns: Columns) -> list[float]:
         """Return the smallest and the largest number that the others give."""
         ends = np.sum([columns[name].span for name in self.needs], axis=0)
-        return sorted(map(float, map(self._left, ends)))
+        least, most = columns[self.made].holds
+        reach = sorted(map(float, map(self._left, ends)))
+        return [end if np.isinf(end) else min(max(end, least), most) for end in reach]

@@ -5,9 +5,10 @@ Estimators read the table (`TableSchema.read`) before and call `release_schema` 
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -113,11 +114,10 @@ class TableSchema:
             kinds = ", ".join(rule.__name__ for rule in RULES)
             raise ValueError(f"rules must hold instances of {kinds}.")
         made = [rule.column for rule in self.rules if isinstance(rule, Pattern)]
-        left_out = [name for name in self.excluded if name not in made]
         excluded = tuple(dict.fromkeys([*self.excluded, *made])) if made else self.excluded
-        names = [*self.names, *left_out, *made]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
+        count = Counter([*self.names, *self.excluded]) | Counter([*self.names, *made])
+        twice, times = count.most_common(1)[0]
+        if times > 1:
             raise ValueError(f"Column {twice!r} is in the schema twice.")
         if not isinstance(self.guessed, bool):
             raise ValueError("guessed must be True or False.")
@@ -126,10 +126,14 @@ class TableSchema:
             # Refuses rules that contradict each other or the columns, and makes use of the others.
             object.__setattr__(self, "columns", tuple(RowMap(self).columns.values()))
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the columns that are encoded."""
         return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def _by_name(self) -> dict[str, TableColumn]:
+        return dict(zip(self.names, self.columns, strict=True))
 
     @property
     def is_resolved(self) -> bool:
@@ -138,9 +142,8 @@ class TableSchema:
 
     def __getitem__(self, name: str) -> TableColumn:
         """Return the column of that name."""
-        for column in self.columns:
-            if column.name == name:
-                return column
+        if name in self._by_name:
+            return self._by_name[name]
         raise KeyError(f"The schema has no column {name!r}; it has {', '.join(self.names)}.")
 
     def __iter__(self) -> Iterator[TableColumn]:
@@ -164,9 +167,8 @@ class TableSchema:
         TableSchema
         """
         new = {column.name: column for column in columns}
-        for name in new:
-            if name not in (*self.names, *self.excluded):
-                self[name]
+        for name in new.keys() - set(self.excluded):
+            self[name]
         kept = tuple(new.pop(column.name, column) for column in self.columns)
         excluded = tuple(name for name in self.excluded if name not in new)
         return replace(self, columns=(*kept, *new.values()), excluded=excluded)
@@ -183,10 +185,10 @@ class TableSchema:
         -------
         TableSchema
         """
+        left = dict(self._by_name)
         for name in names:
-            self[name]
-        kept = tuple(column for column in self.columns if column.name not in names)
-        return replace(self, columns=kept, excluded=(*self.excluded, *names))
+            left.pop(self[name].name)
+        return replace(self, columns=tuple(left.values()), excluded=(*self.excluded, *names))
 
     def confirm(self) -> "TableSchema":
         """Declare a guessed schema public.
@@ -227,7 +229,7 @@ class TableSchema:
         """
         table = Table.of(X)
         excluded = tuple(filter(tells_who, table.names))
-        kept = [name for name in table.names if name not in excluded]
+        kept = [name for name in table.names if not tells_who(name)]
         if not kept:
             raise ValueError(
                 f"All columns are named like identifiers of people: {table.names}. Pass a schema "
@@ -326,7 +328,8 @@ class TableSchema:
                 f"The array has {table.data.shape[1]} columns, but the schema describes "
                 f"{len(self.columns)}."
             )
-        lacking = [repr(name) for name in self.names if name not in table.names]
+        there = set(table.names)
+        lacking = [repr(name) for name in self.names if name not in there]
         if lacking:
             raise ValueError(
                 f"The schema describes {', '.join(lacking)}, which the table does not contain."
@@ -337,14 +340,15 @@ class TableSchema:
                 f"The table has columns that the schema does not describe: {', '.join(unknown)}. "
                 "Drop them, add them to the schema, or list them as excluded."
             )
-        kept = [name for name in table.names if name in self.names]
+        kept = [name for name in table.names if name in self._by_name]
         columns = tuple(self[name].bind(table.dtype(name)) for name in kept)
         return replace(self, columns=columns)
 
     def read(self, table: Any) -> dict[str, PlainColumn]:
         """Read all columns of a private table; refuse it if one cannot be read. Nothing is kept."""
         table = Table.of(table)
-        lacking = [column.name for column in self.columns if column.name not in table.names]
+        there = set(table.names)
+        lacking = [name for name in self.names if name not in there]
         if lacking:  # of a batch: that of a whole table was asked before
             raise ValueError(f"A batch lacks the columns {', '.join(map(repr, lacking))}.")
         return {column.name: table.read(column) for column in self.columns}
@@ -405,7 +409,7 @@ class TableSchema:
         text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
         try:
             content = json.loads(text, object_pairs_hook=_said_once)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"This is not a schema: it is not valid JSON ({error}).") from None
         if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:
             if found := columns_of(content, table):

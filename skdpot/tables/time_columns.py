@@ -26,6 +26,10 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Sooner or later a nanosecond counter overflows.
 _NANOSECONDS = (np.datetime64("1678-01-01"), np.datetime64("2261-12-31"))
 _DAYS = (np.datetime64("0001-01-02"), np.datetime64("9999-12-30"))
+# What dates before and after all bounds count as, and how texts have the years of such.
+_FIRST, _LAST = (pd.Timestamp(f"{day}T12:00").as_unit("us") for day in ("0001-01-01", "9999-12-31"))
+_ISO_BEYOND = re.compile(r"(?:-\d{4,}|0000|\+?0*+[1-9]\d{4,})(?=-\d\d-\d\d)", re.ASCII)
+_BEYOND = re.compile(r"(?<!\d)(?:0000|0*+[1-9]\d{4,})(?!\d)", re.ASCII)
 
 _EXAMPLE = datetime(2024, 12, 31, 14, 5, tzinfo=UTC)
 
@@ -68,14 +72,18 @@ _WHICH_FIRST = (
 
 # What Python reads, many times as fast as pandas does.
 _ISO = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d(?::\d\d)?)?)?",
+    re.ASCII,
 )
 
 _MONTHS, _YEARS = 60, 3650  # days between dates whose guessed bounds are rounded to such
 
 _LONGEST = np.timedelta64(100_000, "D")  # a counter of nanoseconds ends after 106,751 days
-_ISO_SPAN = r"P(?=.*[DTHMS]$)(\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?"  # P000123 is a code
-_TEXT = re.compile(rf"\s*-?({_ISO_SPAN}|\d+ days?.*|\d+:\d\d:\d\d.*|\d+ ?(D|h|min|s))\s*", re.ASCII)
+_FARTHEST = pd.Timedelta(_LONGEST) + pd.Timedelta(1, "s")  # what longer durations count as
+_ISO_SPAN = r"P(?=.*[DTHMS]$)(-?\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?"  # P000123 is a code
+_TEXT = re.compile(
+    rf"\s*-?({_ISO_SPAN}|\d+ days?.*|\d+:\d\d:\d\d.*|\d+ ?(D|h|min|s)\s*)", re.ASCII | re.DOTALL
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -190,7 +198,9 @@ class TickColumn(ScaledColumn):
     def from_numbers(self, seconds: FloatArray) -> pd.Series:
         """Return seconds as values of the column, NaN as missing."""
         missing = np.isnan(seconds)
-        times = np.where(missing, 0.0, seconds).astype(np.int64).astype(f"{self.kind}64[s]")
+        first, last = np.array(self._limits, dtype=f"{self.kind}64[s]").astype(np.int64)
+        held = np.where(missing, 0.0, seconds).clip(first - 86_400, last + 2 * 86_400 - 1)  # in UTC
+        times = held.astype(np.int64).astype(f"{self.kind}64[s]")
         times[missing] = "NaT"
         target = pandas_dtype(self.dtype or self.default, self.missing)
         return pd.Series(self._localized(pd.Index(times)).astype(target))
@@ -362,21 +372,48 @@ class DatetimeColumn(TickColumn):
         return cls(name, dtype=dtype, missing=missing, resolution=resolution)
 
     def _time(self, value: Any) -> pd.Timestamp | None:
-        if not isinstance(value, str | date | np.datetime64):
-            return None
+        time: Any = self._written_time(value) if isinstance(value, str) else value
+        if not isinstance(time, date | np.datetime64):
+            return self._beyond(value) if isinstance(value, str) else None
+        zone = UTC if getattr(time, "tzinfo", None) is not None else None
         try:
-            if isinstance(value, str) and _ISO.fullmatch(value):
-                value = datetime.fromisoformat(value)
-            elif isinstance(value, str) and self.formats:
-                found = (_by_format(value, form) for form in self.formats)
-                value = next(time for time in found if time is not None)
-            elif isinstance(value, str):
-                value = pd.to_datetime(value, format="ISO8601")
-            if getattr(value, "tzinfo", None) is not None:
-                value = value.astimezone(UTC)
-            return pd.Timestamp(value).floor("us").as_unit("us")
-        except (ValueError, OverflowError, StopIteration):
+            in_utc: Any = time if zone is None else time.astimezone(UTC)  # type: ignore[union-attr]
+            return pd.Timestamp(in_utc).floor("us").as_unit("us")
+        except (OverflowError, pd.errors.OutOfBoundsDatetime):
+            late = time.year > 1970 if isinstance(time, date) else time.astype(np.int64) > 0
+            return (_LAST if late else _FIRST).tz_localize(zone)
+        except ValueError:
             return None
+
+    def _written_time(self, text: str) -> Any:
+        """Return the time that a text is by ISO 8601 or by a format, None if it is none."""
+        text = text.strip()
+        try:
+            if _ISO.fullmatch(text):
+                return datetime.fromisoformat(text)
+            if self.formats:
+                found = (_by_format(text, form) for form in self.formats)
+                return next((time for time in found if time is not None), None)
+            # Without a year pandas would read the word "today".
+            return pd.to_datetime(text, format="ISO8601") if text[:4].isdigit() else None
+        except (ValueError, OverflowError):
+            return None
+
+    def _beyond(self, text: str) -> pd.Timestamp | None:
+        """Return what a date counts as in a year that Python has no date in."""
+        text = text.strip()
+        found = _ISO_BEYOND.match(text) or (_BEYOND.search(text) if self.formats else None)
+        if found is None:
+            return None
+        years = (2000, 2004)
+        read = [
+            self._written_time(f"{text[: found.start()]}{year}{text[found.end() :]}")
+            for year in years
+        ]
+        if any(time is None or time.year != year for time, year in zip(read, years, strict=True)):
+            return None
+        stamp = _FIRST if found[0][0] == "-" or not found[0].strip("0") else _LAST
+        return stamp.tz_localize(None if read[0].tzinfo is None else UTC)
 
     def read(self, values: Any) -> PlainColumn:
         """Read values and refuse what is not a time, or not as the data type says."""
@@ -565,7 +602,7 @@ class TimedeltaColumn(TickColumn):
 
     def _bound(self, value: Any) -> str | None:
         found = self._time(value)
-        return None if found is None else str(found.floor("s"))
+        return None if found is None or abs(found) > _LONGEST else str(found.floor("s"))
 
     @staticmethod
     def _time(value: Any) -> pd.Timedelta | None:
@@ -576,9 +613,11 @@ class TimedeltaColumn(TickColumn):
             return None
         try:
             found = pd.Timedelta(value)
+        except pd.errors.OutOfBoundsTimedelta:
+            return -_FARTHEST if str(value).lstrip().startswith("-") else _FARTHEST
         except (ValueError, TypeError, OverflowError):
             return None
-        return found if abs(found) <= _LONGEST else None  # not so of NaT
+        return None if pd.isna(found) else min(max(found, -_FARTHEST), _FARTHEST)
 
     def _bound_seconds(self, bound: str) -> int:
         return int(pd.Timedelta(bound) // timedelta(seconds=1))

@@ -255,7 +255,7 @@ def test_what_is_no_number_is_refused(text):
             units(column, ["1", text])
 
 
-@pytest.mark.parametrize("text", ["inf", "-Infinity", "1e999", "9" * 5000])
+@pytest.mark.parametrize("text", ["inf", "-Infinity", "+inf", " infinity"])
 def test_infinity_is_refused(text):
     for column in SCALES:
         with pytest.raises(ValueError, match="holds infinity"):

@@ -49,8 +49,8 @@ def test_integers_at_the_largest_range_are_still_told_apart(log_scale):
 
 
 @given(
-    st.floats(-1e300, 1e300),
-    st.floats(1e-300, 1e300),
+    st.floats(-4e299, 4e299),
+    st.floats(1e-300, 4e299),
     st.lists(st.floats(0, 1), max_size=10),
     st.booleans(),
 )
@@ -152,6 +152,14 @@ NOVEMBER = TIME(
 )
 AB = LIST("c", categories=["a", "b"])
 UNKNOWN = ["a", SECRET, "b"]
+LARGE = [-0.0, "1e400", "9" * 5000, 10**400, Fraction(10**400, 3), 1.7e308]
+LARGE += [5e-324, "-1e400", "-" + "9" * 400, -(10**400), Fraction(-(10**400), 3), -1.7e308]
+TOKYO = "datetime64[s, Asia/Tokyo]"
+ALL_YEARS = {"lower": "0001-01-02", "upper": "9999-12-30"}
+FAR_DATES = ["10000-01-01", "+123456789-01-01T12:00", "31/12/10000", np.datetime64("300000-01-01")]
+FAR_DATES += [np.datetime64(2**62, "Y"), "9" * 5000 + "-01-01", "0000-12-31", "-0001-01-01"]
+FAR_DATES += ["01/01/0000", np.datetime64("-300000-01-01"), np.datetime64(-(2**62), "Y")]
+FAR_DATES += ["-12345-01-01"]
 BECOMES = {
     **{
         f"numbers outside, {integer}, {log}": (
@@ -209,6 +217,39 @@ BECOMES = {
         ),
         at(*["1969-12-31T23:59:59"] * 3),
     ),
+    **{
+        f"a number beyond all numbers, {kind}": (
+            FEW.replace(**changes), objects(*LARGE), [0, *[4] * 5, *[0] * 6]
+        )
+        for kind, changes in (
+            ("whole", {}), ("real", {"integer": False}), ("short", {"dtype": "int8"})
+        )
+    },
+    "an amount beyond all numbers": (
+        NUMBER("c", lower=-1, upper=5, written="1.234,50 EUR"),
+        [f"{'9' * 400} EUR", f"({'9' * 5000},5)", f"-{'9' * 400},00"],
+        [5, -1, -1],
+    ),
+    "a date beyond all years": (
+        TIME("c", **ALL_YEARS, formats=["%d/%m/%Y"], dtype="datetime64[s]"),
+        objects(*FAR_DATES),
+        [*at("9999-12-30") * 6, *at("0001-01-02") * 6],
+    ),
+    "a time beyond all years": (
+        TIME("c", **ALL_YEARS, dtype="datetime64[us, UTC]"),
+        ["9999-12-31T23:59-05:00", "10000-01-01T00:00Z",
+         "0001-01-01T00:00+14:00", "0000-06-01T00:00Z"],
+        [*at("9999-12-30", zone="UTC") * 2, *at("0001-01-02", zone="UTC") * 2],
+    ),
+    "a duration beyond all durations": (
+        SPAN("c", lower="-100000 D", upper="100000 D"),
+        objects(
+            "100001 days", "9" * 5000 + " s", "PT" + "9" * 30 + "S", datetime.timedelta(days=10**6),
+            np.timedelta64(10**6, "D"), "-" + "9" * 30 + " h", "-P900000D",
+            np.timedelta64(-(2**62), "s"),
+        ),
+        [*[pd.Timedelta("100000 D")] * 5, *[pd.Timedelta("-100000 D")] * 3],
+    ),
     "unknown, missing": (AB.replace(missing=True), UNKNOWN, ["a", None, "b"]),
     "unknown, other": (
         AB.replace(missing=True, other="rest"), [*UNKNOWN, None], ["a", "rest", "b", None]
@@ -225,6 +266,31 @@ def test_what_a_value_becomes(case):
     assert ((unit >= 0) & (unit <= 1) | np.isnan(unit)).all()
     back = column.from_unit(unit)
     assert [None if pd.isna(value) else value for value in back] == expected
+
+
+@pytest.mark.parametrize("listed", [["a", "b"], None], ids=["a list", "no list"])
+def test_categories_that_no_row_has_are_not_read(listed):
+    """A data type may list what no row has: it is no value, refuses nothing and is not counted."""
+    column = LIST("c", categories=listed, dtype=None if listed else "str")
+    values = pd.Series(["a", "b", "a"], dtype=pd.CategoricalDtype(["z", "b", "a", SECRET]))
+    found = column.read(values)
+    assert found.keys == [("text", "b"), ("text", "a")]
+    assert column.labels(found).tolist() == ["a", "b", "a"]
+    if listed:
+        assert column.to_codes(values).tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
+def test_no_day_of_a_zone_is_too_far(zone):
+    """What a clock shows there overflows: an error would tell of such a value."""
+    column = TIME("c", **ALL_YEARS, resolution="D", dtype=f"datetime64[s, {zone}]")
+    ticks = np.array([-(2**63) + 1, -(2**60), -62135596801, 253402300800, 2**60, 2**63 - 1])
+    values = pd.Series(ticks.astype("datetime64[s]")).dt.tz_localize("UTC")
+    try:
+        days = column.from_unit(column.to_unit(values)).tolist()
+    except ValueError as error:
+        pytest.fail(f"a day was refused: {error}")
+    assert days == at(*["0001-01-02"] * 3, *["9999-12-30"] * 3, zone=zone)
 
 
 def test_places_beyond_both_ends_are_clipped():
@@ -250,7 +316,10 @@ def test_bounds_may_be_dates_of_any_library():
         (NUMBER, {"upper": 10**400, "integer": True}, "upper must be"),
         (NUMBER, {"lower": 0.5, "integer": True}, "lower must be None or a finite .*, an integer"),
         (NUMBER, {"lower": 0.5, "dtype": "Int32"}, "lower must be None or a finite .*, an integer"),
-        (NUMBER, {"lower": -1.7e308, "upper": 1.7e308}, "too far apart"),
+        (NUMBER, {"lower": 0, "upper": 1.1e300}, "upper must be .* between -1e300 and 1e300"),
+        (NUMBER, {"upper": np.timedelta64(1, "s")}, "upper must be"),
+        (NUMBER, {"lower": 0, "upper": 1e39, "dtype": "float32"}, "beyond what 'float32' can hold"),
+        *((SPAN, {"upper": v}, "upper must be None or a") for v in ("100001 D", "9" * 50 + " D")),
         (NUMBER, {"lower": 0, "upper": 300, "dtype": "uint8"}, "beyond what 'uint8' can hold"),
         (NUMBER, {"missing": "yes"}, "missing must be True or False"),
         (NUMBER, {"dtype": "str"}, "a numeric column cannot have the data type 'str'"),
@@ -291,6 +360,7 @@ def test_a_name_is_a_string(name):
 NUMBERS = NUMBER("x", lower=0, upper=1)
 TIMES = TIME("x", lower="2020-01-01", upper="2021-01-01", dtype="datetime64[us]")
 SPANS = SPAN("x", lower="0 h", upper="9 h")
+DATED = TIMES.replace(dtype=None, formats=["%d/%m/%Y", "%d/%m/%Y %H:%M:%S.%f"])
 LETTERS = LIST("x", categories=["a"], other="b")
 
 
@@ -300,7 +370,7 @@ LETTERS = LIST("x", categories=["a"], other="b")
         (NUMBERS, [1.0, math.inf], "holds infinity"),
         *(
             (NUMBERS.replace(integer=whole), objects(1, value), "holds infinity")
-            for value in (-math.inf, Fraction(10**400, 3))
+            for value in (-math.inf, np.float32(math.inf))
             for whole in (False, True)
         ),
         (NUMBERS, [1.0, math.nan], "has missing values, but missing"),
@@ -315,12 +385,24 @@ LETTERS = LIST("x", categories=["a"], other="b")
             (TIMES, objects(*values), "must hold dates or times")
             for values in (
                 *([1, 2], [SECRET], [5, "2020"], ["2020-06-01", "2020-06-01T12:00Z"]),
-                *(["1 June 2020"], ["2020-02-30"], [np.datetime64("300000-01-01")]),
+                *(["1 June 2020"], ["2020-02-30"], ["99999-02-30"], ["20241301"], ["20000"]),
             )
         ),
         (TIMES, pd.Series([None, "2020-01-01"]), "has missing values"),
         (TIMES, pd.to_datetime(["2020-01-01"]).tz_localize("UTC"), "has a time zone, unlike"),
         *((SPANS, objects(v), "must hold durations") for v in ("90", "soon", "P000123", 90)),
+        (DATED, objects("01/01/20000.1234567"), "must hold dates or times"),
+        (DATED, objects("01/01/2000 00:00:00.1234567"), "must hold dates or times"),
+        *(
+            (column, objects(np.timedelta64(1, "s"), value), message)
+            for column, value, message in (
+                (NUMBERS, 1, "must hold numbers"),
+                (NUMBERS.replace(integer=True), 1, "must hold numbers"),
+                (LETTERS, "a", "neither a string nor"),
+                (BooleanColumn("x"), True, "must hold True and False"),
+                (TIMES, "2020-06-01", "must hold dates or times"),
+            )
+        ),
         *(
             (column, objects(value, "a"), "neither a string nor")
             for value in (b"x", [1], 1j, math.inf, datetime.date(2020, 1, 1))
