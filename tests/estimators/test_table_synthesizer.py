@@ -188,10 +188,6 @@ def test_strange_tables(name, epsilon):
         assert -1 <= synthesizer.score(table) <= 0
 
 
-# --- refusals -----------------------------------------------------------------------------------
-
-
-@pytest.mark.filterwarnings("ignore:X has feature names")
 @pytest.mark.parametrize(("n_rows", "n_columns", "kinds"), [(50, 70, 1), (2, 75, 3)])
 def test_small_wide_surveys(n_rows, n_columns, kinds, tmp_path):
     """Noise leaves many columns one cell; a fit is charged for all shapes, and so makes them."""
@@ -210,6 +206,10 @@ def test_small_wide_surveys(n_rows, n_columns, kinds, tmp_path):
     assert all(drawn[name].isin(table[name]).all() for name in table.columns[::3])
 
 
+# --- refusals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
 def test_score_needs_the_same_columns(synthesizer):
     with pytest.raises(ValueError, match="feature names should match"):
         synthesizer.score(TABLE.drop(columns="age"))
