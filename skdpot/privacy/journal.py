@@ -229,7 +229,7 @@ def charge_fit(budget: Any, event: Any, label: str, spent: Any, n_samples: Any) 
             opened = OpenFit(plan, f"{call.outermost:x}").to_bytes()
             journal = Journal(budget._ledger, budget._spend(event, label, opened))
         else:
-            budget._spend(event, label)
+            budget.spend(event, label=label)
     if call is None or _WITHHELD.get():
         return
     outer = _JOURNAL.get() if journal is None else journal
