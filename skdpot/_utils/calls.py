@@ -76,3 +76,14 @@ def repeating(seed: int, resumed: int) -> Iterator[None]:
         yield
     finally:
         _REPEATED.reset(state)
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Let nothing in the block follow from the seed of the call, nor count in it."""
+    states = _CALL.set(None), _REPEATED.set(None)
+    try:
+        yield
+    finally:
+        _CALL.reset(states[0])
+        _REPEATED.reset(states[1])

@@ -49,7 +49,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from skdpot._utils.calls import current_call, repeating
+from skdpot._utils.calls import apart, current_call, repeating
 from skdpot._utils.records import Record
 from skdpot.exceptions import LedgerError, add_charge
 from skdpot.privacy.ledger import Ledger, TakenError
@@ -128,13 +128,18 @@ def current_journal() -> Journal | None:
 
 @contextmanager
 def withholding() -> Iterator[None]:
-    """Keep nothing of what is released in the block, nor of the fit around it."""
+    """Keep nothing of what is released in the block, nor of the fit around it.
+
+    Seeds in the block are no part of the sequence that the file names: the place of a seed would be
+    the index of a trial.
+    """
     journal = current_journal()
     if journal is not None:
         journal.drop()
     state = _WITHHELD.set(True)
     try:
-        yield
+        with apart():
+            yield
     finally:
         _WITHHELD.reset(state)
 
@@ -224,7 +229,7 @@ def charge_fit(budget: Any, event: Any, label: str, spent: Any, n_samples: Any) 
             opened = OpenFit(plan, f"{call.outermost:x}").to_bytes()
             journal = Journal(budget._ledger, budget._spend(event, label, opened))
         else:
-            budget._spend(event, label)
+            budget.spend(event, label=label)
     if call is None or _WITHHELD.get():
         return
     outer = _JOURNAL.get() if journal is None else journal

@@ -651,6 +651,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("DPTableSynthesizer._read", ("rules.read, name", "lambda given: vars(self).setdefault('_values', rules.read(given)), name")), {"rows kept for later": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
     ],
     24: [
+        (rewritten("withholding", ("with apart():", "if True:")), {"seeds of trials by their index": "privacy/test_journal.py::test_seeds_of_trials_do_not_follow_from_the_one_in_the_file"}),
         (rewritten("forgotten", ("with withholding():", "if True:")), {"trials in a file": "privacy/test_journal.py::test_trials_of_a_search_are_in_no_file"}),
         (rewritten("_draw_candidate", ("secret.random_bits(128)", "secret.random_bits(31)")), {"a short seed for a candidate": "estimators/test_private_search.py::test_parameters_do_not_show_the_index_of_their_trial"}),
         (rewritten("_draw_candidate", ("deepcopy(distributions)", "distributions")), {"laws that count their draws": "estimators/test_private_search.py::test_a_candidate_has_one_law_at_every_index[counting]"}),

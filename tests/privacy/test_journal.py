@@ -17,7 +17,8 @@ import pytest
 from sklearn.base import clone
 
 from skdpot import PrivacyBudget, PrivateScaler
-from skdpot._utils.validation import fit_context
+from skdpot._utils.calls import calling, repeating
+from skdpot._utils.validation import fit_context, spawn_streams
 from skdpot.exceptions import LedgerError, PrivacyWarning, charges_before
 from skdpot.privacy import charge, journal
 from skdpot.privacy import ledger as ledger_module
@@ -308,6 +309,25 @@ def test_trials_of_a_search_are_in_no_file(budget, path):
     event = GaussianEvent(sigma=1e3, sensitivity=1.0)
     Search(epsilon=1.0, budget=budget).fit(ROWS)
     assert budget.history()["open"].tolist() == [False] * 3
+
+
+def test_seeds_of_trials_do_not_follow_from_the_one_in_the_file():
+    """The place of a seed in its sequence would be the index of the best trial."""
+
+    def drawn():
+        return float(spawn_streams(None, "trial").public.random())
+
+    def numbers(n_trials):
+        with repeating(7, 0), calling():
+            first = drawn()
+            with forgotten():
+                trials = [drawn() for _ in range(n_trials)]
+            return first, trials, drawn()
+
+    first, second = numbers(1), numbers(3)
+    assert first[0] == second[0]
+    assert first[2] == second[2]
+    assert len({*first[1], *second[1], first[0], first[2]}) == 6
 
 
 def test_without_noise_nothing_is_written(path, monkeypatch):
