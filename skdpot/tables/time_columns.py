@@ -26,6 +26,8 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Sooner or later a nanosecond counter overflows.
 _NANOSECONDS = (np.datetime64("1678-01-01"), np.datetime64("2261-12-31"))
 _DAYS = (np.datetime64("0001-01-02"), np.datetime64("9999-12-30"))
+# In UTC, so that the last day is one in every zone, and none is in another year.
+_KNOWN_CLOCKS = (np.datetime64("0001-01-02T00:00"), np.datetime64("9999-12-31T09:59"))
 # What dates before and after all bounds count as, and how texts have the years of such.
 _FIRST, _LAST = (pd.Timestamp(f"{day}T12:00").as_unit("us") for day in ("0001-01-01", "9999-12-31"))
 _ISO_BEYOND = re.compile(r"(?:-\d{4,}|0000|\+?0*+[1-9]\d{4,})(?=-\d\d-\d\d)", re.ASCII)
@@ -435,7 +437,7 @@ class DatetimeColumn(TickColumn):
         zone = datetime_zone(self.dtype or column.dtype)
         if self.resolution != "D" or zone is None:
             return seconds
-        known = np.clip(seconds.astype("datetime64[s]"), *_DAYS)
+        known = np.clip(seconds.astype("datetime64[s]"), *_KNOWN_CLOCKS)
         clocks = pd.DatetimeIndex(known).tz_localize("UTC").tz_convert(zone).tz_localize(None)
         return np.asarray(clocks).astype("datetime64[s]").astype(np.int64)
 
