@@ -97,10 +97,8 @@ class Records:
     ) -> "Records":
         """Convert arrays.
 
-        How a product of matrices rounds a record depends on how many others it is multiplied with,
-        which is secret for a Poisson batch. In double precision that is far below the room that
-        clipping leaves, unless records lie on the kinks of an activation. Networks that may not be
-        able to compute in double precision stay in single.
+        Plain chains compute in double precision, which holds rows of any size. Networks that may
+        not be able to stay in single.
         """
         kind = np.float64 if _in_double(network) else np.float32
         parts, where = (rows.astype(kind), targets), resolve_device(device) or "cpu"

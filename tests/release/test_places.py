@@ -75,9 +75,11 @@ def added(monkeypatch):
     return run
 
 
-@pytest.mark.parametrize(("n_threads", "n_places", "together"), [(1, 16, 1), (2, 48, 16)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("name", NETWORKS)
+ALONE = [(name, dtype, 1, 16, 1) for name in NETWORKS for dtype in (torch.float32, torch.float64)]
+IN_TWO = [("rectified", torch.float64, 2, 48, 24), ("convolutions", torch.float32, 2, 48, 24)]
+
+
+@pytest.mark.parametrize(("name", "dtype", "n_threads", "n_places", "together"), ALONE + IN_TWO)
 def test_no_record_that_joins_changes_a_bit_of_another(
     name, dtype, n_threads, n_places, together, added
 ):
