@@ -151,9 +151,9 @@ class PrivateSWAutoencoder(
     are released as well, and it is ``(1 - alpha) * 4C``; with ranks there is no such release, and
     it is ``(1 - alpha) * 2C`` plus alpha times that of the penalty
     (`skdpot.nets.autoencoder_training`). Rounding to the
-    lattice of the noise adds at most 1/512 (`skdpot.privacy.noise.noise_for_sums`). Gradients are
-    computed in single precision, of which the last bits can depend on the size of a Poisson batch;
-    the statement assumes that they do not. No loss is recorded. The number of rows and of features
+    lattice of the noise adds at most 1/512 (`skdpot.privacy.noise.noise_for_sums`). No bit of a
+    record's gradient depends on who else is in a batch, or how many (`skdpot.privacy.sampling`); of
+    a GPU the statement assumes it. No loss is recorded. The number of rows and of features
     and their names, the dtype, the architecture and its initial weights, and the fact that all
     values are finite are public. With ``penalty="parity"`` the groups, their sizes and **the group
     of each row** are public too, and the features of a person are protected given the group. With

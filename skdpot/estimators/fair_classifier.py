@@ -143,9 +143,9 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
     batches are fixed numbers of records per group (and class), and it is :math:`(1-\alpha)\, 2C +
     \alpha\, n' \frac{4 (K-1)}{K^2 Q} \frac{4 r L}{\min_c n'_c}` (`skdpot.release.output_tables`). A
     tuned threshold adds noisy histograms. Rounding to the lattice of the noise adds at most 1/512
-    (`skdpot.privacy.noise.noise_for_sums`). Networks that are not plain chains of layers are
-    trained in single precision, whose last bits can depend on the size of the batch; the statement
-    assumes that they do not. No loss is recorded or shown.
+    (`skdpot.privacy.noise.noise_for_sums`). No bit of a record's gradient depends on who else is in
+    a batch, or how many (`skdpot.privacy.sampling`); of a GPU the statement assumes it. No loss is
+    recorded or shown.
 
     Rows given to `predict` and `score` are treated as public. A grid search that scores on private
     records leaks through its scores and its choice.

@@ -500,7 +500,8 @@ def _local(
         own = tables.tables[0]
         levels = loss.penalty.cdf(own.edges + tables.centres[:, None])
         prior = CDFTable(own.directions, own.half_widths, levels)
-        pulls = OutputTables((own, prior), tables.centres).pull(codes, 0, (1,))
+        both = OutputTables((own, prior), tables.centres)
+        pulls = both.pulls(both.projections(codes), 0, (1,)).T @ own.directions
         mean_square = own.directions.T @ own.directions / len(own.directions)
         stiffness = np.broadcast_to(mean_square, (len(codes), *mean_square.shape)).copy()
         return LocalPenalty(*map(torch.from_numpy, (codes, pulls, stiffness)))

@@ -97,10 +97,8 @@ class Records:
     ) -> "Records":
         """Convert arrays.
 
-        How a product of matrices rounds a record depends on how many others it is multiplied with,
-        which is secret for a Poisson batch. In double precision that is far below the room that
-        clipping leaves, unless records lie on the kinks of an activation. Networks that may not be
-        able to compute in double precision stay in single.
+        Plain chains compute in double precision, which holds rows of any size. Networks that may
+        not be able to stay in single.
         """
         kind = np.float64 if _in_double(network) else np.float32
         parts, where = (rows.astype(kind), targets), resolve_device(device) or "cpu"
@@ -141,17 +139,22 @@ class LocalPenalty:
 
     @classmethod
     def of_release(cls, tables: OutputTables, values: np.ndarray, cells: Cells) -> "LocalPenalty":
-        """Return the penalty of all records, whose values were released."""
+        """Return the penalty of all records, whose values were released.
+
+        Products are of all records, of which the number is public. That of a cell need not be, and
+        quantiles jump: one record that changes its cell must not move the bits of others.
+        """
         n, directions = sum(cells.sizes), tables.directions
         weight = ParityPenalty(cells.strata, cells.sizes).pair_weight
-        pulls, scale = np.zeros_like(values), np.zeros(len(values))
+        projections, scale = tables.projections(values), np.zeros(len(values))
+        pulls = np.zeros_like(projections)
         for cell, size in enumerate(cells.sizes):
             own, others = cells.codes == cell, cells.others(cell)
-            pulls[own] = weight * (n / size) * tables.pull(values[own], cell, others)
+            pulls[:, own] = weight * (n / size) * tables.pulls(projections[:, own], cell, others)
             scale[own] = _STIFFNESS * weight * (n / size) * len(others)
         mean_square = directions.T @ directions / len(directions)
         stiffness = scale[:, None, None] * mean_square
-        return cls(*(torch.from_numpy(part) for part in (values, pulls, stiffness)))
+        return cls(*map(torch.from_numpy, (values, pulls.T @ directions, stiffness)))
 
     def vectors(self, values: torch.Tensor, records: torch.Tensor) -> torch.Tensor:
         """Return n times the gradient of the penalty by the values of some records."""

@@ -279,10 +279,12 @@ def clipped_fit_gradient(
       ``SampledGaussianEvent(sensitivity=2 * clip, clipped_sum=True)`` asks for: one vector a
       record, of norm at most half the sensitivity, summed over the records of the batch.
 
-    Rounding is within these bounds: a record is shortened to one part in a million below C. The
-    sum of b records in blocks of k, in an order that depends on the (secret) batch, errs by at
-    most :math:`2^{-53} (k + b/k)\, b\, C`, below a millionth of C for 500,000 records on 300
-    particles and for 90,000 on however many.
+    Rounding is within these bounds. What a record adds is computed by itself: distances pair by
+    pair, reductions along rows and elementwise functions, none of which a sample's size enters, so
+    that no places are needed here (the tests compare bits). It is shortened to one part in a
+    million below C. The sum of b records in blocks of k, in an order that depends on the (secret)
+    batch, errs by at most :math:`2^{-53} (k + b/k)\, b\, C`, below a millionth of C for 500,000
+    records on 300 particles and for 90,000 on however many.
     """
     points: FloatArray = particles.astype(np.float64)
     # Beyond this, squares overflow, and one record would turn the whole sum into nan.
@@ -291,19 +293,30 @@ def clipped_fit_gradient(
     total = np.zeros_like(points)
     for start in range(0, len(seen), block := max(1, _BLOCK // m)):
         part = seen[start : start + block]
-        squares = cdist(part, points, "sqeuclidean")
-        shares = _softmax(squares, bandwidth)
-        norms = np.sqrt(np.einsum("bk,bk,bk->b", shares, shares, squares))
-        with np.errstate(over="ignore"):
-            full = norms * weight * m / bandwidth / bandwidth
-        # The part of C that a record uses, spread in proportion to its gradient.
-        used = np.minimum(clip * _INSIDE, full)
-        spread = norms > _SMALLEST_NORM
-        shares *= np.divide(used, norms, out=np.zeros_like(norms), where=spread)[:, None]
+        shares = _clipped_shares(points, part, bandwidth, weight, clip)
         for j in range(points.shape[1]):
             offsets = points[:, j] - part[:, j, None]
             total[:, j] += np.einsum("bk,bk->k", shares, offsets)
     return total
+
+
+def _clipped_shares(
+    points: FloatArray, part: FloatArray, bandwidth: float, weight: float, clip: float
+) -> FloatArray:
+    """Return what each record is multiplied with on each particle: a row for a record.
+
+    Row by row: a record has the same bits in every sample, whoever else is drawn.
+    """
+    squares = cdist(part, points, "sqeuclidean")
+    shares = _softmax(squares, bandwidth)
+    norms = np.sqrt(np.einsum("bk,bk,bk->b", shares, shares, squares))
+    with np.errstate(over="ignore"):
+        full = norms * weight * len(points) / bandwidth / bandwidth
+    # The part of C that a record uses, spread in proportion to its gradient.
+    used = np.minimum(clip * _INSIDE, full)
+    spread = norms > _SMALLEST_NORM
+    shares *= np.divide(used, norms, out=np.zeros_like(norms), where=spread)[:, None]
+    return shares
 
 
 def clipped_pulls(

@@ -441,19 +441,19 @@ class OutputTables:
         half = np.clip(half, _NARROWEST * limits, limits)
         return np.clip(centres, half - limits, limits - half), half
 
-    def pull(self, values: np.ndarray, cell: int, others: Sequence[int]) -> np.ndarray:
-        r"""Return the gradients of the summed squared distances to other cells."""
-        own = self.tables[cell]
-        directions = own.directions
-        # All cells are measured from one centre, which differences do not depend on.
-        projections = directions @ values.T - self.centres[:, None]
-        gaps = np.empty_like(projections)
+    def projections(self, values: np.ndarray) -> np.ndarray:
+        """Project values, in columns; all cells are measured from one centre."""
+        return self.directions @ values.T - self.centres[:, None]
+
+    def pulls(self, projections: np.ndarray, cell: int, others: Sequence[int]) -> np.ndarray:
+        """Return the gradients of summed squared distances to other cells, by projections."""
+        own, gaps = self.tables[cell], np.empty_like(projections)
         for k, (u, edges, levels) in enumerate(zip(projections, own.edges, own.cdf, strict=True)):
             reached = np.interp(u, edges, levels)
             gaps[k] = len(others) * u
             for other in others:
                 gaps[k] -= self.tables[other].quantiles_along(k, reached)
-        return (2.0 / len(directions)) * (gaps.T @ directions)
+        return 2.0 / len(gaps) * gaps
 
 
 def release_tables(

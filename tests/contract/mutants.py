@@ -427,7 +427,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("plan_threshold", public_classes=True), {"threshold, class taken as public": "estimators/test_fair_privacy.py::test_the_threshold_pays_for_what_a_record_changes[sketch, demographic_parity, tuned]"}),
     ],
     6: [
-        (rewritten("clipped_fit_gradient", ("np.sqrt(np.einsum('bk,bk,bk->b', shares, shares, squares))", "shares * np.sqrt(squares)"), ("where=spread)[:, None]", "where=spread)")), {
+        (rewritten("_clipped_shares", ("np.sqrt(np.einsum('bk,bk,bk->b', shares, shares, squares))", "shares * np.sqrt(squares)"), ("where=spread)[:, None]", "where=spread)")), {
             "one record": "release/test_langevin.py::test_no_neighbour_moves_a_sum_further_than_twice_the_clip",
             "a whole step": "release/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[mean-field Langevin]"}),
     ],

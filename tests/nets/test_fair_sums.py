@@ -1,5 +1,6 @@
 """Sums of fair training: the gradients that they are, and how far one record moves them."""
 
+import dataclasses
 import math
 from itertools import product
 
@@ -265,6 +266,23 @@ def test_what_a_record_adds_does_not_depend_on_its_companions(name, kind):
         expected = sum((alone[i] for i in members), torch.zeros_like(alone[0]))
         # Last bits of an output depend on where in a chunk its record is.
         torch.testing.assert_close(flat(total), expected, rtol=0, atol=1e-5)
+
+
+def test_a_record_that_changes_its_cell_moves_no_bit_of_another():
+    """Where cells are private, so is the number of records in each."""
+    rng, task = np.random.default_rng(5), TASKS["softmax"]
+    cells = make_cells((40, 30), STRATA["parity of 2"])
+    batch, network = neighbours(task, 70, 2, rng)[0], NETWORKS["linear"](3)
+    directions = task.compared.directions(40, rng)
+    values, tables = released(task, network, batch, cells, directions, 1.0)
+    alone, joined = np.zeros((2, 70), dtype=int)
+    alone[69] = joined[[0, 69]] = 1  # a product of one column is another routine
+    both = [
+        LocalPenalty.of_release(tables, values, dataclasses.replace(cells, codes=codes))
+        for codes in (alone, joined)
+    ]
+    for name in ("values", "pulls", "stiffness"):
+        assert torch.equal(*(getattr(local, name)[1:] for local in both))
 
 
 def test_twice_the_clip_is_attained():

@@ -13,6 +13,7 @@ from skdpot.mechanisms.fair import FairLoss, Records
 from skdpot.nets.autoencoder_training import AutoencoderLoss
 from skdpot.release import gradients
 from skdpot.release.gradients import pulled_back_sum, shares_of_vectors
+from skdpot.release.langevin import _clipped_shares
 from skdpot.release.output_tables import Probabilities
 from tests.contract.fits import ROWS
 from tests.release.test_per_sample import Residual, flat
@@ -75,9 +76,11 @@ def added(monkeypatch):
     return run
 
 
-@pytest.mark.parametrize(("n_threads", "n_places", "together"), [(1, 16, 1), (2, 48, 16)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("name", NETWORKS)
+ALONE = [(name, dtype, 1, 16, 1) for name in NETWORKS for dtype in (torch.float32, torch.float64)]
+IN_TWO = [("rectified", torch.float64, 2, 48, 24), ("convolutions", torch.float32, 2, 48, 24)]
+
+
+@pytest.mark.parametrize(("name", "dtype", "n_threads", "n_places", "together"), ALONE + IN_TWO)
 def test_no_record_that_joins_changes_a_bit_of_another(
     name, dtype, n_threads, n_places, together, added
 ):
@@ -182,3 +185,17 @@ def test_arrays_of_two_fits_have_the_same_shapes(name, monkeypatch):
         seen.append([])
         ROWS[name].fitted()
     assert seen[0] == seen[1] != []
+
+
+@pytest.mark.parametrize("n_particles", [1, 2, 7, 8, 33])
+def test_a_record_pulls_at_particles_alike_in_every_sample(n_particles):
+    """Sums of paths have no places: their arithmetic goes row by row."""
+    rng = np.random.default_rng(3)
+    for d, width in ((1, 0.3), (2, 1e-3), (5, 10.0)):
+        particles, rows = rng.normal(size=(n_particles, d)), 2 * rng.normal(size=(40, d))
+        given = width, 1.0, 0.5
+        shares = _clipped_shares(particles, rows, *given)
+        for n in range(1, 40):
+            drawn = rng.choice(40, n, replace=False)
+            found = _clipped_shares(particles, rows[drawn], *given)
+            np.testing.assert_array_equal(found, shares[drawn])
