@@ -712,6 +712,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     27: [
         (instead("_placed", as_many_places_as_records), {"a batch has as many places as records": "nets/test_steps.py::test_batches_are_fresh_and_as_large_as_is_charged[autoencoder]"}),
         (rewritten("_placed", ("_random_order(n_places, stream)", "np.arange(n_places)")), {"a record moves the places of others": "privacy/test_subsampling.py::test_places_are_uniform_whoever_else_is_drawn"}),
+        (rewritten("LocalPenalty.of_release", ("projections[:, own]", "tables.projections(values[own])")), {"pulls rounded by the size of a private cell": "nets/test_fair_sums.py::test_a_record_that_changes_its_cell_moves_no_bit_of_another"}),
         (rewritten("_add", ("usable & (records >= 0)", "usable")), {"a vacant place adds something": "release/test_places.py::test_vacant_places_add_exactly_nothing"}),
         (rewritten("pulled_back_sum", ("-len(places) % _WHOLE", "0")), {"a product of as many rows as records": "release/test_places.py::test_a_record_that_joins_moves_none_that_is_on_a_kink[predictor-dtype0]"}),
         (rewritten("_check_equal", ("torch.equal(alone, with_others)", "torch.allclose(alone, with_others, atol=0.0001)")), {"a network that mixes records a little": "nets/test_private_modules.py::test_refused[layer5-depends on the other records]"}),
