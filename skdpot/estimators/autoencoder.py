@@ -300,7 +300,7 @@ class PrivateSWAutoencoder(
             rng, box = solver_generator(self.random_state), known.box
         autoencoder = self.architecture_.build(d, self.latent_dim, rng, box=box)
         if self.private:
-            check_per_record(autoencoder, (d,), rng)
+            check_per_record(autoencoder, (d,), rng, callbacks=self.callbacks)
             trained = mechanism.release(
                 context, autoencoder, loss, cells, rows, self.callbacks, public
             )

@@ -246,7 +246,7 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
         resolve_device(self.device)  # refused before any charge
         with torch_randomness(rng):
             network = build_predictor(self.module, n_features, len(self.classes_))
-        check_per_record(network, (n_features,), rng, parameter="module")
+        check_per_record(network, (n_features,), rng, parameter="module", callbacks=self.callbacks)
         return network
 
     def _seen_by(self, release: recording.Release, X: Any, y: Any) -> recording.Records:
