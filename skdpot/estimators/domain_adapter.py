@@ -84,7 +84,8 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
         as public.
     callbacks : list of skorch.callbacks.Callback, optional
         Called at each training step, which counts as an epoch. They see the network and its noisy
-        gradients; callbacks that need rows, losses or batch sizes are refused.
+        gradients; callbacks that need rows, losses or batch sizes are refused. Copies are
+        tried for one step before the charge.
     budget : PrivacyBudget, optional
         Shared budget that every fit is charged to.
     device : {"auto", "cpu", "cuda", "cuda:0", ...} or torch.device, default="auto"
