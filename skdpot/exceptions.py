@@ -88,8 +88,9 @@ def publishable(error: BaseException, caller: str) -> BaseException:
     if not isinstance(error, Exception) or isinstance(error, ReplayError):
         return error
     return RuntimeError(
-        f"{caller}: training failed with a {type(error).__name__}, of which the text is hidden: it "
-        "may quote private values. What was charged stays charged. Try the network on made-up rows."
+        f"{caller}: the fit failed with a {type(error).__name__}, of which the text is hidden: it "
+        "may quote private values. What was charged stays charged. Try what you passed to it, such "
+        "as a network, on made-up rows."
     )
 
 

@@ -12,7 +12,7 @@ width 1: so n times the mean over the directions moves by 1 too.
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import islice
@@ -34,7 +34,7 @@ from skdpot._utils.validation import (
 )
 from skdpot.estimators._search_plan import FitTerms, SearchPlan, Splits
 from skdpot.estimators._strangers import answers
-from skdpot.exceptions import BudgetExceededError, SkdpotError, is_ours, publishable
+from skdpot.exceptions import SkdpotError, is_ours, publishable
 from skdpot.mechanisms.base import chosen_mechanism
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.noise import lattice_noise, round_to_lattice
@@ -46,7 +46,7 @@ from skdpot.privacy.pipelines import (
     leaves,
     parts_of,
 )
-from skdpot.privacy.spent import PrivacySpent
+from skdpot.privacy.spent import PrivacySpent, planning
 from skdpot.release.release import Release, forgotten, released, remember
 
 ONE_ROW = "all rows of a person would be in both parts of the split. Keep one row of each person."
@@ -445,13 +445,6 @@ def _draw_candidate(distributions: Any, secret: SecretStream) -> dict[str, Any]:
     return next(iter(ParameterSampler(deepcopy(distributions), 1, random_state=rng)))
 
 
-class _Closed(PrivacyBudget):
-    """A budget that pays for nothing."""
-
-    def spend(self, event: Any, *, label: str = "") -> None:
-        raise BudgetExceededError("This is a trial on made-up rows.")
-
-
 def try_out(task: SearchTask, rows: Rows) -> None:
     """Refuse, before the charge, candidates and scores that fail on made-up rows.
 
@@ -464,16 +457,15 @@ def try_out(task: SearchTask, rows: Rows) -> None:
         return
     train, held_out = task.splits.folds[0]
     made_up, secret = _made_up(task, rows), spawn_streams(None, "PrivateSearchCV").secret
-    closed = _Closed(task.plan.fit.epsilon, task.plan.fit.delta)
     fit = (made_up.take(train), task.plan.fit, secret)
     for parameters in islice(_some_candidates(task.distributions), _MOST_TRIED):
         what = f"A candidate with the parameters {parameters}"
-        with suppress(BudgetExceededError), _told_of_made_up_rows(what):
-            fit_alone(task, parameters, *fit, closed)
+        with planning(True), _told_of_made_up_rows(what):
+            fit_alone(task, parameters, *fit)
     if task.scorer.given is None:
         return
     parameters = next(_some_candidates(task.distributions))
-    with _told_of_made_up_rows("A candidate"):
+    with planning(False), _told_of_made_up_rows("A candidate"):
         fitted = fit_alone(task, parameters, *fit)
     with _told_of_made_up_rows("`scoring`"):
         if not task.scorer.reads_rows:
@@ -519,11 +511,10 @@ def fit_alone(
     rows: Rows,
     terms: FitTerms,
     secret: SecretStream,
-    budget: PrivacyBudget | None = None,
 ) -> Any:
     """Fit one candidate under a budget of its own, which no fit can overspend."""
     candidate = make_candidate(task.estimator, parameters, task.parts)
-    budget = budget or PrivacyBudget(terms.epsilon, terms.delta)
+    budget = PrivacyBudget(terms.epsilon, terms.delta)
     seed = secret.random_bits(31) if secret.reproducible else None
     given = {"epsilon": terms.part_epsilon, "delta": terms.delta, "budget": budget}
     # Silent: how often it speaks would be counted.

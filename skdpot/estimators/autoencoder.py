@@ -99,7 +99,8 @@ class PrivateSWAutoencoder(
         with defaults. With ``private=False`` there is no clipping and no noise.
     callbacks : list of skorch.callbacks.Callback, optional
         Called at each training step, which counts as an epoch. They see the network and its noisy
-        gradients; callbacks that need rows, losses or batch sizes are refused.
+        gradients; callbacks that need rows, losses or batch sizes are refused. Copies are
+        tried for one step before the charge.
     bounds : "private" or (low, high), default="private"
         Range of each feature. ``(low, high)``, scalars or arrays of shape (n_features,), is public
         and free, for example (0, 255) for pixels. "private" spends at most 10 % of the squared mu
@@ -300,7 +301,7 @@ class PrivateSWAutoencoder(
             rng, box = solver_generator(self.random_state), known.box
         autoencoder = self.architecture_.build(d, self.latent_dim, rng, box=box)
         if self.private:
-            check_per_record(autoencoder, (d,), rng)
+            check_per_record(autoencoder, (d,), rng, callbacks=self.callbacks)
             trained = mechanism.release(
                 context, autoencoder, loss, cells, rows, self.callbacks, public
             )

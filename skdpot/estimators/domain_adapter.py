@@ -84,7 +84,8 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
         as public.
     callbacks : list of skorch.callbacks.Callback, optional
         Called at each training step, which counts as an epoch. They see the network and its noisy
-        gradients; callbacks that need rows, losses or batch sizes are refused.
+        gradients; callbacks that need rows, losses or batch sizes are refused. Copies are
+        tried for one step before the charge.
     budget : PrivacyBudget, optional
         Shared budget that every fit is charged to.
     device : {"auto", "cpu", "cuda", "cuda:0", ...} or torch.device, default="auto"
@@ -246,7 +247,7 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
         resolve_device(self.device)  # refused before any charge
         with torch_randomness(rng):
             network = build_predictor(self.module, n_features, len(self.classes_))
-        check_per_record(network, (n_features,), rng, parameter="module")
+        check_per_record(network, (n_features,), rng, parameter="module", callbacks=self.callbacks)
         return network
 
     def _seen_by(self, release: recording.Release, X: Any, y: Any) -> recording.Records:

@@ -198,7 +198,7 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         resolve_device(self.device)  # refused before any charge
         with torch_randomness(rng):
             network = build_predictor(self.module, n_features, n_outputs)
-        check_per_record(network, (n_features,), rng, parameter="module")
+        check_per_record(network, (n_features,), rng, parameter="module", callbacks=self.callbacks)
         return network
 
     def _warn_of_one_group(self) -> None:

@@ -86,7 +86,8 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
         `skdpot.mechanisms.RankedOutputs` with defaults.
     callbacks : list of skorch.callbacks.Callback, optional
         Called at each training step, which counts as an epoch. They see the network and its noisy
-        gradients; callbacks that need rows, losses or batch sizes are refused.
+        gradients; callbacks that need rows, losses or batch sizes are refused. Copies are
+        tried for one step before the charge.
     classes : array-like, optional
         The public set of classes. By default the classes in y, which are then taken as public.
     budget : PrivacyBudget, optional

@@ -74,7 +74,8 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         private. Equalised odds needs the mechanism "sketch" and a single target.
     callbacks : list of skorch.callbacks.Callback, optional
         Called at each training step, which counts as an epoch. They see the network and its noisy
-        gradients; callbacks that need rows, losses or batch sizes are refused.
+        gradients; callbacks that need rows, losses or batch sizes are refused. Copies are
+        tried for one step before the charge.
     target_bounds : "private" or (low, high), default="private"
         Range of each target. ``(low, high)``, scalars or arrays of shape (n_targets,), is public
         and free. "private" spends at most 10 % of the squared mu on estimating it.

@@ -221,7 +221,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     can measure how long a fit took, or how much power it used, learns about the number of trials,
     which is then no longer secret. Run the search where that cannot be observed, or publish the
     result at a fixed time. A failed fit reveals that a trial reached that point, so candidates must
-    fail for public reasons only. Rows passed to `predict` and `score` are treated as public.
+    fail for public reasons only: some are tried on made-up rows before the charge. A held-out row
+    for which a score fails counts 0. Rows passed to `predict` and `score` are treated as public.
 
     References
     ----------

@@ -597,7 +597,9 @@ class Gradient(Mechanism):
         n, d = rows.shape
         streams, latent_dim = context.streams, latent.dimension(d)
         network = latent.build(d, 0, _WIDTH, streams.solver)
-        check_per_record(network, (latent_dim,), streams.solver, parameter="module")
+        check_per_record(
+            network, (latent_dim,), streams.solver, parameter="module", callbacks=callbacks
+        )
         directions, plan = self._plan(context, network, n, d, n_steps)
         spent = context.charge(
             plan,

@@ -14,6 +14,7 @@ kept.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from copy import deepcopy
 from functools import partial
@@ -248,9 +249,10 @@ def check_widths(
     with torch.no_grad():
         try:
             rows = network.eval()(torch.zeros(shape))
-        except RuntimeError as error:
+        except Exception as error:  # modules of callers may raise anything
             raise ValueError(
-                f"{name} does not accept a tensor of shape {shape}: {inputs[1]}. It says: {error}"
+                f"{name} does not accept a tensor of shape {shape}: {inputs[1]}. Its "
+                f"{type(error).__name__} says: {error}"
             ) from error
     wanted = (_N_PROBES, outputs[0])
     if rows.shape != wanted:
@@ -485,13 +487,15 @@ def check_per_record(
     rng: np.random.Generator,
     *,
     parameter: str = "architecture",
+    callbacks: Sequence[Any] | None = None,
 ) -> None:
     """Refuse a network whose output for a record depends on other records.
 
     Layers known for it are refused by name. Otherwise a copy of the network is run on made-up
     records, in training mode: exchanging the companions of a record must leave its output and its
     gradient as they are, to the last bit, nothing may change, and gradients of single records must
-    be computable.
+    be computable. Copies of the callbacks that it will be trained with are tried for one step,
+    without rows.
     """
     for name, layer in network.named_modules():
         kind = type(layer).__name__
@@ -525,6 +529,7 @@ def check_per_record(
             _check_companions(apart, many, companions, seed)
     _check_unchanged(network, apart)
     _check_gradients(deepcopy(network).train(), *records, seed, parameter)
+    _try_callbacks(deepcopy(network), callbacks)
 
 
 def with_trained_parameters(clean: nn.Module, trained: nn.Module) -> nn.Module:
@@ -614,3 +619,27 @@ def _check_gradients(
             f"says: {error}"
         ) from error
     _check_equal(*(jacobians.gram()[::2].nan_to_num() for jacobians in found))
+
+
+def _try_callbacks(network: nn.Module, callbacks: Sequence[Any] | None) -> None:
+    """Train for one step without rows: what fails in any step then fails before the charge."""
+    try:
+        copies = deepcopy(list(callbacks or ()))
+    except Exception:  # what cannot be copied, such as an open file, is not tried
+        return
+    if not copies:
+        return
+
+    def no_gradient(trained: nn.Module, _: int) -> None:
+        for parameter in trained.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+
+    rng = np.random.default_rng(0)
+    try:
+        with suppress(KeyboardInterrupt):  # one that stops training
+            train_network(network, no_gradient, 1, learning_rate=1e-3, rng=rng, callbacks=copies)
+    except Exception as error:
+        raise ValueError(
+            "callbacks: a step of training without any row fails with them. "
+            f"{type(error).__name__} says: {error}"
+        ) from error

@@ -10,7 +10,7 @@ import math
 import sys
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -332,15 +332,26 @@ def plan_fit(
             "plan_fit takes one private estimator; of a pipeline, plan each private step. Got "
             f"{type(estimator).__name__}."
         )
-    state = _PLANNING.set(True)
-    try:
+    with planning(True) as found:
         clone(estimator).set_params(budget=None).fit(X, y, **params)
+    if found:
+        return found[0]
+    raise ValueError(f"{type(estimator).__name__} releases nothing in this fit: no plan is needed.")
+
+
+@contextmanager
+def planning(on: bool) -> Iterator[list[PrivacySpent]]:
+    """End the block where a fit in it would be charged, and collect its statement, or do not."""
+    found: list[PrivacySpent] = []
+    state = _PLANNING.set(on)
+    try:
+        yield found
     except _PlannedError as end:
-        spent: PrivacySpent = end.args[0]
-        return spent
+        if not on:
+            raise
+        found.append(end.args[0])
     finally:
         _PLANNING.reset(state)
-    raise ValueError(f"{type(estimator).__name__} releases nothing in this fit: no plan is needed.")
 
 
 SEEDED = "nobody knows random_state"  # the assumption of every fit with a seed
