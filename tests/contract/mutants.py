@@ -241,7 +241,7 @@ def by_the_norms_of_rows(step, rows):
 
 def times_the_largest_value(releases, rows):
     for release in releases:
-        yield replace(release, value=np.abs(rows).max() * release.value)
+        yield replace(release, value=min(np.abs(rows).max(), 100.0) * release.value)
 
 
 def warned_of(rows):

@@ -35,12 +35,13 @@ def test_no_noise_at_infinite_epsilon(X):
     assert isinstance(scaler.privacy_spent_.event, NonPrivateEvent)
 
 
-@pytest.mark.parametrize("epsilon", [1.0, math.inf])
-def test_constant_features_get_scale_one(epsilon):
+@pytest.mark.parametrize(("epsilon", "n_fits", "least"), [(1.0, 8, 5), (math.inf, 1, 1)])
+def test_constant_features_get_scale_one(epsilon, n_fits, least):
+    """At epsilon 1 noise leaves one a spread in 1.5 % of fits: false alarms are below 1 in 10^5."""
     X = np.column_stack([np.full(5000, 7.0), np.zeros(5000)])
-    scaler = PrivateScaler(epsilon=epsilon).fit(X)
-    assert scaler.scale_.tolist() == [1.0, 1.0]
-    assert np.abs(scaler.center_ - [7, 0]).max() < 0.3
+    fits = [PrivateScaler(epsilon=epsilon).fit(X) for _ in range(n_fits)]
+    assert sum(scaler.scale_.tolist() == [1.0, 1.0] for scaler in fits) >= least
+    assert all(np.abs(scaler.center_ - [7, 0]).max() < 0.3 for scaler in fits)
 
 
 def test_parts_can_be_left_out(X):

@@ -224,7 +224,7 @@ SERIES = {
             for values, types in ((REAL, ("float64", "Float64")), (SINGLE, ("float32", "Float32")))
             for t in types
         },
-        "float16": Series(pandas_of("float16"), [0, 1, 7], SMALL, SHORT, [LONG, *WIDE]),
+        "float16": Series(pandas_of("float16"), [0, 1, 7], SMALL, SHORT),
         **{t: Series(pandas_of(t), KNOWN, WORDS, TEXTS) for t in ("str", "string", "object")},
         "amounts as text": Series(pandas_of("str"), [], AMOUNTS, rough=[AMOUNT]),
         "dates as text": Series(pandas_of("object"), [], WRITTEN, rough=DATES),
