@@ -183,7 +183,8 @@ class NumericColumn(ScaledColumn):
             return f"{shown}, {scale}" if scale else shown
         ends = ["?" if end is None else _written(end) for end in (self.lower, self.upper)]
         private = "" if self.is_resolved else ", bounds to be estimated privately"
-        return f"{numbers} from {ends[0]} to {ends[1]}{private} {scale}".rstrip()
+        comma = "," if private and scale else ""
+        return f"{numbers} from {ends[0]} to {ends[1]}{private}{comma} {scale}".rstrip()
 
     def _length(self) -> float:
         lower, upper = self._bounds()

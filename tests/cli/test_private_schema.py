@@ -90,7 +90,7 @@ def test_what_is_stated_is_what_is_written(schema_of):
     told = {column.name: column.describe(in_full=True) for column in schema}
     assert told == {
         "age": "integers from ? to ?, bounds to be estimated privately",
-        "cost": "numbers from ? to ?, bounds to be estimated privately written like 1.234,50 EUR",
+        "cost": "numbers from ? to ?, bounds to be estimated privately, written like 1.234,50 EUR",
         "rate": "numbers from 0.0 to 1.5",
         "visit": "days from ? to ?, bounds to be estimated privately, written like 31/12/2024",
         "seen": "days from ? to ?, bounds to be estimated privately, written like Dec 31, 2024 or "
