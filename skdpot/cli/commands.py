@@ -125,9 +125,9 @@ def run_budget(args: Namespace, console: Console) -> None:
     ]
     if charges:
         lines += ["", f"{'time (UTC)':<21}{'epsilon alone':<15}what"]
-    for charge in charges:
+    for number, charge in enumerate(charges, start=1):
         time = charge["time"][:19].replace("T", " ")
-        ended = " (not ended; --resume goes on)" if charge["open"] else ""
+        ended = f" (not ended; --resume {number} goes on)" if charge["open"] else ""
         label = f"{charge['label'] or '-'}{ended}"
         lines.append(f"{time:<21}{rounded_up(charge['epsilon']):<15}{label}")
     if outputs:
@@ -213,8 +213,12 @@ def _what_keeps(args: Namespace, facts: dict[str, Any]) -> str:
     if "model" in facts:
         return f"{args.save} keeps it"
     with suppress(LedgerError):
-        if args.ledger and PrivacyBudget.from_ledger(args.ledger).history()["open"].any():
-            return f"{args.ledger} keeps it: the same command with --resume is not charged again"
+        history = PrivacyBudget.from_ledger(args.ledger).history() if args.ledger else None
+        if history is not None and history["open"].iloc[-1]:
+            return (
+                f"{args.ledger} keeps it: the same command with --resume {len(history)} is not "
+                "charged again"
+            )
     return "it is lost"
 
 
@@ -272,7 +276,8 @@ def _fit(
         budget=budget,
         verbose=int(console.shows_progress),
     )
-    with budget.resume() if budget is not None and args.resume else nullcontext():
+    number = None if args.resume is True else args.resume
+    with budget.resume(number) if budget is not None and args.resume else nullcontext():
         synthesizer.fit(table)
     spent = synthesizer.privacy_spent_
     told = ("epsilon", "delta", "relation", "mechanism", "assumptions")

@@ -162,8 +162,10 @@ def write_table(path: Path, table: Any, form: FileFormat, *, guard: bool = False
         # Python quotes the characters that end a line of its own, and readers know another; a
         # spreadsheet may take another separator for its own.
         if kind == "polars":
-            csv.writer(stream, delimiter=separator, lineterminator="\n").writerow(names)
             style = "non_numeric" if guard else "necessary"
+            header: Any = {"delimiter": separator, "lineterminator": "\n"}
+            header["quoting"] = csv.QUOTE_NONNUMERIC if guard else csv.QUOTE_MINIMAL
+            csv.writer(stream, **header).writerow(names)
             options = {"separator": separator, "include_header": False, "quote_style": style}
             stream.write(table.write_csv(**options))
         else:

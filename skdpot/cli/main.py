@@ -144,8 +144,11 @@ def _add_synth(parser: argparse.ArgumentParser) -> None:
     _value(fit, weigh, "--weighting", "WHAT", choices=("person", "row"))
     _value(fit, "charge this file; created if missing", "--ledger", "DB")
     _add_terms(fit)
-    resume = "go on with the fit that failed after the ledger was charged, at no further cost"
-    fit.add_argument("--resume", action="store_const", const=True, help=resume)
+    resume = (
+        "go on with the fit that failed after the ledger was charged, at no further cost; N is the "
+        "number of the charge, if several have not ended"
+    )
+    fit.add_argument("--resume", nargs="?", const=True, type=_count, metavar="N", help=resume)
     _value(fit, "save the fit, to draw from it later at no cost", "--save", "FILE")
     rows = parser.add_argument_group("the rows")
     _value(rows, "default: as many as in the table", "--rows", "N", type=_count)

@@ -487,7 +487,7 @@ class Page:
             self.guard = ui.checkbox(spreadsheet)
             self.noise = ui.column().classes("w-full")
             self._show_noise()
-            ui.button("Run", on_click=self._run).props("size=lg")
+            ui.button("Run", on_click=self._run_alone).props("size=lg")
 
     def _delta(self) -> float:
         """Return the delta of the ledger, or one that fits the number of rows, if it is public."""
@@ -520,6 +520,14 @@ class Page:
             table.props("dense flat wrap-cells").classes("w-full")
 
     # ------------------------------------------------------------------- 4: the release
+
+    async def _run_alone(self, click: Any) -> None:
+        """Run once, however often the button is pressed meanwhile: each run is charged."""
+        click.sender.disable()
+        try:
+            await self._run()
+        finally:
+            click.sender.enable()
 
     async def _run(self) -> None:
         self.cards[3].clear()

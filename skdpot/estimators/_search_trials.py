@@ -494,14 +494,15 @@ def _told_of_made_up_rows(what: str) -> Iterator[None]:
 def _made_up(task: SearchTask, rows: Rows) -> Rows:
     """Return as many rows of numbers with the columns of X, and targets."""
     n, rng = num_samples(rows.X), np.random.default_rng(_SEED)
-    X: Any = rng.uniform(-1.0, 1.0, (n, np.asarray(rows.X).shape[1]))
+    X: Any = rng.uniform(0.1, 0.9, (n, np.asarray(rows.X).shape[1]))
     if isinstance(rows.X, pd.DataFrame):
         X = pd.DataFrame(X, columns=rows.X.columns)
     y = rows.y
     if is_regressor(task.estimator):
         y = rng.uniform(-1.0, 1.0, np.asarray(y).shape)
     elif y is not None:
-        y = np.resize([0, 1] if task.classes is None else task.classes, n)
+        declared = [getattr(part, "classes", None) for part in parts_of(task.estimator)]
+        y = np.resize(next(c for c in (task.classes, *declared, [0, 1]) if c is not None), n)
     return Rows(X, y, rows.options)
 
 

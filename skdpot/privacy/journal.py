@@ -35,10 +35,12 @@ With a seed, noise is drawn from it again at a later attempt; for noise that is 
 of other rows, the seed of a resumed fit is mixed with the number of kept releases.
 
 *What is not kept.* The releases of the trials of a private search are not paid for one by one (only
-the best is released), so that no file may hold them; a search cannot be resumed. Neither can a fit
-of more than 256 releases or 16 MB, such as noisy gradients of thousands of steps: what is kept of
-it is removed before the next release passes. A file that was changed or copied by hand can hide
-that a release was made, as it can hide a charge.
+the best is released), so that no file may hold them: a search goes on only where none was made.
+Of a fit of more than 256 releases or 16 MB, such as noisy gradients of thousands of steps, what is
+kept is removed before the next release passes, by one attempt alone. So it is of a stream, of which
+the table passes in a later call, and of releases one by one for parts of the rows of which a person
+pays for one, such as times: on other rows a person could be in several. A file that was changed or
+copied by hand can hide that a release was made, as it can hide a charge.
 """
 
 import hashlib
@@ -101,19 +103,15 @@ class Journal:
         self.n_kept += 1
 
     def drop(self) -> None:
-        """Remove what is kept before something passes that is not."""
+        """Remove what is kept before something passes that is not; for one attempt alone."""
         if self.n_kept is not None:
-            self.close()
+            self._ledger.close(self._number, self.n_kept)
             self.n_kept = None
-
-    def close(self) -> None:
-        """Remove what is kept."""
-        self._ledger.close(self._number)
 
     def end(self) -> None:
         """Remove what is kept, since the fit has ended; what stays is all that it has shown."""
         with suppress(LedgerError):
-            self.close()
+            self._ledger.close(self._number)
 
 
 _JOURNAL: ContextVar[Journal | None] = ContextVar("journal", default=None)
@@ -126,6 +124,13 @@ def current_journal() -> Journal | None:
     return None if _WITHHELD.get() else _JOURNAL.get()
 
 
+def keep_no_more() -> None:
+    """Keep nothing of the fit from here on: what follows cannot be resumed."""
+    journal = current_journal()
+    if journal is not None:
+        journal.drop()
+
+
 @contextmanager
 def withholding() -> Iterator[None]:
     """Keep nothing of what is released in the block, nor of the fit around it.
@@ -133,9 +138,7 @@ def withholding() -> Iterator[None]:
     Seeds in the block are no part of the sequence that the file names: the place of a seed would be
     the index of a trial.
     """
-    journal = current_journal()
-    if journal is not None:
-        journal.drop()
+    keep_no_more()
     state = _WITHHELD.set(True)
     try:
         with apart():
@@ -198,9 +201,9 @@ def resuming(ledger: Ledger, number: int | None) -> Iterator[None]:
     if number is None or number not in numbers:
         which = f"charges {', '.join(map(str, numbers))} are open" if numbers else "none is open"
         raise LedgerError(
-            f"The ledger {ledger.path!r} keeps no releases of the fit that is to be resumed: "
-            f"{which}. Pass the number of an open charge; of a fit that ended, or that is no "
-            "longer kept, nothing is left to resume."
+            f"Which fit of the ledger {ledger.path!r} is to be resumed? Of its charges, {which}. "
+            "Pass the number of an open charge; of a fit that ended, or that is no longer kept, "
+            "nothing is left to resume."
         )
     plan, *kept = ledger.kept(number)
     try:

@@ -425,18 +425,23 @@ class Ledger:
         Of two processes that both go on with a fit only one can keep a release in this place.
         """
         with self._open("IMMEDIATE", then=_PAID) as (connection, _):
-            asked = "SELECT max(place) FROM releases WHERE charge = ?"
-            if connection.execute(asked, (number,)).fetchone() != (place - 1,):
-                raise TakenError(
-                    f"Another process goes on with this fit of the ledger {self.path!r}, or has "
-                    "ended it. Nothing was charged, and the release that was due is discarded."
-                )
+            self._check_last(connection, number, place - 1)
             connection.execute(_KEEP, (number, place, data))
 
-    def close(self, number: int) -> None:
-        """Keep nothing of a charge any longer."""
+    def close(self, number: int, last: int | None = None) -> None:
+        """Keep nothing of a charge any longer; if asked, only if no other attempt went on."""
         with self._open("IMMEDIATE", then=_PAID) as (connection, _):
+            if last is not None:
+                self._check_last(connection, number, last)
             connection.execute("DELETE FROM releases WHERE charge = ?", (number,))
+
+    def _check_last(self, connection: sqlite3.Connection, number: int, last: int) -> None:
+        asked = "SELECT max(place) FROM releases WHERE charge = ?"
+        if connection.execute(asked, (number,)).fetchone() != (last,):
+            raise TakenError(
+                f"Another process goes on with this fit of the ledger {self.path!r}, or has ended "
+                "it. Nothing was charged, and the release that was due is discarded."
+            )
 
     def totals(self, patience: float = PATIENCE) -> Totals:
         """Return the sums over all charges, waiting at most `patience` seconds."""

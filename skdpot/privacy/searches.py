@@ -23,12 +23,14 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
+from numbers import Integral, Real
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
-from sklearn.base import MetaEstimatorMixin, is_classifier
+from scipy.stats._distn_infrastructure import rv_frozen
+from sklearn.base import MetaEstimatorMixin, clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import (
     AdaBoostClassifier,
@@ -46,6 +48,7 @@ from sklearn.linear_model import RANSACRegressor
 from sklearn.model_selection import (
     FixedThresholdClassifier,
     GridSearchCV,
+    ParameterGrid,
     TunedThresholdClassifierCV,
     check_cv,
 )
@@ -64,6 +67,8 @@ from skdpot.privacy.pipelines import (
 _Search = TypeVar("_Search")
 
 _MOST_SPLITS = 1000  # that are looked at
+_MOST_CANDIDATES = 1000  # of a search, that are looked at; numbers count once
+_N_DRAWS = 10  # of a distribution
 _USE = (
     "Use KFold(shuffle=True, random_state=...), ShuffleSplit or another splitter that needs only "
     "the number of rows; for persons with several rows skdpot.model_selection.PersonKFold; or a "
@@ -102,6 +107,7 @@ _BECAUSE = {
     "bootstrap=False, with max_samples as a share of the rows.",
     "oob_score": "scores private rows without noise. Pass oob_score=False.",
 }
+_ROWS = {"cv", "budget", *_BECAUSE}  # of these parameters all values count
 
 
 class _Unread:
@@ -221,11 +227,34 @@ def _wrapped(search: Any) -> Iterator[Any]:
         if hasattr(search, name):
             yield getattr(search, name)
     yield from (part for _, part in getattr(search, "estimators", None) or () if part != "drop")
-    grids = getattr(search, "param_grid", getattr(search, "param_distributions", ()))
-    for grid in [grids] if isinstance(grids, Mapping) else grids:
-        for values in grid.values():
-            tried = values if isinstance(values, list | tuple) else ()
-            yield from (value for value in tried if hasattr(value, "fit"))
+
+
+def _candidates(search: Any) -> Iterator[Any]:
+    """Yield what a search over parameters fits: its estimator with each choice of parameters."""
+    grids = getattr(search, "param_grid", getattr(search, "param_distributions", None))
+    if grids is None or search.estimator is None:
+        return
+    grids = [grids] if isinstance(grids, Mapping) else grids
+    tried = [{key: _values(key, given) for key, given in grid.items()} for grid in grids]
+    if len(ParameterGrid(tried)) > _MOST_CANDIDATES:
+        raise ValueError(
+            f"has more than {_MOST_CANDIDATES} candidates besides numbers. Search in parts."
+        )
+    for parameters in ParameterGrid(tried):
+        yield clone(search.estimator, safe=False).set_params(**clone(parameters, safe=False))
+
+
+def _values(key: str, given: Any) -> list[Any]:
+    """Return the values of a parameter; of numbers, which decide about no rows, the first."""
+    if isinstance(given, rv_frozen):
+        given = given.rvs(_N_DRAWS, random_state=0)
+    elif hasattr(given, "rvs"):
+        raise ValueError(f"draws {key!r} from a distribution that is not known: pass a list.")
+    values = list(given)
+    if key.rpartition("__")[2] in _ROWS:
+        return values
+    numbers = [value for value in values if isinstance(value, Real) and not isinstance(value, bool)]
+    return [value for value in values if not any(value is one for one in numbers[1:])]
 
 
 def parts_within(search: Any) -> Iterator[Any]:
@@ -244,21 +273,52 @@ def _of_budgets(parts: list[Any]) -> Iterator[str]:
 
 def _of_wrapper(search: Any, n_rows: int) -> Iterator[str]:
     """Name what is wrong with the rows that the fits of a search see, and with what it fits."""
-    if not any(isinstance(search, known) for known in _KNOWN):
+    name = type(search).__name__
+    is_own = type(search).__module__.startswith("sklearn.")  # others may divide rows before its fit
+    if not (is_own and any(isinstance(search, known) for known in _KNOWN)):
         yield (
-            f"{type(search).__name__} fits its estimators in a way that is not known here: fit "
-            "them yourself, each on rows that public facts decide."
+            f"{name} fits its estimators in a way that is not known here: fit them yourself, each "
+            "on rows that public facts decide."
         )
     yield from _of_kind(search)
     if hasattr(search, "cv"):
         yield from _of_cv(search, n_rows)
-    for part in _wrapped(search):
+    try:
+        candidates = list(_candidates(search))
+    except (TypeError, ValueError) as error:
+        yield f"{name}, of which the candidates cannot be looked at: {error}"
+        return
+    for part in candidates or _wrapped(search):
         if is_wrapper(part):
             yield from _of_wrapper(part, n_rows)
         elif part is None:
-            yield f"{type(search).__name__} has a default estimator that is not private: pass one."
+            yield f"{name} has a default estimator that is not private: pass one."
         else:
             yield from _of_pipeline(part)
+    budgets = list(chain.from_iterable(map(_parts, candidates)))
+    yield from _of_budgets([*parts_within(search), *budgets] if budgets else [])
+    splitter = getattr(search, "cv", None)
+    if getattr(splitter, "keeps_persons_apart", False) and any(
+        map(_draws_rows, [search, *candidates, *_wrapped(search)])
+    ):
+        yield (
+            f"{name} draws rows within the folds of {type(splitter).__name__}, so that how many "
+            "rows one person has decides about rows of others. Fit on all rows of a fold."
+        )
+
+
+def _parts(candidate: Any) -> Iterator[Any]:
+    return parts_within(candidate) if is_wrapper(candidate) else iter(parts_of(candidate))
+
+
+def _draws_rows(part: Any) -> bool:
+    """Whether a wrapper, or one in it, fits on some of its rows, drawn by their number."""
+    if not is_wrapper(part):
+        return False
+    halves = getattr(part, "resource", None) == "n_samples"
+    return (
+        halves or getattr(part, "max_samples", 1.0) != 1.0 or any(map(_draws_rows, _wrapped(part)))
+    )
 
 
 def _of_pipeline(part: Any) -> Iterator[str]:
@@ -282,6 +342,13 @@ def _of_kind(search: Any) -> Iterator[str]:
             for parameter, value in needed.items():
                 if getattr(search, parameter) != value:
                     yield f"{name} {_BECAUSE[parameter]}"
+    if getattr(search, "resource", None) == "n_samples":  # halves the candidates
+        least, most = search.min_resources, search.max_resources
+        if not isinstance(least, Integral) or not (most == "auto" or isinstance(most, Integral)):
+            yield (
+                f"{name} lets the number of classes in y decide how many rows a fit sees: pass "
+                "min_resources as an integer."
+            )
 
 
 def _of_cv(search: Any, n_rows: int) -> Iterator[str]:
@@ -293,7 +360,8 @@ def _of_cv(search: Any, n_rows: int) -> Iterator[str]:
         yield f"`cv` is a {type(cv).__name__}, which can be read once: pass a list of its splits."
         return
     model = getattr(search, "estimator", search)
-    yield from _of_splitter(check_cv(cv, [0, 1], classifier=is_classifier(model)), n_rows)
+    classifier = model is not None and is_classifier(model)
+    yield from _of_splitter(check_cv(cv, [0, 1], classifier=classifier), n_rows)
 
 
 def _of_splitter(splitter: Any, n_rows: int) -> Iterator[str]:
@@ -328,6 +396,7 @@ def _tried(splitter: Any, n_rows: int, most: int) -> tuple[list[str], Exception 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of groups that are not needed
             for train, _ in islice(tried.split(rows, labels, groups=groups), most):
+                train = np.arange(n_rows)[train]  # of masks, and of places from the end
                 twice |= len(np.unique(train)) < len(train)
     except Exception as error:
         stopped = error

@@ -29,6 +29,7 @@ from skdpot.exceptions import OpenSketchError
 from skdpot.ot.slices import CDFTable
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.journal import keep_no_more
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import charge, row_assumptions, warn_of_composition
 from skdpot.release.bounds import ROW_BOUNDS, public_bounds
@@ -294,6 +295,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
                 streams = spawn_streams(self.random_state, type(self).__name__)
                 classes = self.classes if self.conditional else None
                 self._open(type(self).__name__, streams, rows, classes, n_samples)
+                keep_no_more()  # the table will be released in another call
             self._accumulator.add(rows)
         if self._accumulator.n_rows == self._declared:
             self.close()

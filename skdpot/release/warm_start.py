@@ -43,6 +43,7 @@ from scipy.spatial.distance import cdist
 
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.journal import keep_no_more
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, lattice_noise, round_to_lattice
 from skdpot.release.release import Part, Records, Release, Vectors, released
 
@@ -190,8 +191,18 @@ _LEAST_SHARE = 0.125
 _SPLIT = 1e-3
 
 
+def _keep_none_of_several(rows: Rows) -> None:
+    """Let no second attempt go on between times, where it could have a person at another one.
+
+    Each time has a release of its own, of which a person pays for one.
+    """
+    if len(rows) > 1:
+        keep_no_more()
+
+
 def release_mean_start(rows: Rows, plan: WarmStartPlan, secret: SecretStream) -> FloatArray:
     """Release the mean of each time (row counts are public). Charge ``plan.event`` first."""
+    _keep_none_of_several(rows)
     means, origin = np.empty((len(rows), plan.n_features)), np.zeros((1, plan.n_features))
     for i, of_time in enumerate(rows):
         sums, _ = _released_sums(of_time, origin, plan, secret, i)
@@ -206,6 +217,7 @@ def release_kmeans_start(
 
     The starting centres are public, and the others come from releases.
     """
+    _keep_none_of_several(rows)
     # First of all, so that no arithmetic, and no warning of it, depends on wild values.
     kept = [_shortened(of_time, plan.radius) for of_time in rows]
     n_times, k = len(rows), plan.n_clusters

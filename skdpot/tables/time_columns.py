@@ -616,7 +616,8 @@ class TimedeltaColumn(TickColumn):
         try:
             found = pd.Timedelta(value)
         except pd.errors.OutOfBoundsTimedelta:
-            return -_FARTHEST if str(value).lstrip().startswith("-") else _FARTHEST
+            signs = re.match(r"[^\d]*", str(value))[0].count("-")  # type: ignore[index]
+            return -_FARTHEST if signs % 2 else _FARTHEST
         except (ValueError, TypeError, OverflowError):
             return None
         return None if pd.isna(found) else min(max(found, -_FARTHEST), _FARTHEST)

@@ -219,7 +219,7 @@ def test_a_failure_after_the_charge_is_resumed(stage, run, folder, monkeypatch, 
     assert ("fit.safetensors keeps it" if saved else "--resume") in err
     assert "warning: " in err
     assert charges() == ["DPTableSynthesizer"]
-    assert "not ended; --resume goes on" in run("budget study.db")[1]
+    assert "not ended; --resume 1 goes on" in run("budget study.db")[1]
     before = commands.DPTableSynthesizer.load("fit.safetensors").marginals_ if saved else ()
     if saved:
         refused(f"{command} --resume --target smokes", 1, "given other public facts")

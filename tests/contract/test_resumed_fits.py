@@ -19,7 +19,7 @@ QUICK = [
     "sketch, classes",
     "flow, resample, poisson",
     "classifier, ranks, odds",
-    "paths, mfld, kmeans",
+    "paths, mfld",
     "distance",
     "encoder, private scale",
     "synthesizer, persons",
@@ -49,4 +49,14 @@ def test_a_fit_of_any_kind_is_resumed(name, tmp_path):
     assert len(found) == len(due) > 0
     for one, other in zip(due, found, strict=True):
         assert first_difference(one.value, other.value) is None
+    assert budget.history()["open"].tolist() == [False]
+
+
+@pytest.mark.parametrize("name", ["paths, mfld, mean", "paths, mfld, kmeans"])
+def test_what_is_released_time_by_time_is_not_kept(name, tmp_path):
+    """Of other rows a person at the first time could be at the next one too, for one charge."""
+    budget = PrivacyBudget(1e4, 1e-3, ledger=tmp_path / "ledger")
+    with suppress(FailureError), keeping():
+        FITS[name].fitted(budget=budget, random_state=None)
+        raise FailureError
     assert budget.history()["open"].tolist() == [False]

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import sklearn
-from scipy.stats import chi2, chisquare
+from scipy.stats import chi2, chisquare, uniform
 from sklearn import model_selection
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -53,7 +53,7 @@ from sklearn.model_selection import (
 )
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.utils import all_estimators
@@ -346,6 +346,30 @@ def test_a_search_that_moves_several_rows_is_refused_and_its_fits_warn(name):
         fits_of(search, np.arange(N) % 3)
 
 
+PIPE = Pipeline([("x", "passthrough"), ("m", private())])
+STACK = StackingClassifier([("a", private())], final_estimator=private(), cv=FOLDS)
+
+
+class Models:
+    def rvs(self, random_state=None):
+        return LogisticRegression()
+
+
+class SortedBagging(BaggingClassifier):
+    """What somebody may do with rows before the fit that is known."""
+
+
+def test_what_the_candidates_of_a_right_search_change():
+    grid = {"m": [private(), private()], "m__shift": [0.0, 0.5, 1.0], "x": ["passthrough"]}
+    masks = [(np.arange(N) % 2 == 0, np.arange(N) % 2 == 1)]
+    for search in (
+        GridSearchCV(PIPE, grid, cv=masks),
+        RandomizedSearchCV(PIPE, {"m__shift": uniform(0, 1)}, cv=FOLDS),
+        HalvingGridSearchCV(private(), SHIFTS, cv=FOLDS, min_resources=20),
+    ):
+        assert check_search(search, table(range(N))) is search
+
+
 @pytest.mark.parametrize(
     ("search", "message"),
     [
@@ -381,6 +405,55 @@ def test_a_search_that_moves_several_rows_is_refused_and_its_fits_warn(name):
             ),
             "StandardScaler would learn",
         ),
+        # What the candidates of a search change.
+        (
+            GridSearchCV(PIPE, {"m": np.array([LogisticRegression()], dtype=object)}, cv=FOLDS),
+            "LogisticRegression would learn",
+        ),
+        (
+            GridSearchCV(
+                VotingClassifier([("a", private())]),
+                {"estimators": [[("a", LogisticRegression())]]},
+                cv=FOLDS,
+            ),
+            "LogisticRegression would learn",
+        ),
+        (GridSearchCV(STACK, {"final_estimator": [None]}, cv=FOLDS), "default estimator"),
+        (GridSearchCV(STACK, {"cv": [FOLDS, 3]}, cv=FOLDS), "StratifiedKFold reads the labels"),
+        (GridSearchCV(private(), {"budget": [None]}, cv=FOLDS), "pass one PrivacyBudget"),
+        (
+            GridSearchCV(
+                BaggingClassifier(private(), bootstrap=False), {"bootstrap": [True]}, cv=FOLDS
+            ),
+            "draws a row several times",
+        ),
+        (RandomizedSearchCV(PIPE, {"m": Models()}, cv=FOLDS), "a distribution that is not known"),
+        (
+            GridSearchCV(PIPE, {"m": [private()] * 40, "x": ["passthrough"] * 40}, cv=FOLDS),
+            "more than 1000 candidates",
+        ),
+        # What divides rows beside the splitter.
+        (
+            HalvingGridSearchCV(private(), SHIFTS, cv=FOLDS),
+            "the number of classes in y decide how many rows",
+        ),
+        (
+            HalvingGridSearchCV(private(), SHIFTS, cv=PersonKFold(2), min_resources=20),
+            "draws rows within the folds of PersonKFold",
+        ),
+        (
+            GridSearchCV(
+                BaggingClassifier(private(), bootstrap=False, max_samples=0.5),
+                {},
+                cv=PersonKFold(2),
+            ),
+            "draws rows within the folds of PersonKFold",
+        ),
+        (
+            GridSearchCV(private(), SHIFTS, cv=[(np.r_[0:30, -N], np.r_[30:N])]),
+            "names a row twice",
+        ),
+        (SortedBagging(private(), bootstrap=False), "in a way that is not known"),
     ],
     ids=lambda part: "" if isinstance(part, str) else type(part).__name__,
 )
@@ -404,7 +477,7 @@ def test_every_wrapper_of_scikit_learn_has_a_verdict():
             continue
         given = {"estimator": private(), "regressor": private(), "estimators": [("a", private())]}
         given |= {"cv": FOLDS, "param_grid": {}, "param_distributions": {}, "bootstrap": False}
-        given |= {"final_estimator": private()}
+        given |= {"final_estimator": private(), "min_resources": 20}
         names = kind._get_param_names()
         search = kind(**{key: value for key, value in given.items() if key in names})
         if name in right or name == "HalvingRandomSearchCV":

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from skdpot import PrivacyBudget, PrivateScaler
+from skdpot import PrivacyBudget, PrivateScaler, SlicedSketch
 from skdpot._utils.calls import calling, repeating
 from skdpot._utils.validation import fit_context, spawn_streams
 from skdpot.exceptions import LedgerError, PrivacyWarning, charges_before
@@ -309,6 +309,40 @@ def test_trials_of_a_search_are_in_no_file(budget, path):
     event = GaussianEvent(sigma=1e3, sensitivity=1.0)
     Search(epsilon=1.0, budget=budget).fit(ROWS)
     assert budget.history()["open"].tolist() == [False] * 3
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_one_attempt_alone_goes_on_without_being_kept(most, budget, monkeypatch):
+    """What two attempts would draw after the last kept release would be paid for once."""
+    monkeypatch.setattr(journal, "_MOST_RELEASES", most)
+    with failing(most, monkeypatch):
+        scaler(budget).fit(ROWS)
+    with budget.resume():
+        with budget.resume():
+            assert len(fitted(scaler(budget))) == N_RELEASES
+        with pytest.raises(LedgerError, match="Another process goes on"):
+            scaler(budget).fit(ROWS)
+    assert len(budget.history()) == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, LedgerError])
+def test_a_stream_that_goes_on_is_not_resumed(error, budget, monkeypatch):
+    """Its table is released by another call, which nothing is kept of."""
+
+    def fail(*given):
+        raise error
+
+    def stream():
+        return SlicedSketch(epsilon=1.0, bounds=(-9, 9), n_bins=8, budget=budget)
+
+    first = stream()
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "close", fail)
+        with pytest.raises(error):
+            first.partial_fit(ROWS[:200], n_samples=400)
+    assert not hasattr(first, "privacy_spent_")
+    stream().partial_fit(ROWS[:200], n_samples=400).partial_fit(ROWS[200:])
+    assert budget.history()["open"].tolist() == [True, False]  # of the first nothing was released
 
 
 def test_seeds_of_trials_do_not_follow_from_the_one_in_the_file():

@@ -246,9 +246,13 @@ BECOMES = {
         objects(
             "100001 days", "9" * 5000 + " s", "PT" + "9" * 30 + "S", datetime.timedelta(days=10**6),
             np.timedelta64(10**6, "D"), "-" + "9" * 30 + " h", "-P900000D",
-            np.timedelta64(-(2**62), "s"),
+            np.timedelta64(-(2**62), "s"), "P-99999999999D", "-P-99999999999D",
         ),
-        [*[pd.Timedelta("100000 D")] * 5, *[pd.Timedelta("-100000 D")] * 3],
+        [
+            *[pd.Timedelta("100000 D")] * 5,
+            *[pd.Timedelta("-100000 D")] * 4,
+            pd.Timedelta("100000 D"),
+        ],
     ),
     "unknown, missing": (AB.replace(missing=True), UNKNOWN, ["a", None, "b"]),
     "unknown, other": (
