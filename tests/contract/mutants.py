@@ -365,9 +365,12 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (skipped("Ledger.keep"), {"a release that nobody keeps": "privacy/test_journal.py::test_a_failure_at_every_release_is_resumed[2-FailureError]"}),
         (rewritten("transaction", ("synchronous = EXTRA", "synchronous = OFF")), {"a release that a power cut undoes": "privacy/test_journal.py::test_releases_are_synchronised_before_they_pass"}),
         (rewritten("spawn_streams", ("resumed is not None", "False")), {"noise of a seed, again on a resumed fit": "privacy/test_journal.py::test_noise_of_a_resumed_fit_is_new_and_what_is_public_is_not"}),
-        (rewritten("Ledger.keep", ("!= (place - 1,)", "== ()")), {"a place in a resumed fit that is filled twice": "privacy/test_journal.py::test_two_attempts_at_once_make_one_release"}),
+        (rewritten("Ledger._check_last", ("!= (last,)", "== ()")), {"a place in a resumed fit that is filled twice": "privacy/test_journal.py::test_two_attempts_at_once_make_one_release"}),
         (rewritten("_Resumed.take", ("statement != self.plan.statement", "False")), {"another fit on the charge of an interrupted one": "privacy/test_journal.py::test_another_fit_is_refused_and_not_charged[change0-another event]"}),
-        (skipped("Journal.close"), {"a fit that ended and can be resumed": "privacy/test_journal.py::test_a_failure_at_every_release_is_resumed[2-FailureError]"}),
+        (rewritten("Ledger.close", ("last is not None", "False")), {"two attempts that go on unkept": "privacy/test_journal.py::test_one_attempt_alone_goes_on_without_being_kept[0]"}),
+        (skipped("keep_no_more", within="SlicedSketch.partial_fit"), {"a stream that is resumed": "privacy/test_journal.py::test_a_stream_that_goes_on_is_not_resumed[LedgerError]"}),
+        (skipped("keep_no_more", within="release_mean_start"), {"times that are resumed one by one": "contract/test_resumed_fits.py::test_what_is_released_time_by_time_is_not_kept[paths, mfld, mean]"}),
+        (skipped("Journal.end"), {"a fit that ended and can be resumed": "privacy/test_journal.py::test_a_failure_at_every_release_is_resumed[2-FailureError]"}),
         (rewritten("release_law", ("return release_score_tables(placed.lists, own, sizes, noise, context.streams.secret, of)", "return [release_score_tables(placed.lists, own, sizes, noise, context.streams.secret, of) for _ in range(2)][0]")), {"counts of scores": "mechanisms/test_bayes_rule.py::test_what_is_charged_is_what_is_released_and_a_refusal_changes_nothing"}),
         (_ONE_STEP, {
             "a batch a step": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[flow, resample]",
@@ -534,7 +537,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     18: [
         (returning("faults_of_callers", (), "charge"), {"a fit that says nothing of who divides its rows": "privacy/test_check_search.py::test_a_fit_warns_of_a_stratified_split_and_of_no_other[scores]"}),
-        (rewritten("_of_cv", ("classifier=is_classifier(model)", "classifier=False")), {"folds by labels taken for folds by place": "privacy/test_check_search.py::test_a_search_that_moves_several_rows_is_refused_and_its_fits_warn[grid]"}),
+        (rewritten("_of_cv", ("classifier=classifier", "classifier=False")), {"folds by labels taken for folds by place": "privacy/test_check_search.py::test_a_search_that_moves_several_rows_is_refused_and_its_fits_warn[grid]"}),
         (rewritten("_of_kind", ("!= value", "is None")), {"a bootstrap": "privacy/test_check_search.py::test_a_search_that_moves_several_rows_is_refused_and_its_fits_warn[bootstrap]"}),
         (rewritten("_tried", ("len(np.unique(train)) < len(train)", "False")), {"a row twice in a list of positions": "privacy/test_check_search.py::test_a_row_that_comes_twice_is_refused"}),
         (rewritten("PersonKFold._iter_test_indices", (".argsort().argsort()", ".argsort()")), {"persons that move with the names of others": "privacy/test_check_search.py::test_persons_move_alone"}),

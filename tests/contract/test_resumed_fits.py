@@ -52,6 +52,7 @@ def test_a_fit_of_any_kind_is_resumed(name, tmp_path):
     assert budget.history()["open"].tolist() == [False]
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", ["paths, mfld, mean", "paths, mfld, kmeans"])
 def test_what_is_released_time_by_time_is_not_kept(name, tmp_path):
     """Of other rows a person at the first time could be at the next one too, for one charge."""

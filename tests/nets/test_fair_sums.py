@@ -273,16 +273,17 @@ def test_a_record_that_changes_its_cell_moves_no_bit_of_another():
     rng, task = np.random.default_rng(5), TASKS["softmax"]
     cells = make_cells((40, 30), STRATA["parity of 2"])
     batch, network = neighbours(task, 70, 2, rng)[0], NETWORKS["linear"](3)
-    directions = task.compared.directions(40, rng)
-    values, tables = released(task, network, batch, cells, directions, 1.0)
     alone, joined = np.zeros((2, 70), dtype=int)
     alone[69] = joined[[0, 69]] = 1  # a product of one column is another routine
-    both = [
-        LocalPenalty.of_release(tables, values, dataclasses.replace(cells, codes=codes))
-        for codes in (alone, joined)
-    ]
-    for name in ("values", "pulls", "stiffness"):
-        assert torch.equal(*(getattr(local, name)[1:] for local in both))
+    for _ in range(24):  # one draw shows it in about half of the cases
+        directions = task.compared.directions(40, rng)
+        values, tables = released(task, network, batch, cells, directions, 1.0)
+        both = [
+            LocalPenalty.of_release(tables, values, dataclasses.replace(cells, codes=codes))
+            for codes in (alone, joined)
+        ]
+        for name in ("values", "pulls", "stiffness"):
+            assert torch.equal(*(getattr(local, name)[1:] for local in both))
 
 
 def test_twice_the_clip_is_attained():
