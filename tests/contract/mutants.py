@@ -828,7 +828,7 @@ def _write_table(path: str) -> None:
                 (
                     f"{mutant.defect}. {DEFECTS[mutant.defect]}: {mutant.name}",
                     "; ".join(f"``{place}``" for place in mutant.inject.where.split("; ")),
-                    mutant.inject.says,
+                    " ".join(mutant.inject.says.split()),
                     f"``{mutant.caught_by.removeprefix('tests/')}``",
                     f"``{verdict}``",
                 )
