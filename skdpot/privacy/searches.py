@@ -107,7 +107,7 @@ _BECAUSE = {
     "bootstrap=False, with max_samples as a share of the rows.",
     "oob_score": "scores private rows without noise. Pass oob_score=False.",
 }
-_ROWS = {"cv", "budget", *_BECAUSE}  # of these parameters all values count
+_ROWS = {"cv", "budget", "max_samples", *_BECAUSE}  # of these parameters all values count
 
 
 class _Unread:
@@ -253,8 +253,9 @@ def _values(key: str, given: Any) -> list[Any]:
     values = list(given)
     if key.rpartition("__")[2] in _ROWS:
         return values
-    numbers = [value for value in values if isinstance(value, Real) and not isinstance(value, bool)]
-    return [value for value in values if not any(value is one for one in numbers[1:])]
+    is_number = [isinstance(value, Real) and not isinstance(value, bool) for value in values]
+    first = is_number.index(True) if True in is_number else None
+    return [value for k, value in enumerate(values) if k == first or not is_number[k]]
 
 
 def parts_within(search: Any) -> Iterator[Any]:

@@ -288,8 +288,6 @@ def noisy_batches(
     n_steps = len(plan.directions)
     for theta, batch in tqdm(steps, desc=progress, disable=progress is None, total=n_steps):
         members = rows[batch]
-        if len(members) == 0:
-            continue
         values = np.empty((len(theta), len(members)), dtype=np.float32)
         for start in range(0, len(members), _BLOCK):
             block = slice(start, start + _BLOCK)
@@ -305,7 +303,9 @@ def noisy_batches(
             sensitivity=plan.sensitivity / plan.unit * bounds.radius,
             event=plan.noise,
         )
-        yield replace(release, value=released(release))
+        value = released(release)  # an empty one as well, so that the next has its place
+        if value.shape[1]:
+            yield replace(release, value=value)
 
 
 def _noisy(

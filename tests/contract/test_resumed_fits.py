@@ -6,9 +6,11 @@ release to mean what it meant; batches, and all else that is secret, is drawn an
 
 from contextlib import suppress
 
+import numpy as np
 import pytest
 
-from skdpot import PrivacyBudget
+from skdpot import DPSlicedFlowSampler, PrivacyBudget
+from skdpot.mechanisms import Resample
 from skdpot.privacy.journal import keeping
 from skdpot.release.release import first_difference, record_releases
 from tests.contract.fits import ROWS, TABLES
@@ -60,4 +62,18 @@ def test_what_is_released_time_by_time_is_not_kept(name, tmp_path):
     with suppress(FailureError), keeping():
         FITS[name].fitted(budget=budget, random_state=None)
         raise FailureError
+    assert budget.history()["open"].tolist() == [False]
+
+
+def test_empty_batches_keep_the_places_of_others(tmp_path):
+    budget = PrivacyBudget(1e4, 1e-3, ledger=tmp_path / "ledger")
+    few = Resample(batch_size=2, sampling="poisson")
+    sizes = {"n_steps": 20, "n_particles": 20}
+    sampler = DPSlicedFlowSampler(few, epsilon=5.0, bounds=(-3, 3), budget=budget, **sizes)
+    rows = np.random.default_rng(0).normal(size=(400, 2))
+    with suppress(FailureError), keeping():
+        sampler.fit(rows)
+        raise FailureError
+    with budget.resume():
+        sampler.fit(rows)
     assert budget.history()["open"].tolist() == [False]

@@ -450,6 +450,18 @@ def test_what_the_candidates_of_a_right_search_change():
             "draws rows within the folds of PersonKFold",
         ),
         (
+            GridSearchCV(
+                BaggingClassifier(private(), bootstrap=False),
+                {"max_samples": [1.0, 0.5]},
+                cv=PersonKFold(2),
+            ),
+            "draws rows within the folds of PersonKFold",
+        ),
+        (
+            GridSearchCV(PIPE, {"m": [LogisticRegression()], "verbose": [5, 5]}, cv=FOLDS),
+            "LogisticRegression would learn",
+        ),
+        (
             GridSearchCV(private(), SHIFTS, cv=[(np.r_[0:30, -N], np.r_[30:N])]),
             "names a row twice",
         ),
