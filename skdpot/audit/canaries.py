@@ -34,7 +34,7 @@ from sklearn.base import clone
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.preprocessing import CategoricalColumn, NumericColumn
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.release.release import Release, first_difference, record_releases, replay_releases
+from skdpot.release.gate import Release, first_difference, record_releases, replay_releases
 from skdpot.tables.column_base import TableColumn
 from skdpot.tables.frames import Table
 from skdpot.tables.schema import TableSchema, bound_schema

@@ -8,7 +8,7 @@ private row can stay in the buffers or hooks of the network that is trained.
 
 Networks in which one record can reach another's output are refused: clipping bounds only what a
 record contributes through its own gradient. Copies of a network see private rows one at a time,
-unless it is a plain chain of layers (`skdpot.release.per_sample`), and only trained parameters are
+unless it is a plain chain of layers (`skdpot.nets.per_sample`), and only trained parameters are
 kept.
 """
 
@@ -41,7 +41,7 @@ from tqdm.auto import tqdm
 
 from skdpot._utils.validation import torch_randomness
 from skdpot.exceptions import publishable
-from skdpot.release.per_sample import (
+from skdpot.nets.per_sample import (
     LatentEncoding,
     chain_of_layers,
     record_jacobians,

@@ -24,8 +24,8 @@ from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import check_shares, lattice_noise, noise_lattice
 from skdpot.release.bounds import BoundsPlan, DataBounds, bounds_share, planned_bounds
 from skdpot.release.contributions import Parts
+from skdpot.release.gate import Part, Records, Release, Vectors, released
 from skdpot.release.joint import SecureSum
-from skdpot.release.release import Part, Records, Release, Vectors, released
 from skdpot.release.strategy import Energy, Strategy, best_strategy
 from skdpot.sources import Batch, Rows, Tables
 

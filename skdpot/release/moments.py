@@ -22,7 +22,7 @@ from skdpot.privacy.noise import (
 )
 from skdpot.release.bounds import BoundsPlan, DataBounds, planned_bounds
 from skdpot.release.decoding import class_totals
-from skdpot.release.release import Part, Records, Release, Vectors, of_candidates, released
+from skdpot.release.gate import Part, Records, Release, Vectors, of_candidates, released
 
 _RADIUS = 2**12  # of the ball, in whole units that rows are cut to
 _LAST = 2**11  # what every row has as one more entry: half the radius

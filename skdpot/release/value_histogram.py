@@ -24,7 +24,7 @@ from scipy.special import ndtr, ndtri, softmax, stdtr
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent
 from skdpot.privacy.noise import lattice_noise
-from skdpot.release.release import Part, Records, Release, Vectors, released
+from skdpot.release.gate import Part, Records, Release, Vectors, released
 from skdpot.sources import HeldRows, Rows, Tables
 
 FloatArray = npt.NDArray[np.float64]

@@ -24,7 +24,9 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.special import ndtri
 
-from skdpot.release.contingency import (
+from skdpot.release.gate import Release
+from skdpot.sources import Rows
+from skdpot.tables.contingency import (
     CountedRows,
     FloatArray,
     IntArray,
@@ -33,8 +35,6 @@ from skdpot.release.contingency import (
     exact_counts,
     tables_of,
 )
-from skdpot.release.release import Release
-from skdpot.sources import Rows
 from skdpot.tables.grids import ColumnGrid
 
 # Shares of what single columns get, for rounds that only columns with too many values need.

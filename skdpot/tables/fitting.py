@@ -22,7 +22,19 @@ from skdpot.privacy.accounting import PrivacyTarget, calibrate
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent
 from skdpot.privacy.noise import MAX_TABLE_S, required_bits
 from skdpot.privacy.selection import CHOICE_MU, ChoiceEvent
-from skdpot.release.contingency import (
+from skdpot.release.gate import Release
+from skdpot.sources import Rows
+from skdpot.tables.cells import (
+    MAX_BINS,
+    ROUNDS,
+    ColumnBins,
+    FoundCells,
+    bin_codes,
+    bins_in_order,
+    coarsen,
+    find_cells,
+)
+from skdpot.tables.contingency import (
     MARGINAL_SENSITIVITY,
     AnyRows,
     CountedRows,
@@ -38,18 +50,6 @@ from skdpot.release.contingency import (
     release_marginals,
     release_misfits,
     tables_of,
-)
-from skdpot.release.release import Release
-from skdpot.sources import Rows
-from skdpot.tables.cells import (
-    MAX_BINS,
-    ROUNDS,
-    ColumnBins,
-    FoundCells,
-    bin_codes,
-    bins_in_order,
-    coarsen,
-    find_cells,
 )
 from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.model import (

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from skdpot.privacy.events import Event
-from skdpot.release.contingency import (
+from skdpot.tables.cells import ColumnBins, bins_in_order, coarsen, combined
+from skdpot.tables.contingency import (
     FloatArray,
     IntArray,
     Marginal,
@@ -21,7 +22,6 @@ from skdpot.release.contingency import (
     release_of,
     tables_of,
 )
-from skdpot.tables.cells import ColumnBins, bins_in_order, coarsen, combined
 from skdpot.tables.fitting import MOST_GROUPS, TARGET_IMPORTANCE, sampling_misfit
 from skdpot.tables.grids import ColumnGrid, parse_conditions
 from skdpot.tables.model import TableModel, fit_tree, spanning_tree

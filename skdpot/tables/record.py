@@ -12,7 +12,9 @@ import numpy as np
 from skdpot._utils.records import LARGEST_COUNT, Record, refusing
 from skdpot.privacy.noise import noise_lattice
 from skdpot.privacy.spent import PrivacySpent, check_epsilon_delta, check_statement, scales_of
-from skdpot.release.contingency import (
+from skdpot.release.contributions import WEIGHTINGS, Unit
+from skdpot.tables.cells import MAX_CELLS, ROUNDS, ColumnBins
+from skdpot.tables.contingency import (
     MARGINAL_LATTICE,
     MARGINAL_SENSITIVITY,
     FloatArray,
@@ -22,8 +24,6 @@ from skdpot.release.contingency import (
     release_of,
     tables_of,
 )
-from skdpot.release.contributions import WEIGHTINGS, Unit
-from skdpot.tables.cells import MAX_CELLS, ROUNDS, ColumnBins
 from skdpot.tables.fitting import events_of
 from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.model import ColumnTree, TableModel

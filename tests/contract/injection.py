@@ -515,7 +515,7 @@ def run_tests(
     Parameters
     ----------
     wanted : sequence of (str, callable)
-        ``"tests/privacy/test_x.py::test_name[case]"``, all of one file, and what is injected.
+        ``"tests/core/privacy/test_x.py::test_name[case]"``, all of one file, and what is injected.
     n_healthy : int, optional
         How many of the tests are run without any defect too; by default all.
 
