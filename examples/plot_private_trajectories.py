@@ -34,7 +34,7 @@ from skdpot.metrics import (
     marginal_wasserstein_distances,
     path_sliced_wasserstein_distance,
 )
-from skdpot.ot.distances import resample_paths
+from skdpot.trajectories.path_distance import resample_paths
 from skdpot.trajectories.simulated import branch_of, branching_paths
 
 plt.style.use("skdpot.pictures")

@@ -2,26 +2,31 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator, clone
 
-from skdpot._utils.validation import Interval, Streams, check_parameters, resolve_device
+from skdpot._utils.validation import (
+    Interval,
+    Streams,
+    check_is_fitted,
+    check_parameters,
+    resolve_device,
+    solver_generator,
+)
 from skdpot.privacy.accounting import PrivacyTarget, privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import Event
+from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import PrivacySpent, charge, row_assumptions, warn_of_composition
-from skdpot.release.bounds import DataBounds
+from skdpot.release.bounds import ROW_BOUNDS, DataBounds
+from skdpot.release.gate import Records, Release
+from skdpot.release.moments import NoisyMoments
 from skdpot.release.sketch import SlicedSketch
-
-if TYPE_CHECKING:
-    from skdpot.nets.gradients import TrainingPlan
-    from skdpot.sampling.row_releases import RowPlan
-    from skdpot.trajectories.langevin import LangevinPlan
-
 
 # Parameters of many mechanisms: numbers of something, and lengths that gradients are clipped to.
 COUNT = Interval(Integral, 1, None, closed="left")
@@ -29,6 +34,30 @@ LENGTH = Interval(Real, 1e-30, 1e30, closed="both")
 
 
 _ON_A_GPU = "the GPU computes a record's gradient from this record alone, to the last bit"
+
+
+class Plan(Protocol):
+    """What `FitContext.charge` reads of the plan of a mechanism."""
+
+    @property
+    def event(self) -> Event:
+        """The event that is charged."""
+
+    @property
+    def bounds(self) -> Any:
+        """The bounds of the rows: `DataBounds` if the caller declared them, or their plan."""
+
+    @property
+    def n_samples(self) -> int:
+        """Number of private rows."""
+
+    @property
+    def sigma(self) -> float | tuple[float, ...]:
+        """Standard deviation of the noise, or that of each phase."""
+
+    @property
+    def sensitivity(self) -> float | tuple[float, ...]:
+        """L2 sensitivity of what the noise is added to, or that of each phase."""
 
 
 class Mechanism(BaseEstimator):
@@ -87,7 +116,7 @@ class FitContext:
 
     def charge(
         self,
-        plan: "TrainingPlan | RowPlan | LangevinPlan",
+        plan: Plan,
         public: Iterable[str],
         mechanism: str,
         *,
@@ -178,3 +207,59 @@ def refuse_classes(mechanism: Mechanism, conditional: bool) -> None:
             "class would have its own rows, and a record that changes its class would change the "
             "number of values, which no noise hides."
         )
+
+
+_KEPT_AS: dict[type, str] = {SlicedSketch: "sketch_", NoisyMoments: "moments_"}
+
+
+@dataclass(eq=False, repr=False)
+class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
+    """A mechanism with its terms, and a sampler made of its release."""
+
+    mechanism: Any = "sketch"
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    budget: PrivacyBudget | None = None
+    bounds: Any = "private"
+    norm_bound: float | None = None
+    random_state: Any = None
+    verbose: int = 0
+
+    _stated_in = ("sketch_",)
+    _mechanisms: ClassVar[dict[str, type[Any]]]
+    _made_last: ClassVar[str]  # the attribute that `_make` sets in the end
+    _parameter_constraints = PrivateEstimatorMixin._parameter_constraints | ROW_BOUNDS
+
+    def _make(self, rng: np.random.Generator) -> None:
+        raise NotImplementedError
+
+    def _store(self, mechanism: Any, release: Released, X: Any) -> None:
+        if release.value is not None:
+            self._keep(release.value)
+        self.__dict__.update(release.attributes)
+        self.mechanism_, self.bounds_ = mechanism, release.bounds
+        self.privacy_spent_, self._frame_out = release.privacy_spent, isinstance(X, pd.DataFrame)
+
+    def _keep(self, value: Any) -> None:
+        setattr(self, _KEPT_AS.get(type(value), "releases_"), value)
+
+    def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
+        """Return rows and labels as the mechanism of a release is given them, for audits."""
+        moments = getattr(self, "moments_", None)
+        return super()._seen_by(release, X, y) if moments is None else moments._seen_by(X, y)
+
+    def _ready(self, random_state: Any) -> np.random.Generator:
+        """Return a generator; complete a fit that was interrupted after its release."""
+        check_is_fitted(self)
+        rng = solver_generator(random_state)
+        if not hasattr(self, self._made_last):
+            self._make(rng)
+        return rng
+
+
+def like_input(estimator: Any, rows: np.ndarray) -> Any:
+    """Return rows as a DataFrame if the estimator was fitted on one."""
+    if not estimator._frame_out:
+        return rows
+    return pd.DataFrame(rows, columns=getattr(estimator, "feature_names_in_", None))

@@ -9,18 +9,17 @@ from skdpot.fair.rates import (
     make_parity_scorer,
     wasserstein_parity,
 )
-from skdpot.ot.distances import (
-    frechet_distance,
-    marginal_wasserstein_distances,
-    path_sliced_wasserstein_distance,
-    sliced_wasserstein_distance,
-    train_synthetic_test_real,
-    wasserstein_distance,
-)
+from skdpot.ot.distances import frechet_distance, sliced_wasserstein_distance, wasserstein_distance
 from skdpot.privacy.displays import BudgetDisplay, PrivacyUtilityDisplay
-from skdpot.release.sketch_display import FlowDisplay, SketchDisplay
+from skdpot.release.sketch_display import SketchDisplay
+from skdpot.sampling.flow_display import FlowDisplay
+from skdpot.sampling.train_on_synthetic import train_synthetic_test_real
 from skdpot.tables.marginals import MarginalsDisplay, marginal_total_variation
 from skdpot.trajectories.display import TrajectoryDisplay
+from skdpot.trajectories.path_distance import (
+    marginal_wasserstein_distances,
+    path_sliced_wasserstein_distance,
+)
 
 __all__ = [
     "BudgetDisplay",

@@ -61,7 +61,7 @@ from skdpot.datasets import (
     make_spiral_trajectories,
 )
 from skdpot.metrics import path_sliced_wasserstein_distance, wasserstein_distance
-from skdpot.ot.distances import resample_paths
+from skdpot.trajectories.path_distance import resample_paths
 from skdpot.trajectories.simulated import branch_of, branching_paths
 
 BUDGETS = ((2.0, 1e-3), (1.0, 1e-4))

@@ -207,9 +207,9 @@ class ReferenceMeasure(_Target):
 class InterpolatingMeasure(MeasureMessage):
     """A party's measure moved a fraction t of the way to the reference, to the server.
 
-    It is no more private than the rows: see `skdpot.distance.reconstruction.rows_from_interpolation`,
-    and for two such messages `skdpot.distance.reconstruction.paired_differences`. If t is unknown,
-    any feature that is constant in the data gives it away.
+    It is no more private than the rows: see `rows_from_interpolation`, and `paired_differences` for
+    two such messages (`skdpot.distance.reconstruction`). If t is unknown, any feature that is
+    constant in the data gives it away.
     """
 
     kind: ClassVar[str] = "interpolating measure"

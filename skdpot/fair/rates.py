@@ -13,8 +13,8 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import make_scorer
 from sklearn.utils import check_consistent_length
 
-from skdpot._utils.validation import as_finite, as_points, label_column
-from skdpot.ot.distances import FINITE, directions_of
+from skdpot._utils.validation import FINITE, as_finite, as_points, label_column
+from skdpot.ot.distances import directions_of
 from skdpot.ot.transport import sliced_wasserstein_distance
 
 

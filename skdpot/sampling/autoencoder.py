@@ -27,7 +27,7 @@ from skdpot._utils.validation import (
     validate_rows,
     without_groups,
 )
-from skdpot.base import FitContext, Released, chosen_mechanism
+from skdpot.base import FitContext, Released, chosen_mechanism, like_input
 from skdpot.nets.output_tables import (
     SAME_CLASS,
     SAME_GROUP,
@@ -44,7 +44,6 @@ from skdpot.release.gate import Records, Release
 from skdpot.sampling.architecture import NETWORKS, Architecture
 from skdpot.sampling.autoencoder_training import Prior, prior_samples
 from skdpot.sampling.dpsgd import DPSGD, CodeParity, CodePenalty, PriorPenalty
-from skdpot.sampling.flow_sampler import like_input
 
 _MECHANISMS = {"dpsgd": DPSGD}
 _PENALTIES: dict[str, type[CodePenalty]] = {"prior": PriorPenalty, "parity": CodeParity}

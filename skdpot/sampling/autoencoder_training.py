@@ -37,6 +37,7 @@ from skdpot.nets.gradients import (
     release_gradient,
     shares_of_vectors,
 )
+from skdpot.nets.loss_curve import Losses, _chosen, _distance
 from skdpot.nets.output_tables import Cells, ClippedOutputs, ParityPenalty
 from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.training import GradientStep
@@ -402,3 +403,25 @@ def _epochs(cell: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[n
     while True:
         order = rng.permutation(cell)
         yield from (order[k : k + size] for k in range(0, len(cell) - size + 1, size))
+
+
+def reconstruction_losses(loss: AutoencoderLoss, rows: torch.Tensor, cells: Cells) -> Losses:
+    """Return half the squared error, summed over features, and the penalty of codes."""
+    chosen, penalty = _chosen(len(rows)), loss.penalty
+    rows, codes = rows[chosen], cells.codes[chosen]
+
+    def losses(autoencoder: nn.Sequential) -> tuple[float, float]:
+        error = record_outputs(autoencoder, rows) - rows
+        half = float(error.square().sum(1).mean() / 2.0)
+        if penalty is None:
+            return half, 0.0
+        values = penalty.compared.values(record_outputs(autoencoder[:-1], rows).double())
+        points = values.cpu().numpy()
+        directions = penalty.directions(np.random.default_rng(0))
+        if isinstance(penalty, PriorDistance):
+            along = np.sort(directions @ points.T, axis=1)
+            quantiles = replace(penalty, batch_sizes=(len(points),)).quantiles
+            return half, float(np.square(along - quantiles).mean())
+        return half, _distance(points, codes, cells, directions)
+
+    return losses

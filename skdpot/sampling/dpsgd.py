@@ -15,13 +15,8 @@ from torch import nn
 from skdpot._utils.validation import Interval, Streams, StrOptions, resolve_device
 from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, Released, refuse_classes
 from skdpot.exceptions import BudgetExceededError, warn_of_privacy
-from skdpot.fair.loss_curve import LossCurve, reconstruction_losses
-from skdpot.fair.penalties import (
-    TABLE_SHARE,
-    LocalPenalty,
-    network_outputs,
-    warn_of_small_cells,
-)
+from skdpot.fair.penalties import warn_of_small_cells
+from skdpot.nets.compared_outputs import TABLE_SHARE, LocalPenalty, network_outputs
 from skdpot.nets.gradients import (
     TrainingPlan,
     by_jacobians,
@@ -30,6 +25,7 @@ from skdpot.nets.gradients import (
     release_gradient,
     trained_numbers,
 )
+from skdpot.nets.loss_curve import LossCurve
 from skdpot.nets.output_tables import (
     Cells,
     ComparedOutputs,
@@ -61,6 +57,7 @@ from skdpot.sampling.autoencoder_training import (
     private_steps,
     public_steps,
     reconstruction_gradient,
+    reconstruction_losses,
 )
 from skdpot.sampling.generator_training import OutputUnits, draw_groups, noisy_gradient_steps
 from skdpot.sampling.noisy_rows import epochs

@@ -7,36 +7,23 @@ sampler from it. Everything after the release is post-processing.
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
-import pandas as pd
-from sklearn.base import BaseEstimator
 
 from skdpot._utils.validation import (
     Interval,
     StrOptions,
-    all_or_nothing,
     check_count,
     check_is_fitted,
-    fit_context,
     resolve_device,
     solver_generator,
-    spawn_streams,
-    validate_rows,
 )
-from skdpot.base import FitContext, Mechanism, Released, chosen_mechanism
-from skdpot.metrics import sliced_wasserstein_distance
+from skdpot.base import _KEPT_AS, Mechanism
 from skdpot.ot.flow import FlowResult, FlowSchedule, SlicedFlowProblem, sliced_flow
-from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.release.bounds import ROW_BOUNDS
-from skdpot.release.gate import Records, Release
-from skdpot.release.moments import NoisyMoments
-from skdpot.release.sketch import SlicedSketch
 from skdpot.sampling.frozen import Moments, Sketch
 from skdpot.sampling.noisy_rows import Presample, Resample
-from skdpot.sources import Source, fit_rows, head_of, record_columns
+from skdpot.sampling.synthetic_rows import SyntheticRows
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "sketch": Sketch,
@@ -46,283 +33,9 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "DPSWflow-r": Resample,  # as the paper calls them
     "DPSWflow": Presample,
 }
-
-_KEPT_AS: dict[type, str] = {SlicedSketch: "sketch_", NoisyMoments: "moments_"}
 _MIN_PARTICLES, _MAX_PARTICLES = 1000, 10_000
 _FEWEST_PARTICLES = 256  # in a flow: a handful would sit at the quantiles of their ranks alone
 _STATES = 24  # of a trace, by default: enough for the curve of the distance
-
-
-@dataclass(eq=False, repr=False)
-class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
-    """A mechanism with its terms, and a sampler made of its release."""
-
-    mechanism: Any = "sketch"
-    _: KW_ONLY
-    epsilon: float = 1.0
-    delta: float = 1e-5
-    budget: PrivacyBudget | None = None
-    bounds: Any = "private"
-    norm_bound: float | None = None
-    random_state: Any = None
-    verbose: int = 0
-
-    _stated_in = ("sketch_",)
-    _mechanisms: ClassVar[dict[str, type[Any]]]
-    _made_last: ClassVar[str]  # the attribute that `_make` sets in the end
-    _parameter_constraints = PrivateEstimatorMixin._parameter_constraints | ROW_BOUNDS
-
-    def _make(self, rng: np.random.Generator) -> None:
-        raise NotImplementedError
-
-    def _store(self, mechanism: Any, release: Released, X: Any) -> None:
-        if release.value is not None:
-            self._keep(release.value)
-        self.__dict__.update(release.attributes)
-        self.mechanism_, self.bounds_ = mechanism, release.bounds
-        self.privacy_spent_, self._frame_out = release.privacy_spent, isinstance(X, pd.DataFrame)
-
-    def _keep(self, value: Any) -> None:
-        setattr(self, _KEPT_AS.get(type(value), "releases_"), value)
-
-    def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
-        """Return rows and labels as the mechanism of a release is given them, for audits."""
-        moments = getattr(self, "moments_", None)
-        return super()._seen_by(release, X, y) if moments is None else moments._seen_by(X, y)
-
-    def _ready(self, random_state: Any) -> np.random.Generator:
-        """Return a generator; complete a fit that was interrupted after its release."""
-        check_is_fitted(self)
-        rng = solver_generator(random_state)
-        if not hasattr(self, self._made_last):
-            self._make(rng)
-        return rng
-
-
-@dataclass(eq=False, repr=False)
-class SyntheticRows(PrivateSampler):
-    """Base of samplers of rows, with or without classes."""
-
-    _: KW_ONLY
-    conditional: bool = False
-    n_steps: Any = None
-    device: str = "auto"
-
-    _parameter_constraints = PrivateSampler._parameter_constraints | {"conditional": ["boolean"]}
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Release X privately, and make the sampler from the release.
-
-        If the fit is interrupted after the release, the release is kept, and the first `sample` or
-        `score` completes the fit.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or source of rows
-            Private rows, at least two: in memory, or read in batches from the paths of files,
-            datasets of pyarrow, relations of DuckDB, LazyFrames of polars, DataFrames of Dask or
-            Spark, or a `skdpot.sources.Source`. Batches need a `Sketch`.
-        y : array-like of shape (n_samples,) or str, optional
-            Class labels, only used with ``conditional=True``; private unless the mechanism declares
-            them public. If X is read in batches, the name of their column.
-        groups : array-like of shape (n_samples,), optional
-            The person of each row, if persons have several, see `SlicedSketch.fit`. Needs a
-            `Sketch`, and X in memory.
-
-        Returns
-        -------
-        self : estimator
-            Fitted sampler.
-
-        Raises
-        ------
-        ValueError
-            If parameters or data are not usable. Nothing is charged, unless X is read in batches
-            and cannot be read to the end after the charge, which then stays.
-        ImportError
-            If what X needs is not installed, such as pyarrow for files.
-        BudgetExceededError
-            If `budget` cannot pay. Nothing is charged and nothing changes.
-        """
-        streams = spawn_streams(self.random_state, type(self).__name__)
-        mechanism = chosen_mechanism(self.mechanism, self._mechanisms)
-        resolve_device(self.device)  # refused before any charge
-        with all_or_nothing(self, forget=True):
-            needs = "" if isinstance(mechanism, Sketch) else 'mechanism="sketch"'
-            X = self._flat(X)
-            rows = fit_rows(self, X, groups, needs, y)
-            release = mechanism.release(
-                FitContext.of(self, X, streams, groups),
-                rows,
-                y,
-                conditional=self.conditional,
-                n_steps=self.n_steps,
-                **self._options(mechanism, rows, y, streams.solver),
-            )
-            if isinstance(rows, Source):
-                record_columns(self, release.value)
-                X = head_of(rows)
-            self.n_samples_ = getattr(release.value, "n_samples_", None) or len(rows)
-            self._store(mechanism, release, X)
-        if not hasattr(self, self._made_last):  # training may be the release
-            self._make(streams.solver)
-        return self
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit_sketch(self, sketch: SlicedSketch) -> Self:
-        """Make the sampler from a sketch that was released before, at no privacy cost.
-
-        Rows that arrive in chunks go into `SlicedSketch.partial_fit`. Sketches can also be loaded
-        from a file, or merged from those of several parties.
-
-        Parameters
-        ----------
-        sketch : SlicedSketch
-            A closed sketch. The parameters that only a release reads (epsilon, delta, budget,
-            bounds and the shape of the sketch) are those of the sketch.
-
-        Returns
-        -------
-        self : estimator
-            Fitted sampler; `privacy_spent_` is that of the sketch.
-
-        Raises
-        ------
-        ValueError
-            If the mechanism is not a `Sketch`, or only one of both is conditional.
-        OpenSketchError
-            If the sketch is still open.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skdpot import DPSlicedFlowSampler, SlicedSketch
-        >>> sketch = SlicedSketch(bounds=(-1, 1))
-        >>> for chunk in np.random.default_rng(0).uniform(-1, 1, size=(5, 200, 2)):
-        ...     sketch = sketch.partial_fit(chunk, n_samples=1000)
-        >>> DPSlicedFlowSampler().fit_sketch(sketch).sample(3).shape
-        (3, 2)
-        """
-        mechanism = chosen_mechanism(self.mechanism, self._mechanisms)
-        if not isinstance(mechanism, Sketch) or sketch.conditional != self.conditional:
-            raise ValueError(
-                'fit_sketch needs mechanism="sketch", and conditional= as the sketch has it.'
-            )
-        sketch._check_readable()
-        release = mechanism.released(sketch, type(self).__name__)
-        with all_or_nothing(self, forget=True):
-            record_columns(self, sketch)
-            self.n_samples_ = sketch.n_samples_
-            self._store(mechanism, release, None)
-            self._frame_out = hasattr(sketch, "feature_names_in_")
-        self._make(solver_generator(self.random_state))
-        return self
-
-    def _store(self, mechanism: Any, release: Released, X: Any) -> None:
-        super()._store(mechanism, release, X)
-        self._class_shares = release.class_shares
-        if release.classes is not None:
-            self.classes_ = release.classes
-
-    def _flat(self, X: Any) -> Any:
-        """Return X with images as rows, where an estimator knows their shape."""
-        return X
-
-    def _options(
-        self, mechanism: Any, rows: np.ndarray, y: Any, rng: np.random.Generator
-    ) -> dict[str, Any]:
-        """Return further arguments of the mechanism; refuse unusable parameters."""
-        return {}
-
-    def _draw(self, n_samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows in the units of the data, and the positions of their classes."""
-        raise NotImplementedError
-
-    def _scored_rows(self) -> np.ndarray:
-        raise NotImplementedError
-
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
-        """Draw synthetic rows; free of any privacy cost.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            Number of rows.
-        random_state : int, RandomState or None, default=None
-            Seed; does not affect privacy.
-
-        Returns
-        -------
-        ndarray or DataFrame of shape (n_samples, n_features)
-            Synthetic rows; a DataFrame when the estimator was fitted on one.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `n_samples` is not a positive integer.
-        """
-        rng = self._ready(random_state)
-        return like_input(self, self._draw(check_count(n_samples, "n_samples"), rng)[0])
-
-    def sample_labeled(self, n_samples: int = 1, random_state: Any = None) -> tuple[Any, Any]:
-        """Draw synthetic rows with their classes; free of any privacy cost.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            Number of rows. Classes occur with their frequency in the private data, noisy
-            unless labels are public.
-        random_state : int, RandomState or None, default=None
-            Seed; does not affect privacy.
-
-        Returns
-        -------
-        X : ndarray or DataFrame of shape (n_samples, n_features)
-            Synthetic rows.
-        y : ndarray of shape (n_samples,)
-            Their classes.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the estimator was fitted without classes, or `n_samples` is not positive.
-        """
-        check_is_fitted(self)
-        if not hasattr(self, "classes_"):
-            raise ValueError(
-                f"sample_labeled needs a {type(self).__name__} that was fitted with "
-                "conditional=True; this one has no classes. Use sample."
-            )
-        rng = self._ready(random_state)
-        rows, positions = self._draw(check_count(n_samples, "n_samples"), rng)
-        return like_input(self, rows), self.classes_[positions]
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Negative sliced Wasserstein-2 distance from X to synthetic rows.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            **Public** rows: the score is computed from them without noise.
-        y : object, optional
-            Ignored.
-
-        Returns
-        -------
-        float
-            −SW₂ in the units of the data, along 256 or more fixed directions; higher is better.
-        """
-        self._ready(0)
-        rows = validate_rows(self, X, reset=False)
-        return -sliced_wasserstein_distance(rows, self._scored_rows())
-
-
-def like_input(estimator: Any, rows: np.ndarray) -> Any:
-    """Return rows as a DataFrame if the estimator was fitted on one."""
-    if not estimator._frame_out:
-        return rows
-    return pd.DataFrame(rows, columns=getattr(estimator, "feature_names_in_", None))
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,7 +31,6 @@ from skdpot.nets.training import (
 from skdpot.release.gate import Records, Release
 from skdpot.sampling.architecture import ImageNetwork, LatentNetwork
 from skdpot.sampling.dpsgd import Gradient
-from skdpot.sampling.flow_sampler import SyntheticRows
 from skdpot.sampling.frozen import Sketch
 from skdpot.sampling.generator_training import (
     OutputUnits,
@@ -42,6 +41,7 @@ from skdpot.sampling.generator_training import (
     table_batches,
 )
 from skdpot.sampling.noisy_rows import Resample
+from skdpot.sampling.synthetic_rows import SyntheticRows
 from skdpot.sources import Source, head_of
 
 MECHANISMS: dict[str, type[Mechanism]] = {

@@ -125,7 +125,8 @@ class Resample(_NoisyRows):
     Privacy
     -------
     All steps together are one event under replace-one. Sensitivity:
-    `skdpot.sampling.row_releases.projection_sensitivity`. Batches stay secret; directions are public.
+    `skdpot.sampling.row_releases.projection_sensitivity`. Batches are secret; directions are
+    public.
 
     References
     ----------

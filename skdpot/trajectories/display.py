@@ -18,7 +18,7 @@ from skdpot._utils.panels import (
     widened,
 )
 from skdpot._utils.validation import as_finite, solver_generator
-from skdpot.ot.distances import is_date, resample_paths, timed_paths, timed_rows
+from skdpot.trajectories.path_distance import is_date, resample_paths, timed_paths, timed_rows
 
 _TITLES = {"true": "true paths", "seen": "points seen", "recovered": "recovered paths"}
 _PANEL_HEIGHT = 2.7  # inches

@@ -26,11 +26,10 @@ from skdpot._utils.validation import (
     spawn_streams,
     validate_rows,
 )
-from skdpot.base import FitContext, chosen_mechanism
-from skdpot.metrics import wasserstein_distance
+from skdpot.base import FitContext, PrivateSampler, chosen_mechanism, like_input
+from skdpot.ot.distances import wasserstein_distance
 from skdpot.release.gate import Records, Release
 from skdpot.release.sketch import SlicedSketch
-from skdpot.sampling.flow_sampler import PrivateSampler, like_input
 from skdpot.trajectories.mean_field_langevin import MeanFieldLangevin
 from skdpot.trajectories.paths import (
     PathMeasure,

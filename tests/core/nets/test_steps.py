@@ -13,14 +13,9 @@ from scipy import stats
 from torch import nn
 
 from skdpot._utils.validation import SecretStream
-from skdpot.fair.penalties import (
-    LocalPenalty,
-    Records,
-    network_outputs,
-    ranked_steps,
-    tabled_steps,
-)
+from skdpot.fair.penalties import Records, ranked_steps, tabled_steps
 from skdpot.nets import gradients
+from skdpot.nets.compared_outputs import LocalPenalty, network_outputs
 from skdpot.nets.gradients import TrainingPlan, plan_training
 from skdpot.nets.output_tables import Cells, ParityPenalty, fixed_side_sensitivity, plan_tables
 from skdpot.nets.per_sample import ToSphere

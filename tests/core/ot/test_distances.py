@@ -29,7 +29,8 @@ from skdpot.metrics import (
     wasserstein_distance,
 )
 from skdpot.ot import slices
-from skdpot.ot.distances import GaussianStatistics, resample_paths
+from skdpot.ot.distances import GaussianStatistics
+from skdpot.trajectories.path_distance import resample_paths
 
 quick = settings(max_examples=40, deadline=None)
 orders = st.sampled_from([1.0, 1.5, 2.0, 3.0])

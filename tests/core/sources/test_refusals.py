@@ -5,7 +5,6 @@ import traceback
 import numpy as np
 import pandas as pd
 import pytest
-from tests.core.sources import forms
 
 from skdpot import (
     DPSlicedFlowSampler,
@@ -25,6 +24,7 @@ from skdpot.preprocessing import (
 )
 from skdpot.release.gate import record_releases
 from skdpot.sources import ExactCounts, Source
+from tests.core.sources import forms
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
 

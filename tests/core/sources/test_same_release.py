@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.sources import forms
 
 from skdpot import (
     DPSlicedFlowSampler,
@@ -28,6 +27,7 @@ from skdpot.preprocessing import (
 )
 from skdpot.release.gate import first_difference, record_releases
 from skdpot.sources import ExactCounts, source_of
+from tests.core.sources import forms
 from tests.core.sources.forms import FORMS, NUMBERS, TABLE
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
