@@ -34,8 +34,8 @@ from torch import nn
 from skdpot._utils.validation import SecretStream
 from skdpot.nets import per_sample
 from skdpot.nets.gradients import by_jacobians, plan_training, pulled_back_sum
+from skdpot.nets.networks import build_networks
 from skdpot.nets.per_sample import ToSphere
-from skdpot.nets.training import build_networks
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.release.bounds import DataBounds
 from skdpot.sampling.autoencoder_training import (

@@ -37,7 +37,7 @@ import skdpot
 from skdpot._utils.validation import spawn_streams
 from skdpot.exceptions import PrivacyWarning
 from skdpot.fair.scores import plan_scores
-from skdpot.nets.training import build_predictor, evaluate
+from skdpot.nets.networks import build_predictor, evaluate
 from skdpot.privacy.events import gdp_mu
 
 DELTA = 1e-5

@@ -50,13 +50,8 @@ from skdpot.fair.recalibration import (
     release_spread,
 )
 from skdpot.fair.scores import GroupScorePlan, GroupScores, plan_group_scores
-from skdpot.nets.output_tables import (
-    Cells,
-    OutputTables,
-    TableNoise,
-    plan_tables,
-    release_tables,
-)
+from skdpot.nets.cells import Cells
+from skdpot.nets.output_tables import OutputTables, TableNoise, plan_tables, release_tables
 from skdpot.ot.slices import CDFTable, orthogonal_directions
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.release.bounds import BoundsPlan, DataBounds, bounds_share

@@ -42,7 +42,7 @@ from skdpot.fair.score_tables import (
     release_score_tables,
 )
 from skdpot.fair.scores import plan_group_scores
-from skdpot.nets.output_tables import Cells
+from skdpot.nets.cells import Cells
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.release.gate import Records, of_candidates
 

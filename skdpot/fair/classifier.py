@@ -18,13 +18,8 @@ from skdpot.fair.bayes import FAIRNESS, BayesRule
 from skdpot.fair.penalties import FAIR_MECHANISMS, FairMechanism, FairTask
 from skdpot.fair.predictor import FairDecisions, FairPredictor
 from skdpot.fair.scores import LOSSES
-from skdpot.nets.output_tables import (
-    SAME_CLASS,
-    SAME_GROUP,
-    Cells,
-    Probabilities,
-    within_classes,
-)
+from skdpot.nets.cells import SAME_CLASS, SAME_GROUP, Cells, within_classes
+from skdpot.nets.compared_outputs import Probabilities
 from skdpot.privacy.spent import KNOWN_LABELS
 
 _LABELS = {

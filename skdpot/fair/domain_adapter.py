@@ -28,8 +28,11 @@ from skdpot._utils.validation import (
 from skdpot.base import FitContext, Mechanism, chosen_mechanism
 from skdpot.fair.penalties import FairTask, RankedOutputs, Records, SketchedOutputs
 from skdpot.fair.transported_rows import SOURCE, TARGET, TransportedRows
-from skdpot.nets.output_tables import Cells, Probabilities, one_cell
-from skdpot.nets.training import build_predictor, check_callbacks, check_per_record, evaluate
+from skdpot.nets.cells import Cells, one_cell
+from skdpot.nets.compared_outputs import Probabilities
+from skdpot.nets.networks import build_predictor, evaluate
+from skdpot.nets.per_record_check import check_per_record
+from skdpot.nets.training import check_callbacks
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import KNOWN_LABELS

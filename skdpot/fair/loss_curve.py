@@ -8,8 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from skdpot.nets.cells import Cells
+from skdpot.nets.compared_outputs import ComparedOutputs
 from skdpot.nets.loss_curve import Losses, _chosen, _distance
-from skdpot.nets.output_tables import Cells, ComparedOutputs
 from skdpot.nets.per_sample import record_outputs
 
 _N_PROJECTIONS = 16

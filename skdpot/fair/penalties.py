@@ -2,7 +2,7 @@ r"""Private gradients of a fair predictor: by a sketch of its outputs, or by ran
 
 Training minimises :math:`(1 - \alpha)` times the mean loss plus :math:`\alpha` times the squared
 (sliced) Wasserstein distance between the outputs of groups
-(`skdpot.nets.output_tables.ParityPenalty`). There are two private gradients of it.
+(`skdpot.nets.compared_outputs.ParityPenalty`). There are two private gradients of it.
 
 *Ranks* is the method of the paper: the outputs of a batch are compared with each other. One record
 moves the terms of others by a rank, which the sensitivity pays for; batches have a fixed size per
@@ -30,7 +30,21 @@ from skdpot._utils.validation import Interval, SecretStream, StrOptions, resolve
 from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, Released
 from skdpot.fair.loss_curve import prediction_losses
 from skdpot.fair.recalibration import plan_recalibration, recalibrated
-from skdpot.nets.compared_outputs import TABLE_SHARE, LocalPenalty, _bounded, network_outputs
+from skdpot.fair.thresholds import (
+    ThresholdNoise,
+    in_a_bin,
+    plan_target_bins,
+    plan_threshold,
+    release_target_bins,
+    tuned_threshold,
+)
+from skdpot.nets.cells import Cells, warn_of_small_cells
+from skdpot.nets.compared_outputs import (
+    ClippedOutputs,
+    ComparedOutputs,
+    ParityPenalty,
+    Probabilities,
+)
 from skdpot.nets.gradients import (
     ClippedVectors,
     TrainingPlan,
@@ -43,25 +57,9 @@ from skdpot.nets.gradients import (
     shares_of_vectors,
     trained_numbers,
 )
+from skdpot.nets.local_penalty import TABLE_SHARE, LocalPenalty, _bounded, network_outputs
 from skdpot.nets.loss_curve import LossCurve
-from skdpot.nets.output_tables import (
-    Cells,
-    ClippedOutputs,
-    ComparedOutputs,
-    OutputTables,
-    ParityPenalty,
-    Probabilities,
-    TableNoise,
-    ThresholdNoise,
-    in_a_bin,
-    plan_tables,
-    plan_target_bins,
-    plan_threshold,
-    release_tables,
-    release_target_bins,
-    tuned_threshold,
-    warn_of_small_cells,
-)
+from skdpot.nets.output_tables import OutputTables, TableNoise, plan_tables, release_tables
 from skdpot.nets.per_sample import chain_of_layers
 from skdpot.nets.training import (
     GradientStep,
@@ -80,9 +78,6 @@ _DEFAULT_STEPS, _USUAL_ALPHA = 200, 0.75
 _LARGEST_RATE = 0.1
 _BINS_SHARE = 0.02  # of the squared mu, for bins of the targets
 _TUNING_SHARE = 0.05  # of the squared mu, for the threshold
-_STIFFNESS = 0.5 * 4.0
-_ROWS_AT_ONCE = 8192
-_LARGEST = 1e100  # what outputs that are not finite count as
 
 
 @dataclass(frozen=True, eq=False)

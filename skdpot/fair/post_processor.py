@@ -23,7 +23,7 @@ from skdpot.base import FitContext
 from skdpot.fair.bayes import FAIRNESS, PlacedScores, release_law
 from skdpot.fair.predictor import FairDecisions
 from skdpot.fair.score_tables import ScoreLists, plan_score_tables
-from skdpot.nets.output_tables import SAME_GROUP, read_groups, warn_of_small_cells
+from skdpot.nets.cells import SAME_GROUP, read_groups, warn_of_small_cells
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import KNOWN_LABELS

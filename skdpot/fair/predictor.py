@@ -35,12 +35,10 @@ from skdpot.exceptions import warn_of_fairness, warn_of_privacy
 from skdpot.fair.bayes import FairConstraint, FairRule, RuleProgram, frontier
 from skdpot.fair.penalties import FAIR_MECHANISMS, FairGradients, FairMechanism, FairTask, Records
 from skdpot.fair.score_tables import ScoreLaw
-from skdpot.nets.output_tables import (
-    Cells,
-    one_cell,
-    read_groups,
-)
-from skdpot.nets.training import build_predictor, check_callbacks, check_per_record, evaluate
+from skdpot.nets.cells import Cells, one_cell, read_groups
+from skdpot.nets.networks import build_predictor, evaluate
+from skdpot.nets.per_record_check import check_per_record
+from skdpot.nets.training import check_callbacks
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.release import gate as recording

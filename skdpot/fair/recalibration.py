@@ -19,8 +19,8 @@ import torch
 from torch import nn
 
 from skdpot._utils.validation import SecretStream
+from skdpot.nets.networks import evaluate
 from skdpot.nets.per_sample import chain_of_layers
-from skdpot.nets.training import evaluate
 from skdpot.release.moments import SumNoise, as_finite_rows, plan_sums, release_sums
 
 _LONGEST, _LONGEST_TARGET = math.sqrt(3.25), math.sqrt(1.25)  # see `_moments`, `_of_targets`

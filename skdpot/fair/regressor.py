@@ -24,8 +24,9 @@ from skdpot.fair.barycenter import BallScores, Barycenter
 from skdpot.fair.penalties import FAIR_MECHANISMS, FairMechanism, FairTask, SketchedOutputs
 from skdpot.fair.predictor import FairPredictor
 from skdpot.fair.scores import LOSSES
-from skdpot.nets.output_tables import SAME_GROUP, Cells, ClippedOutputs
-from skdpot.nets.training import evaluate
+from skdpot.nets.cells import SAME_GROUP, Cells
+from skdpot.nets.compared_outputs import ClippedOutputs
+from skdpot.nets.networks import evaluate
 from skdpot.release import gate as recording
 from skdpot.release.bounds import planned_bounds, public_bounds
 

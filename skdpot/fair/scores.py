@@ -37,6 +37,7 @@ from skdpot._utils.validation import Streams
 from skdpot.base import FitContext
 from skdpot.exceptions import warn_of_privacy
 from skdpot.fair.penalties import FairTask
+from skdpot.nets.cells import Cells
 from skdpot.nets.gradients import (
     ClippedVectors,
     TrainingPlan,
@@ -46,9 +47,9 @@ from skdpot.nets.gradients import (
     shares_of_vectors,
     trained_numbers,
 )
-from skdpot.nets.output_tables import Cells
+from skdpot.nets.networks import build_predictor, evaluate
 from skdpot.nets.per_sample import chain_of_layers
-from skdpot.nets.training import build_predictor, evaluate, noisy_learning_rate, train_to_the_end
+from skdpot.nets.training import noisy_learning_rate, train_to_the_end
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, noisy_sum
 from skdpot.release.gate import Part, Records, Release, Vectors, of_candidates, released
@@ -226,7 +227,7 @@ def plan_scores(
     Scores that are `recalibrated` afterwards need to rank records alone: more of these are clipped.
 
     `loss` is one of `LOSSES`. The network must treat records alone
-    (`skdpot.nets.training.check_per_record`).
+    (`skdpot.nets.per_record_check.check_per_record`).
     """
     kind, private = LOSSES[loss], math.isfinite(mu)
     first = _first_layer(network)

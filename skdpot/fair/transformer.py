@@ -23,7 +23,7 @@ from skdpot._utils.validation import (
 from skdpot.base import FitContext
 from skdpot.exceptions import warn_of_fairness
 from skdpot.fair.barycenter import Transport, plan_rounds, release_rounds, unresolved_groups
-from skdpot.nets.output_tables import SAME_GROUP, one_cell, read_groups
+from skdpot.nets.cells import SAME_GROUP, one_cell, read_groups
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.pipelines import PrivateEstimatorMixin

@@ -21,6 +21,7 @@ from torch import nn
 from skdpot._utils.validation import Interval, SecretStream, StrOptions
 from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, Released
 from skdpot.fair.penalties import FairLoss, FairTask, Records
+from skdpot.nets.cells import Cells
 from skdpot.nets.gradients import (
     TrainingPlan,
     gradients_of_vectors,
@@ -29,7 +30,7 @@ from skdpot.nets.gradients import (
     release_gradient,
     trained_numbers,
 )
-from skdpot.nets.output_tables import Cells, plan_tables, release_tables
+from skdpot.nets.output_tables import plan_tables, release_tables
 from skdpot.nets.training import (
     GradientStep,
     noisy_learning_rate,

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 from torch import nn
 
-from skdpot.nets.output_tables import Cells, ParityPenalty
+from skdpot.nets.cells import Cells
+from skdpot.nets.compared_outputs import ParityPenalty
 from skdpot.nets.training import GradientStep
 from skdpot.ot.transport import sliced_wasserstein_distance
 

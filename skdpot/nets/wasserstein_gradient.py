@@ -22,6 +22,11 @@ from skdpot._utils.validation import (
     spawn_streams,
 )
 from skdpot.exceptions import publishable
+from skdpot.nets.compared_outputs import (
+    ClippedOutputs,
+    fixed_side_sensitivity,
+    moving_side_sensitivity,
+)
 from skdpot.nets.gradients import (
     TrainingPlan,
     by_jacobians,
@@ -31,13 +36,8 @@ from skdpot.nets.gradients import (
     release_gradient,
     trained_numbers,
 )
-from skdpot.nets.output_tables import (
-    ClippedOutputs,
-    fixed_side_sensitivity,
-    moving_side_sensitivity,
-)
+from skdpot.nets.per_record_check import check_per_record
 from skdpot.nets.per_sample import record_outputs
-from skdpot.nets.training import check_per_record
 from skdpot.ot.transport import pulls_between, sliced_wasserstein_distance
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget

@@ -23,14 +23,14 @@ from skdpot._utils.validation import (
     torch_randomness,
 )
 from skdpot.base import COUNT
-from skdpot.nets.per_sample import ToSphere, WideTanh
-from skdpot.nets.training import (
+from skdpot.nets.networks import (
     build_networks,
     check_widths,
     checked_network,
     image_dimensions,
     make_mlp,
 )
+from skdpot.nets.per_sample import ToSphere, WideTanh
 from skdpot.ot.slices import image_directions
 from skdpot.release.bounds import DataBounds
 from skdpot.sampling.generator_training import OutputUnits

@@ -28,14 +28,10 @@ from skdpot._utils.validation import (
     without_groups,
 )
 from skdpot.base import FitContext, Released, chosen_mechanism, like_input
-from skdpot.nets.output_tables import (
-    SAME_CLASS,
-    SAME_GROUP,
-    one_cell,
-    read_groups,
-    within_classes,
-)
-from skdpot.nets.training import check_callbacks, check_per_record, evaluate
+from skdpot.nets.cells import SAME_CLASS, SAME_GROUP, one_cell, read_groups, within_classes
+from skdpot.nets.networks import evaluate
+from skdpot.nets.per_record_check import check_per_record
+from skdpot.nets.training import check_callbacks
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import made_by

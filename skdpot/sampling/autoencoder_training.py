@@ -27,6 +27,8 @@ from scipy.special import betainc, betaincinv, ndtr, ndtri
 from torch import nn
 
 from skdpot._utils.validation import SecretStream
+from skdpot.nets.cells import Cells
+from skdpot.nets.compared_outputs import ClippedOutputs, ParityPenalty
 from skdpot.nets.gradients import (
     ClippedVectors,
     TrainingPlan,
@@ -38,7 +40,6 @@ from skdpot.nets.gradients import (
     shares_of_vectors,
 )
 from skdpot.nets.loss_curve import Losses, _chosen, _distance
-from skdpot.nets.output_tables import Cells, ClippedOutputs, ParityPenalty
 from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.training import GradientStep
 from skdpot.ot.slices import orthogonal_directions

@@ -15,8 +15,8 @@ from torch import nn
 from skdpot._utils.validation import Interval, Streams, StrOptions, resolve_device
 from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, Released, refuse_classes
 from skdpot.exceptions import BudgetExceededError, warn_of_privacy
-from skdpot.fair.penalties import warn_of_small_cells
-from skdpot.nets.compared_outputs import TABLE_SHARE, LocalPenalty, network_outputs
+from skdpot.nets.cells import Cells, warn_of_small_cells
+from skdpot.nets.compared_outputs import ComparedOutputs, fixed_side_sensitivity
 from skdpot.nets.gradients import (
     TrainingPlan,
     by_jacobians,
@@ -25,19 +25,12 @@ from skdpot.nets.gradients import (
     release_gradient,
     trained_numbers,
 )
+from skdpot.nets.local_penalty import TABLE_SHARE, LocalPenalty, network_outputs
 from skdpot.nets.loss_curve import LossCurve
-from skdpot.nets.output_tables import (
-    Cells,
-    ComparedOutputs,
-    OutputTables,
-    TableNoise,
-    fixed_side_sensitivity,
-    plan_tables,
-    release_tables,
-)
+from skdpot.nets.output_tables import OutputTables, TableNoise, plan_tables, release_tables
+from skdpot.nets.per_record_check import check_per_record
 from skdpot.nets.training import (
     GradientStep,
-    check_per_record,
     noisy_learning_rate,
     train_network,
     train_privately,
@@ -551,7 +544,7 @@ class Gradient(Mechanism):
     Privacy
     -------
     All steps together are one event under replace-one. Sensitivity:
-    `skdpot.nets.output_tables.fixed_side_sensitivity`. Batches stay secret; directions are
+    `skdpot.nets.compared_outputs.fixed_side_sensitivity`. Batches stay secret; directions are
     public.
 
     References

@@ -21,13 +21,8 @@ from skdpot._utils.validation import (
     solver_generator,
 )
 from skdpot.base import Mechanism
-from skdpot.nets.training import (
-    GradientStep,
-    check_callbacks,
-    draw_latents,
-    evaluate,
-    train_network,
-)
+from skdpot.nets.networks import draw_latents, evaluate
+from skdpot.nets.training import GradientStep, check_callbacks, train_network
 from skdpot.release.gate import Records, Release
 from skdpot.sampling.architecture import ImageNetwork, LatentNetwork
 from skdpot.sampling.dpsgd import Gradient
@@ -144,7 +139,7 @@ class DPSlicedGenerator(SyntheticRows):
     Releases `sketch_`, `releases_`, or the noisy gradients of all steps as one event under
     replace-one; training on the first two is free. Sensitivities: `SlicedSketch`,
     `skdpot.sampling.row_releases.projection_sensitivity`,
-    `skdpot.nets.output_tables.fixed_side_sensitivity`. No loss is recorded or shown. The initial
+    `skdpot.nets.compared_outputs.fixed_side_sensitivity`. No loss is recorded or shown. The initial
     network and the facts that `SlicedSketch` lists are public. Each row of X is protected and, with
     ``conditional=True``, its label unless labels are public. Rows given to `score` are treated as
     public.

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from skdpot._utils.validation import SecretStream
+from skdpot.nets.compared_outputs import ClippedOutputs
 from skdpot.nets.gradients import (
     Gradients,
     TrainingPlan,
@@ -25,9 +26,9 @@ from skdpot.nets.gradients import (
     release_gradient,
     shares_of_jacobians,
 )
-from skdpot.nets.output_tables import ClippedOutputs
+from skdpot.nets.networks import draw_latents
 from skdpot.nets.per_sample import record_jacobians, record_outputs
-from skdpot.nets.training import GradientStep, draw_latents
+from skdpot.nets.training import GradientStep
 from skdpot.ot.flow import DirectionBatch
 from skdpot.ot.slices import CDFTable
 from skdpot.ot.transport import matched_means, pulls_between, ranked_projections
@@ -278,7 +279,7 @@ def clipped_gradient(
 ) -> dict[nn.Parameter, torch.Tensor]:
     """Return the clipped gradient of the squared sliced Wasserstein distance of points to rows.
 
-    Not private by itself: `skdpot.nets.output_tables.fixed_side_sensitivity` bounds how far
+    Not private by itself: `skdpot.nets.compared_outputs.fixed_side_sensitivity` bounds how far
     one of the rows moves it, times their number. Outputs are shortened to a ball of radius `reach`.
     """
     outputs = [record_outputs(network, chunk) for chunk in inputs.split(_INPUTS_AT_ONCE)]

@@ -21,8 +21,10 @@ from skdpot._utils.validation import SecretStream, Streams
 from skdpot.audit.membership import GaussianAuditResult
 from skdpot.fair.penalties import FairLoss, Records, tabled_steps
 from skdpot.mechanisms import FitContext, Resample
+from skdpot.nets.cells import Cells
+from skdpot.nets.compared_outputs import ClippedOutputs
 from skdpot.nets.gradients import plan_training
-from skdpot.nets.output_tables import Cells, ClippedOutputs, plan_tables, release_tables
+from skdpot.nets.output_tables import plan_tables, release_tables
 from skdpot.privacy.accounting import SingleFitTarget
 from skdpot.privacy.events import NonPrivateEvent, gdp_mu
 from skdpot.privacy.noise import calibrate_lattice

@@ -11,7 +11,8 @@ import pytest
 from scipy import stats
 
 from skdpot import SlicedSketch
-from skdpot.nets.output_tables import ClippedOutputs, plan_tables, release_tables
+from skdpot.nets.compared_outputs import ClippedOutputs
+from skdpot.nets.output_tables import plan_tables, release_tables
 from skdpot.ot.slices import uniform_directions
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.release import sketch as sketches

@@ -11,8 +11,8 @@ from torch import nn
 
 from skdpot.fair.penalties import FairLoss, Records
 from skdpot.nets import gradients
+from skdpot.nets.compared_outputs import Probabilities
 from skdpot.nets.gradients import pulled_back_sum, shares_of_vectors
-from skdpot.nets.output_tables import Probabilities
 from skdpot.sampling.autoencoder_training import AutoencoderLoss
 from skdpot.trajectories.langevin import _clipped_shares
 from tests.contract.fits import ROWS

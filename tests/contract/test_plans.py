@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from skdpot.nets.output_tables import plan_tables, plan_threshold
+from skdpot.fair.thresholds import plan_threshold
+from skdpot.nets.output_tables import plan_tables
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent
 from skdpot.release.bounds import plan_private_bounds

@@ -11,14 +11,9 @@ import numpy as np
 import pytest
 
 from skdpot._utils.validation import SecretStream
-from skdpot.nets.output_tables import (
-    ClippedOutputs,
-    Probabilities,
-    plan_tables,
-    plan_threshold,
-    release_tables,
-    tuned_threshold,
-)
+from skdpot.fair.thresholds import plan_threshold, tuned_threshold
+from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
+from skdpot.nets.output_tables import plan_tables, release_tables
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.release.bounds import (
     DataBounds,

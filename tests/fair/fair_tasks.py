@@ -10,8 +10,9 @@ from torch.nn import functional
 
 from skdpot.fair.penalties import FairLoss
 from skdpot.fair.scores import LOSSES
+from skdpot.nets.cells import Cells
+from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
 from skdpot.nets.gradients import pulled_back_sum
-from skdpot.nets.output_tables import Cells, ClippedOutputs, Probabilities
 
 N_FEATURES = 4
 HUGE = 1e9  # clips nothing

@@ -14,8 +14,9 @@ from torch import nn
 from skdpot._utils.validation import SecretStream
 from skdpot.fair import penalties as fair
 from skdpot.fair.penalties import Records
-from skdpot.nets.compared_outputs import LocalPenalty, network_outputs
-from skdpot.nets.output_tables import ParityPenalty, plan_tables, release_tables
+from skdpot.nets.compared_outputs import ParityPenalty
+from skdpot.nets.local_penalty import LocalPenalty, network_outputs
+from skdpot.nets.output_tables import plan_tables, release_tables
 from tests.fair.fair_tasks import (
     N_FEATURES,
     NETWORKS,

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from skdpot.fair.predictor import read_groups
-from skdpot.nets.output_tables import Cells
+from skdpot.nets.cells import Cells
 
 GOOD = {
     "strings": ["b", "a", "b"],

@@ -10,7 +10,7 @@ from torch import nn
 from skdpot._utils.validation import SecretStream, Streams
 from skdpot.exceptions import PrivacyWarning, ReplayError
 from skdpot.fair.scores import plan_scores
-from skdpot.nets.training import build_predictor
+from skdpot.nets.networks import build_predictor
 from skdpot.privacy.accounting import compose
 from skdpot.release.gate import record_releases, replay_releases
 

@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from skdpot._utils.validation import torch_randomness
-from skdpot.nets.per_sample import LatentEncoding, chain_of_layers
-from skdpot.nets.training import (
+from skdpot.nets.networks import (
     build_networks,
     build_predictor,
     checked_network,
@@ -17,6 +16,7 @@ from skdpot.nets.training import (
     image_dimensions,
     make_mlp,
 )
+from skdpot.nets.per_sample import LatentEncoding, chain_of_layers
 
 # --- encoders and decoders ------------------------------------------------------------------------
 

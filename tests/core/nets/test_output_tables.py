@@ -9,17 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot._utils.validation import SecretStream
+from skdpot.fair.thresholds import plan_threshold, tuned_threshold
+from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
 from skdpot.nets.gradients import shares_of_jacobians
-from skdpot.nets.output_tables import (
-    ClippedOutputs,
-    Probabilities,
-    TableNoise,
-    noisy_counts,
-    plan_threshold,
-    pulls_between,
-    release_tables,
-    tuned_threshold,
-)
+from skdpot.nets.output_tables import TableNoise, noisy_counts, pulls_between, release_tables
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.release.strategy import strategy_of
 

@@ -12,8 +12,8 @@ from skdpot.nets.gradients import (
     shares_of_jacobians,
     shares_of_vectors,
 )
+from skdpot.nets.networks import build_networks
 from skdpot.nets.per_sample import ToSphere, chain_of_layers
-from skdpot.nets.training import build_networks
 
 RNG = torch.Generator().manual_seed(7)
 N_RECORDS = 7

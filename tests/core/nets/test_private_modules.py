@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from skdpot.nets import training
-from skdpot.nets.training import check_per_record
+from skdpot.nets.per_record_check import check_per_record
 
 
 class Counting(nn.Module):

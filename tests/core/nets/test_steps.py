@@ -15,9 +15,11 @@ from torch import nn
 from skdpot._utils.validation import SecretStream
 from skdpot.fair.penalties import Records, ranked_steps, tabled_steps
 from skdpot.nets import gradients
-from skdpot.nets.compared_outputs import LocalPenalty, network_outputs
+from skdpot.nets.cells import Cells
+from skdpot.nets.compared_outputs import ParityPenalty, fixed_side_sensitivity
 from skdpot.nets.gradients import TrainingPlan, plan_training
-from skdpot.nets.output_tables import Cells, ParityPenalty, fixed_side_sensitivity, plan_tables
+from skdpot.nets.local_penalty import LocalPenalty, network_outputs
+from skdpot.nets.output_tables import plan_tables
 from skdpot.nets.per_sample import ToSphere
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.privacy.accounting import SingleFitTarget
