@@ -175,7 +175,7 @@ class FitContext:
 
 
 @dataclass(frozen=True, eq=False)
-class Released:
+class MechanismResult:
     """The release of a mechanism, with the facts that an estimator stores."""
 
     value: Any
@@ -234,7 +234,7 @@ class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
     def _make(self, rng: np.random.Generator) -> None:
         raise NotImplementedError
 
-    def _store(self, mechanism: Any, release: Released, X: Any) -> None:
+    def _store(self, mechanism: Any, release: MechanismResult, X: Any) -> None:
         if release.value is not None:
             self._keep(release.value)
         self.__dict__.update(release.attributes)

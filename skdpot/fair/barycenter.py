@@ -39,7 +39,7 @@ import numpy as np
 import pandas as pd
 
 from skdpot._utils.validation import Interval, SecretStream
-from skdpot.base import COUNT, FitContext, Released
+from skdpot.base import COUNT, FitContext, MechanismResult
 from skdpot.exceptions import told_safely
 from skdpot.fair.penalties import FairMechanism, FairTask
 from skdpot.fair.recalibration import (
@@ -545,7 +545,7 @@ class Barycenter(FairMechanism):
         targets: np.ndarray,
         public: Sequence[str],
         callbacks: Sequence[Any] | None,
-    ) -> Released:
+    ) -> MechanismResult:
         """Plan, charge, and only then read the rows."""
         streams, bounds, q = context.streams, task.bounds, task.compared.n_outputs
         plan = self._plan(context, task, *rows.shape)
@@ -572,7 +572,7 @@ class Barycenter(FairMechanism):
             told = (of, task.cells, transport, rows, units, scales, streams.secret)
             moved = told_safely(context.caller, _moved_and_measured, *told)
             found["transport_"], found["frontier_"] = moved
-        return Released(of.network, None, spent, attributes=found)
+        return MechanismResult(of.network, None, spent, attributes=found)
 
     def _plan(self, context: FitContext, task: FairTask, n: int, d: int) -> "_Plan":
         """Divide the budget between bounds, networks and what is measured of predictions."""

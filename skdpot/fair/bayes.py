@@ -31,7 +31,7 @@ import pandas as pd
 from scipy.optimize import linprog
 
 from skdpot._utils.validation import Interval
-from skdpot.base import FitContext, Released
+from skdpot.base import FitContext, MechanismResult
 from skdpot.exceptions import told_safely
 from skdpot.fair.penalties import FairMechanism, FairTask, warn_of_small_cells
 from skdpot.fair.score_tables import (
@@ -345,7 +345,7 @@ class BayesRule(FairMechanism):
         targets: np.ndarray,
         public: Sequence[str],
         callbacks: Sequence[Any] | None,
-    ) -> Released:
+    ) -> MechanismResult:
         """Plan, charge, and only then read the rows."""
         compared, cells = bool(task.cells.strata), task.cells
         mu, noise = context.divisible_mu, None
@@ -375,7 +375,7 @@ class BayesRule(FairMechanism):
                 of, ScoreLists(shares, n_classes, task.group_aware)
             )
             found["score_law_"] = release_law(placed, cells, noise, (rows, targets), context)
-        return Released(of.network, None, spent, attributes=found)
+        return MechanismResult(of.network, None, spent, attributes=found)
 
 
 def release_law(

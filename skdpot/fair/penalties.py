@@ -27,7 +27,7 @@ import torch
 from torch import nn
 
 from skdpot._utils.validation import Interval, SecretStream, StrOptions, resolve_device
-from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, Released
+from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, MechanismResult
 from skdpot.fair.loss_curve import prediction_losses
 from skdpot.fair.recalibration import plan_recalibration, recalibrated
 from skdpot.fair.thresholds import (
@@ -327,7 +327,7 @@ class FairMechanism(Mechanism):
     """What fair predictors need of a mechanism."""
 
     clip_gradient = 2.0  # what canaries of an audit exceed
-    release: Callable[..., Released]  # plans, charges, and only then touches the rows
+    release: Callable[..., MechanismResult]  # plans, charges, and only then touches the rows
 
     @property
     def compares(self) -> bool:
@@ -368,7 +368,7 @@ class FairGradients(FairMechanism):
         targets: np.ndarray,
         public: Sequence[str],
         callbacks: Sequence[Any] | None,
-    ) -> Released:
+    ) -> MechanismResult:
         """Plan, charge, and only then read the rows."""
         network, streams, compared = task.network, context.streams, task.compared
         n_steps = self.n_steps or _default_steps(self.alpha)
@@ -414,7 +414,7 @@ class FairGradients(FairMechanism):
         )
         trained = with_trained_parameters(network, trained)
         network, level = _levelled(trained, task, rows, targets, streams.secret)
-        return Released(
+        return MechanismResult(
             network, None, spent, attributes={**found, **level, "losses_": curve.table()}
         )
 

@@ -23,7 +23,7 @@ from scipy.special import expit
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import calibrate_lattice, lattice_noise, required_bits
-from skdpot.release.gate import Part, Records, Release, released
+from skdpot.release.gate import Part, Records, Release, pass_gate
 from skdpot.release.histogram import binned_rows, count_projections
 from skdpot.release.strategy import Energy, Strategy, best_strategy
 
@@ -283,7 +283,7 @@ def release_score_tables(
     return ScoreLaw(
         lists,
         sizes,
-        lists.by_group(released(release)[:, 0] @ above.T),
+        lists.by_group(pass_gate(release)[:, 0] @ above.T),
         noise.sigma**2 * above @ above.T,
     )
 

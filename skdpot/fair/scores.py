@@ -52,7 +52,7 @@ from skdpot.nets.per_sample import chain_of_layers
 from skdpot.nets.training import noisy_learning_rate, train_to_the_end
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, noisy_sum
-from skdpot.release.gate import Part, Records, Release, Vectors, of_candidates, released
+from skdpot.release.gate import Part, Records, Release, Vectors, of_candidates, pass_gate
 
 _MOMENTS = 0.1  # of the squared mu, for means and spreads of the features
 _LATTICE = 2.0**-10  # of features, whose squares then lie on a lattice, too
@@ -202,7 +202,7 @@ class ScorePlan:
             sensitivity=noise.sensitivity,
             linear=partial(_of_moments, look),
         )
-        mean, square = np.split(released(release) / n, 2)
+        mean, square = np.split(pass_gate(release) / n, 2)
         doubt = 2.0 * noise.sigma / n
         lost = np.minimum(mean, square) > 1.0 - _LOST - doubt
         if lost.any() and doubt < _MOST_DOUBT:

@@ -14,7 +14,7 @@ from skdpot.nets.output_tables import _ALONG, _ONE, Seen, TableNoise, plan_table
 from skdpot.ot.slices import CDFTable
 from skdpot.privacy.events import Event, GaussianEvent
 from skdpot.privacy.noise import calibrate_lattice, lattice_noise
-from skdpot.release.gate import Part, Records, Release, Vectors, released
+from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate
 
 _TARGET_BINS = 5
 
@@ -96,7 +96,7 @@ def _noisy_count(labels: np.ndarray, event: GaussianEvent, stream: SecretStream)
         event=event,
         linear=_counted_labels,
     )
-    return float(released(release)[0])
+    return float(pass_gate(release)[0])
 
 
 def _counted_labels(release: Release, records: Records, shares: np.ndarray) -> Iterator[Part]:

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from skdpot._utils.validation import Interval, SecretStream, StrOptions
-from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, Released
+from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, MechanismResult
 from skdpot.fair.penalties import FairLoss, FairTask, Records
 from skdpot.nets.cells import Cells
 from skdpot.nets.gradients import (
@@ -109,7 +109,7 @@ class TransportedRows(Mechanism):
         targets: np.ndarray,
         public: Sequence[str],
         callbacks: Sequence[Any] | None,
-    ) -> Released:
+    ) -> MechanismResult:
         """Plan, charge, and only then read the rows."""
         network, cells, secret = task.network, task.cells, context.streams.secret
         n_source, d = cells.sizes[SOURCE], rows.shape[1]
@@ -162,7 +162,9 @@ class TransportedRows(Mechanism):
             **context.training,
         )
         network = with_trained_parameters(network, trained)
-        return Released(network, None, spent, attributes={"n_steps_": plan.n_steps, "map_": moved})
+        return MechanismResult(
+            network, None, spent, attributes={"n_steps_": plan.n_steps, "map_": moved}
+        )
 
 
 def transported_steps(

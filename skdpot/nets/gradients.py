@@ -39,7 +39,7 @@ from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.privacy.noise import LatticeNoise, noise_for_sums, noisy_sum, required_bits
 from skdpot.privacy.sampling import SampledGaussianEvent, fixed_size_batches, placed_batches
 from skdpot.release.bounds import BoundsPlan, DataBounds
-from skdpot.release.gate import Part, Records, Release, of_candidates, released
+from skdpot.release.gate import Part, Records, Release, of_candidates, pass_gate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -409,7 +409,7 @@ def release_gradient(
         event=plan.event,
         linear=partial(_step, network, linear),
     )
-    for parameter, gradient in zip(total, released(release), strict=True):
+    for parameter, gradient in zip(total, pass_gate(release), strict=True):
         parameter.grad = gradient
 
 

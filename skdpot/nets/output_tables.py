@@ -35,7 +35,7 @@ from skdpot._utils.validation import SecretStream
 from skdpot.ot.slices import CDFTable
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import calibrate_lattice, lattice_noise, required_bits
-from skdpot.release.gate import Part, Records, Release, of_candidates, released
+from skdpot.release.gate import Part, Records, Release, of_candidates, pass_gate
 from skdpot.release.histogram import binned_rows, count_projections, recommended_bins
 from skdpot.release.strategy import Energy, Strategy, best_strategy
 
@@ -227,7 +227,7 @@ def noisy_counts(
         event=noise.event,
         linear=partial(_counted, seen, codes if known is None else known),
     )
-    return released(release)
+    return pass_gate(release)
 
 
 def _counted(

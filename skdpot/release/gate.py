@@ -1,7 +1,7 @@
 """The gate that every noisy number passes on its way out of a mechanism.
 
 A mechanism wraps a noisy value in a `Release`, with its noise and its event, passes it to
-`released`, and continues with the value that this returns. Usually that is the same value.
+`pass_gate`, and continues with the value that this returns. Usually that is the same value.
 
 `record_releases` keeps every release, including those that no attribute stores, such as the
 gradients of a training. The accountant charges a fit for all of them, so an audit must see them:
@@ -226,7 +226,7 @@ def replay_releases(releases: Sequence[Release]) -> Iterator[None]:
         _GATE.reset(token)
 
 
-def released(release: Release) -> Any:
+def pass_gate(release: Release) -> Any:
     """Let a noisy value out. The caller must continue with the returned value.
 
     Parameters

@@ -24,7 +24,7 @@ from scipy.special import ndtr, ndtri, softmax, stdtr
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent
 from skdpot.privacy.noise import lattice_noise
-from skdpot.release.gate import Part, Records, Release, Vectors, released
+from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate
 from skdpot.sources import HeldRows, Rows, Tables
 
 FloatArray = npt.NDArray[np.float64]
@@ -179,7 +179,7 @@ def release_histograms(
         event=event,
         linear=_counted,
     )
-    return np.asarray(released(release), dtype=np.float64)
+    return np.asarray(pass_gate(release), dtype=np.float64)
 
 
 def _counted(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:

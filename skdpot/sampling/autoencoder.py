@@ -27,7 +27,7 @@ from skdpot._utils.validation import (
     validate_rows,
     without_groups,
 )
-from skdpot.base import FitContext, Released, chosen_mechanism, like_input
+from skdpot.base import FitContext, MechanismResult, chosen_mechanism, like_input
 from skdpot.nets.cells import SAME_CLASS, SAME_GROUP, one_cell, read_groups, within_classes
 from skdpot.nets.networks import evaluate
 from skdpot.nets.per_record_check import check_per_record
@@ -272,7 +272,7 @@ class PrivateSWAutoencoder(
         given = given if shape is None else image_rows(given, shape)
         return validate_rows(self, given, reset=reset, min_samples=min_samples)
 
-    def _fit(self, X: Any, rows: np.ndarray, y: Any, sensitive_features: Any) -> Released:
+    def _fit(self, X: Any, rows: np.ndarray, y: Any, sensitive_features: Any) -> MechanismResult:
         """Build the networks, which may be refused, and train them as the mechanism does."""
         mechanism, d = self.mechanism_, rows.shape[1]
         cells, public = one_cell(len(rows)), []

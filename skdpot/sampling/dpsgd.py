@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from skdpot._utils.validation import Interval, Streams, StrOptions, resolve_device
-from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, Released, refuse_classes
+from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, MechanismResult, refuse_classes
 from skdpot.exceptions import BudgetExceededError, warn_of_privacy
 from skdpot.nets.cells import Cells, warn_of_small_cells
 from skdpot.nets.compared_outputs import ComparedOutputs, fixed_side_sensitivity
@@ -269,7 +269,7 @@ class DPSGD(Mechanism):
         rows: np.ndarray,
         callbacks: Sequence[Any] | None,
         public: Sequence[str],
-    ) -> Released:
+    ) -> MechanismResult:
         """Plan, charge, and only then read the rows: train the network in place.
 
         An interrupt after at least one step is part of the result, for the caller to raise once
@@ -317,7 +317,7 @@ class DPSGD(Mechanism):
         if stopped is not None and (finished == 0 or isinstance(stopped, Exception)):
             raise stopped  # when it happened tells of the rows
         found = {"n_steps_": finished, "losses_": curve.table()}
-        return Released(None, bounds, spent, attributes=found, stopped=stopped)
+        return MechanismResult(None, bounds, spent, attributes=found, stopped=stopped)
 
     def train_public(
         self,
@@ -329,7 +329,7 @@ class DPSGD(Mechanism):
         bounds: DataBounds,
         rng: np.random.Generator,
         callbacks: Sequence[Any] | None,
-    ) -> Released:
+    ) -> MechanismResult:
         """Train on public rows; a finite budget refuses a fit without noise."""
         try:
             spent = charge(
@@ -359,7 +359,7 @@ class DPSGD(Mechanism):
             progress=context.progress(context.caller),
         )
         found = {"n_steps_": n_steps, "losses_": curve.table()}
-        return Released(None, bounds, spent, attributes=found)
+        return MechanismResult(None, bounds, spent, attributes=found)
 
     def _plan(
         self,
@@ -581,7 +581,7 @@ class Gradient(Mechanism):
         latent: LatentNetwork,
         learning_rate: float,
         callbacks: Sequence[Any] | None,
-    ) -> Released:
+    ) -> MechanismResult:
         """Charge all steps, then train."""
         refuse_classes(self, conditional)
         n, d = rows.shape
@@ -620,7 +620,7 @@ class Gradient(Mechanism):
         )
         found = {"n_steps_": plan.n_steps, "_units": OutputUnits.of_ball(bounds)}
         found |= {"_latent_dim": latent_dim, "module_": network}
-        return Released(None, bounds, spent, attributes=found)
+        return MechanismResult(None, bounds, spent, attributes=found)
 
     def _plan(
         self, context: FitContext, network: nn.Module, n: int, d: int, n_steps: int | None

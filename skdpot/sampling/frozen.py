@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdpot._utils.validation import encode_labels
-from skdpot.base import COUNT, FitContext, Mechanism, Released
+from skdpot.base import COUNT, FitContext, Mechanism, MechanismResult
 from skdpot.exceptions import warn_of_privacy
 from skdpot.ot.flow import FlowSchedule, GaussianFlowProblem, SlicedFlowProblem
 from skdpot.privacy.events import Event
@@ -89,22 +89,22 @@ class Sketch(Mechanism):
 
     def release(
         self, context: FitContext, rows: np.ndarray, y: Any, *, conditional: bool, n_steps: Any
-    ) -> Released:
+    ) -> MechanismResult:
         """Charge, then release a closed `SlicedSketch`; any number of steps costs the same."""
         options = {name: getattr(self, name) for name in _OF_SKETCH}
         options |= {"conditional": conditional, "device": context.device}
         sketch = context.sketch(rows, y, **options)
         if context.feature_names is not None:
             sketch.feature_names_in_ = context.feature_names
-        return self.released(sketch, context.caller)
+        return self.result_of(sketch, context.caller)
 
-    def released(self, sketch: SlicedSketch, caller: str) -> Released:
+    def result_of(self, sketch: SlicedSketch, caller: str) -> MechanismResult:
         """Return what a sampler stores of a closed sketch."""
         warn_of_noise(sketch, caller)
         counts = sketch.class_counts_  # noisy where labels are private
         shares = counts / counts.sum()
         classes = getattr(sketch, "classes_", None)
-        return Released(sketch, sketch.bounds_, sketch.privacy_spent_, classes, shares)
+        return MechanismResult(sketch, sketch.bounds_, sketch.privacy_spent_, classes, shares)
 
     def problem(self, sketch: SlicedSketch, radius: float, label: Any) -> SlicedFlowProblem:
         """Return the distance to a table of the sketch."""
@@ -240,7 +240,7 @@ class Moments(Mechanism):
 
     def release(
         self, context: FitContext, rows: np.ndarray, y: Any, *, conditional: bool, n_steps: Any
-    ) -> Released:
+    ) -> MechanismResult:
         """Charge, then release `NoisyMoments`."""
         n, d = rows.shape
         codes, classes = np.zeros(n, dtype=int), None
@@ -276,7 +276,7 @@ class Moments(Mechanism):
                 f"of about {moments.relative_noise:.0%} of the spread of the rows. Use more rows, "
                 "a larger epsilon, fewer features or classes, tight bounds or a Sketch."
             )
-        return Released(moments, bounds, spent, classes, moments.class_shares)
+        return MechanismResult(moments, bounds, spent, classes, moments.class_shares)
 
     def problem(self, moments: NoisyMoments, radius: float, label: Any) -> GaussianFlowProblem:
         """Return the Gaussians of the parts of a class."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skdpot._utils.validation import Interval, StrOptions
-from skdpot.base import COUNT, FitContext, Mechanism, Released, refuse_classes
+from skdpot.base import COUNT, FitContext, Mechanism, MechanismResult, refuse_classes
 from skdpot.ot.flow import FlowSchedule, SmoothedFlowProblem
 from skdpot.release.bounds import public_bounds
 from skdpot.sampling.row_releases import (
@@ -61,7 +61,7 @@ class _NoisyRows(Mechanism):
 
     def _noisy_rows(
         self, context: FitContext, rows: np.ndarray, n_steps: int, n_projections: int, **drawn: Any
-    ) -> Released:
+    ) -> MechanismResult:
         """Plan and charge; only then read the rows and draw the noise.
 
         Releases ``Θ_k B_kᵀ + noise`` for the batches B_k of all steps, as one event under
@@ -94,7 +94,7 @@ class _NoisyRows(Mechanism):
                 "All Poisson samples were empty, so nothing was released, but the charge stands. "
                 "Increase batch_size or n_steps."
             )
-        return Released(SmoothedProjections(releases), bounds, spent)
+        return MechanismResult(SmoothedProjections(releases), bounds, spent)
 
 
 @dataclass(eq=False, repr=False)
@@ -159,7 +159,7 @@ class Resample(_NoisyRows):
 
     def release(
         self, context: FitContext, rows: np.ndarray, y: Any, *, conditional: bool, n_steps: Any
-    ) -> Released:
+    ) -> MechanismResult:
         """Charge, then release `SmoothedProjections` with a batch per step."""
         refuse_classes(self, conditional)
         size = min(self.batch_size, len(rows))
@@ -227,7 +227,7 @@ class Presample(_NoisyRows):
 
     def release(
         self, context: FitContext, rows: np.ndarray, y: Any, *, conditional: bool, n_steps: Any
-    ) -> Released:
+    ) -> MechanismResult:
         """Charge, then release `SmoothedProjections`; any number of steps costs the same."""
         refuse_classes(self, conditional)
         n_projections = self.n_projections

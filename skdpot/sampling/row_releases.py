@@ -58,7 +58,7 @@ from skdpot.privacy.noise import (
 )
 from skdpot.privacy.sampling import SampledGaussianEvent, fixed_size_batches, poisson_batches
 from skdpot.release.bounds import BoundsPlan, DataBounds, planned_bounds
-from skdpot.release.gate import Release, released
+from skdpot.release.gate import Release, pass_gate
 
 _ROW_UNITS = 2.0**28
 _DIRECTION_UNITS = 2.0**23
@@ -303,7 +303,7 @@ def noisy_batches(
             sensitivity=plan.sensitivity / plan.unit * bounds.radius,
             event=plan.noise,
         )
-        value = released(release)  # an empty one as well, so that the next has its place
+        value = pass_gate(release)  # an empty one as well, so that the next has its place
         if value.shape[1]:
             yield replace(release, value=value)
 

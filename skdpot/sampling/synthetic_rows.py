@@ -15,7 +15,7 @@ from skdpot._utils.validation import (
     spawn_streams,
     validate_rows,
 )
-from skdpot.base import FitContext, PrivateSampler, Released, chosen_mechanism, like_input
+from skdpot.base import FitContext, MechanismResult, PrivateSampler, chosen_mechanism, like_input
 from skdpot.ot.distances import sliced_wasserstein_distance
 from skdpot.release.sketch import SlicedSketch
 from skdpot.sampling.frozen import Sketch
@@ -133,7 +133,7 @@ class SyntheticRows(PrivateSampler):
                 'fit_sketch needs mechanism="sketch", and conditional= as the sketch has it.'
             )
         sketch._check_readable()
-        release = mechanism.released(sketch, type(self).__name__)
+        release = mechanism.result_of(sketch, type(self).__name__)
         with all_or_nothing(self, forget=True):
             record_columns(self, sketch)
             self.n_samples_ = sketch.n_samples_
@@ -142,7 +142,7 @@ class SyntheticRows(PrivateSampler):
         self._make(solver_generator(self.random_state))
         return self
 
-    def _store(self, mechanism: Any, release: Released, X: Any) -> None:
+    def _store(self, mechanism: Any, release: MechanismResult, X: Any) -> None:
         super()._store(mechanism, release, X)
         self._class_shares = release.class_shares
         if release.classes is not None:

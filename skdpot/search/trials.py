@@ -46,7 +46,7 @@ from skdpot.privacy.pipelines import (
     parts_of,
 )
 from skdpot.privacy.spent import PrivacySpent, planning
-from skdpot.release.gate import Release, forgotten, released, remember
+from skdpot.release.gate import Release, forgotten, pass_gate, remember
 from skdpot.search.plan import FitTerms, SearchPlan, Splits
 
 ONE_ROW = "all rows of a person would be in both parts of the split. Keep one row of each person."
@@ -573,7 +573,7 @@ def _noisy(total: float, task: SearchTask, secret: SecretStream) -> float:
     noisy = Release(
         "score", score, sigma=task.plan.score_deviation, lattice=lattice, event=task.plan.event
     )
-    return released(noisy)
+    return pass_gate(noisy)
 
 
 @contextmanager

@@ -77,7 +77,7 @@ from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import NonPrivateEvent, check_delta
 from skdpot.privacy.noise import calibrate_lattice, check_counts, lattice_noise, required_bits
 from skdpot.privacy.selection import ThresholdedCountsEvent
-from skdpot.release.gate import Release, released
+from skdpot.release.gate import Release, pass_gate
 
 Category: TypeAlias = str | int | float | bool
 Key: TypeAlias = tuple[str, Category]
@@ -162,7 +162,7 @@ def select_categories(
     release = Release(
         "category_counts", found, {"plan": plan}, sigma=event.sigma, lattice=lattice, event=event
     )
-    found = released(release)
+    found = pass_gate(release)
     return tuple(category for category, _ in found), np.array([count for _, count in found])
 
 

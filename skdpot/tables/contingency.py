@@ -59,7 +59,7 @@ from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import Event
 from skdpot.privacy.noise import lattice_noise, noise_lattice, required_bits
 from skdpot.privacy.selection import CHOICE_MU
-from skdpot.release.gate import Part, Records, Release, Vectors, released
+from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate
 from skdpot.sources import HeldRows, Rows, Tables
 
 IntArray = npt.NDArray[np.integer]
@@ -186,7 +186,7 @@ def release_marginals(
     exact = exact_counts(rows, marginals)
     counts = (own + table for own, table in zip(noise, exact, strict=True))
     release = release_of(list(map(NoisyMarginal, marginals, counts, scales)), event, most)
-    return replace(release, value=released(release))
+    return replace(release, value=pass_gate(release))
 
 
 def release_of(tables: Sequence[NoisyMarginal], event: Event, most: float = 1.0) -> Release:
@@ -236,7 +236,7 @@ def release_misfits(
         event=event,
         linear=_misfit,
     )
-    return released(release)
+    return pass_gate(release)
 
 
 def on_lattice(prediction: FloatArray) -> FloatArray:
@@ -470,7 +470,7 @@ def release_choices(
         sensitivity=sensitivity,
         event=event,
     )
-    return tuple(released(release))
+    return tuple(pass_gate(release))
 
 
 _BLOCK = 2**10  # candidates whose weights have a sum of their own

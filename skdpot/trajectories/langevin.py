@@ -71,7 +71,7 @@ from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.privacy.noise import LatticeNoise, noise_for_sums, noisy_sum
 from skdpot.privacy.sampling import SampledGaussianEvent, poisson_batches
 from skdpot.release.bounds import BoundsPlan, DataBounds
-from skdpot.release.gate import Part, Records, Release, Vectors, released
+from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate
 from skdpot.trajectories.warm_start import WarmStartPlan
 
 FloatArray = npt.NDArray[np.float64]
@@ -429,7 +429,7 @@ def mean_field_langevin(
             total[i] = clipped_fit_gradient(particles[i], batch, weight=weight, **options)
         if noise is not None:
             total = noisy_sum(total, noise, secret)
-        gradient = released(
+        gradient = pass_gate(
             Release(
                 "fit_gradients",
                 total / expected[:, None, None],

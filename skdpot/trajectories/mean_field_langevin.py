@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from skdpot._utils.validation import Interval, StrOptions
-from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, Released
+from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, MechanismResult
 from skdpot.ot.sinkhorn import WarmCoupling
 from skdpot.release.bounds import planned_bounds, public_bounds
 from skdpot.trajectories.langevin import (
@@ -135,7 +135,7 @@ class MeanFieldLangevin(Mechanism):
 
     def release(
         self, context: FitContext, data: TimedRows, n_particles: int, diffusivity: float
-    ) -> Released:
+    ) -> MechanismResult:
         """Charge, warm-start and run the particles; every step sees private rows."""
         n_features = data.rows.shape[1]
         self._check_regularization(data)
@@ -179,7 +179,7 @@ class MeanFieldLangevin(Mechanism):
             wander=streams.solver if self.entropy else None,
             progress=context.progress("steps"),
         )
-        return Released(moved, bounds, spent, attributes=found)
+        return MechanismResult(moved, bounds, spent, attributes=found)
 
     def _plan(
         self, context: FitContext, data: TimedRows, n_particles: int, diffusivity: float

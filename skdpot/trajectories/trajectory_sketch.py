@@ -26,7 +26,7 @@ from scipy.spatial import cKDTree
 from tqdm.auto import tqdm
 
 from skdpot._utils.validation import Interval, one_blas_thread, resolve_device
-from skdpot.base import FitContext, Mechanism, Released
+from skdpot.base import FitContext, Mechanism, MechanismResult
 from skdpot.ot.flow import direction_blocks, longest_step, rounds
 from skdpot.ot.sinkhorn import WarmCoupling
 from skdpot.ot.slices import CDFTable
@@ -444,7 +444,7 @@ n_features), default="axes+orthogonal"
 
     def release(
         self, context: FitContext, data: TimedRows, n_particles: int, diffusivity: float
-    ) -> Released:
+    ) -> MechanismResult:
         """Charge, then release a closed `SlicedSketch` whose classes are the times."""
         resolve_device(self.device)
         self._steps(diffusivity)  # what cannot be done is refused before any charge
@@ -463,7 +463,7 @@ n_features), default="axes+orthogonal"
             assumptions=(*spent.assumptions, *data.assumptions),
             mechanism=f"{spent.mechanism}, at each of {data.axis.n_times} times",
         )
-        return Released(sketch, sketch.bounds_, spent)
+        return MechanismResult(sketch, sketch.bounds_, spent)
 
     def move(
         self,

@@ -45,7 +45,7 @@ from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.journal import keep_no_more
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, lattice_noise, round_to_lattice
-from skdpot.release.gate import Part, Records, Release, Vectors, released
+from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate
 
 FloatArray = npt.NDArray[np.float64]
 Rows = Sequence[npt.NDArray[np.floating]]
@@ -290,7 +290,7 @@ def _released_sums(
         linear=_summed,
         **({} if noise is None else vars(noise)),  # of the sums
     )
-    return released(release)
+    return pass_gate(release)
 
 
 def _summed(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:

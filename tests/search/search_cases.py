@@ -15,7 +15,7 @@ from skdpot.privacy.noise import gaussian_noise
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.selection import TrialLaw
 from skdpot.privacy.spent import charge
-from skdpot.release.gate import Release, released
+from skdpot.release.gate import Release, pass_gate
 from tests.payer import Payer
 
 LOG: list[Any] = []
@@ -72,7 +72,7 @@ class NoisyThreshold(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
         stream = spawn_streams(self.random_state, "NoisyThreshold").secret
         noise = 0.0 if sigma is None else float(gaussian_noise(sigma, 1, stream)[0])
         mean = float(np.clip(rows[:, 0], -1, 1).mean()) + noise
-        self.mean_ = released(Release("mean", mean, sigma=sigma or 0.0, event=event))
+        self.mean_ = pass_gate(Release("mean", mean, sigma=sigma or 0.0, event=event))
         return self
 
     def predict(self, X):

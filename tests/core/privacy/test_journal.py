@@ -25,7 +25,7 @@ from skdpot.privacy import ledger as ledger_module
 from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.ledger import Ledger
 from skdpot.release import gate
-from skdpot.release.gate import Release, forgotten, record_releases, released
+from skdpot.release.gate import Release, forgotten, pass_gate, record_releases
 from tests.contract.ledger_faults import forked, status_of
 
 ROWS = np.random.default_rng(4).normal(size=(400, 2)) * [1.0, 30.0]
@@ -295,14 +295,14 @@ def test_trials_of_a_search_are_in_no_file(budget, path):
         def fit(self, X, y=None):
             scaler(budget, epsilon=0.5).fit(X)
             charge(self, event, n_samples=len(X), assumptions=())
-            released(Release("sum", 1.5, sigma=1e3, event=event))
+            pass_gate(Release("sum", 1.5, sigma=1e3, event=event))
             assert n_rows(path) == 2
             with forgotten():
                 assert n_rows(path) == 0
                 scaler(budget, epsilon=0.5).fit(X)
-                released(Release("score", 1.5, sigma=1e3, event=event))
+                pass_gate(Release("score", 1.5, sigma=1e3, event=event))
                 assert n_rows(path) == 0
-            released(Release("sum", 2.5, sigma=1e3, event=event))
+            pass_gate(Release("sum", 2.5, sigma=1e3, event=event))
             assert n_rows(path) == 0
             return self
 

@@ -13,8 +13,8 @@ from skdpot.release.gate import (
     candidates,
     first_difference,
     forgotten,
+    pass_gate,
     record_releases,
-    released,
     remember,
     replay_releases,
 )
@@ -29,9 +29,9 @@ def test_records_in_order_and_stops():
     value = np.array([1.0])
     with record_releases() as outer:
         with record_releases() as releases:
-            assert released(made("sum", value, {"fact": 1}, sigma=3.0)) is value
-            released(made("count", (2, torch.ones(2))))
-        released(made("last", 1))
+            assert pass_gate(made("sum", value, {"fact": 1}, sigma=3.0)) is value
+            pass_gate(made("count", (2, torch.ones(2))))
+        pass_gate(made("last", 1))
     value += 1
     assert [release.kind for release in releases] == ["sum", "count"]
     assert [release.kind for release in outer] == ["last"]  # the inner block listened alone
@@ -43,11 +43,11 @@ def test_records_in_order_and_stops():
 @pytest.mark.parametrize("forgetting", [True, False])
 def test_what_is_forgotten_is_recorded_where_that_is_asked_for(forgetting):
     with record_releases(forgetting=forgetting) as releases:
-        released(made("before", 1))
+        pass_gate(made("before", 1))
         with forgotten() as first:
-            released(made("first", 1))
+            pass_gate(made("first", 1))
         with forgotten():
-            released(made("second", 1))
+            pass_gate(made("second", 1))
         remember(first)
     kinds = [release.kind for release in releases]
     assert kinds == (["before", "first"] if forgetting else ["before", "first", "second"])
@@ -57,10 +57,10 @@ def test_what_is_forgotten_is_recorded_where_that_is_asked_for(forgetting):
 def test_what_was_charged_with_noise_is_not_released_without(sigma):
     noisy, none = GaussianEvent(sigma=1.0, sensitivity=1.0), NonPrivateEvent()
     with pytest.raises(RuntimeError, match="'sum' would be released without the noise"):
-        released(made("sum", 1, sigma=sigma, event=ComposedEvent(events=(noisy, noisy))))
-    assert released(made("sum", 1, sigma=sigma, event=none)) == 1
-    assert released(made("sum", 1, sigma=sigma)) == 1
-    assert released(made("sum", 1, sigma=1.0, event=noisy)) == 1
+        pass_gate(made("sum", 1, sigma=sigma, event=ComposedEvent(events=(noisy, noisy))))
+    assert pass_gate(made("sum", 1, sigma=sigma, event=none)) == 1
+    assert pass_gate(made("sum", 1, sigma=sigma)) == 1
+    assert pass_gate(made("sum", 1, sigma=1.0, event=noisy)) == 1
 
 
 def test_candidates_stand_in_for_the_slots_of_the_data():
@@ -73,8 +73,8 @@ def test_candidates_stand_in_for_the_slots_of_the_data():
 def two_releases(shift, *, kind="mean", shape=(2, 3), sigma=1.0, names=("a",), last=True):
     """What passes the gate twice."""
     value = (np.full(shape, shift), torch.full((2,), float(shift)))
-    mean, codes = released(made(kind, value, {"shape": shape[:1]}, sigma=sigma))
-    found = released(made("names", list(names))) if last else None
+    mean, codes = pass_gate(made(kind, value, {"shape": shape[:1]}, sigma=sigma))
+    found = pass_gate(made("names", list(names))) if last else None
     return mean, codes, found
 
 
