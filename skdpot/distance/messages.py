@@ -9,9 +9,9 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 from numpy.typing import ArrayLike
 
+from skdpot._utils.arrays import FloatArray
 from skdpot._utils.records import MOST_BYTES, Record
 from skdpot._utils.validation import as_finite, check_count
 from skdpot.exceptions import MessageError
@@ -22,8 +22,6 @@ from skdpot.release.bounds import DataBounds, public_bounds
 from skdpot.release.histogram import projection_half_widths
 from skdpot.release.sketch import SlicedSketch
 from skdpot.release.sketch_record import SketchRecord
-
-FloatArray = npt.NDArray[np.float64]
 
 FRACTIONS = (0.25, 0.5, 0.75)
 """Fractions at which the paper asks for distances when t is not disclosed."""

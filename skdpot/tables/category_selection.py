@@ -73,6 +73,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import ndtri
 
+from skdpot._utils.arrays import FloatArray
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import NonPrivateEvent, check_delta
 from skdpot.privacy.noise import calibrate_lattice, check_counts, lattice_noise, required_bits
@@ -81,7 +82,6 @@ from skdpot.release.gate import Release, pass_gate
 
 Category: TypeAlias = str | int | float | bool
 Key: TypeAlias = tuple[str, Category]
-FloatArray = npt.NDArray[np.float64]
 
 _PLAIN = (str, int, float, bool, np.integer, np.floating, np.bool_)
 # Takes up the rounding of roots, so that the mu of the event does not exceed what was given.

@@ -55,6 +55,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import Event
 from skdpot.privacy.noise import lattice_noise, noise_lattice, required_bits
@@ -62,8 +63,6 @@ from skdpot.privacy.selection import CHOICE_MU
 from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate
 from skdpot.sources import HeldRows, Rows, Tables
 
-IntArray = npt.NDArray[np.integer]
-FloatArray = npt.NDArray[np.float64]
 AnyRows: TypeAlias = "CountedRows | Rows | IntArray"
 
 

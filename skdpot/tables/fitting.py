@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot._utils.validation import Streams
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
@@ -38,8 +39,6 @@ from skdpot.tables.contingency import (
     MARGINAL_SENSITIVITY,
     AnyRows,
     CountedRows,
-    FloatArray,
-    IntArray,
     Marginal,
     NoisyMarginal,
     choice_sensitivity,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy.stats import wasserstein_distance
 
+from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot._utils.panels import COLORS, PanelDisplay, check_choice, cut_short, show_dates
 from skdpot._utils.validation import check_count, solver_generator
 
@@ -188,9 +188,6 @@ def column_codes(real: pd.Series, synthetic: pd.Series, n_bins: int) -> tuple[np
         n_values = len(cuts) + 1
     return np.where(missing, n_values, codes).astype(np.int64), n_values + 1
 
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 _MOST_CELLS = 2**22  # of a marginal before cells that nobody is in are left out
 _SURE = 5.0  # standard deviations above what chance explains

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from tqdm.auto import tqdm
 
+from skdpot._utils.arrays import IntArray
 from skdpot._utils.validation import (
     Interval,
     StrOptions,
@@ -33,7 +34,6 @@ from skdpot.privacy.spent import SEEDED, PrivacySpent, charge, warn_of_compositi
 from skdpot.release.contributions import WEIGHTINGS, Unit
 from skdpot.release.gate import Records, Release
 from skdpot.sources import Rows
-from skdpot.tables.contingency import IntArray
 from skdpot.tables.fitting import TableFit, TablePlan, plan_tables
 from skdpot.tables.frames import PlainColumn, Table, build_table, open_table, read_table, table_rows
 from skdpot.tables.grids import Condition, parse_conditions

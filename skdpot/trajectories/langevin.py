@@ -65,6 +65,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from tqdm.auto import tqdm
 
+from skdpot._utils.arrays import FloatArray
 from skdpot._utils.validation import SecretStream, one_blas_thread
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
@@ -73,8 +74,6 @@ from skdpot.privacy.sampling import SampledGaussianEvent, poisson_batches
 from skdpot.release.bounds import BoundsPlan, DataBounds
 from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate
 from skdpot.trajectories.warm_start import WarmStartPlan
-
-FloatArray = npt.NDArray[np.float64]
 
 # Gradients of the Schrödinger potentials of neighbouring times at particles (T, m, d), with
 # the spacings of times and the diffusivity; two arrays of shape (T - 1, m, d).

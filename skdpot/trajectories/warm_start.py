@@ -41,13 +41,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
+from skdpot._utils.arrays import FloatArray
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.journal import keep_no_more
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, lattice_noise, round_to_lattice
 from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate
 
-FloatArray = npt.NDArray[np.float64]
 Rows = Sequence[npt.NDArray[np.floating]]
 
 # Lattice steps per radius when there is no noise: finer than any use, and sums stay exact.

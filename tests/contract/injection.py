@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import hypothesis
 import pytest
@@ -74,6 +74,11 @@ class Injection:
     where: str
     says: str
     inject: Callable[[pytest.MonkeyPatch, Reached], None]
+
+
+# By the number of a defect: what makes the package behave so, and where that happens with the test
+# that must fail.
+Injections: TypeAlias = dict[int, list[tuple[Injection, dict[str, str]]]]
 
 
 # ------------------------------------------------------------------------------------ the hooks
