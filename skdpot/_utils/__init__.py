@@ -1,3 +1,3 @@
-"""Helpers without privacy semantics: random streams, validation, devices, progress."""
+"""Helpers without privacy semantics: validation, random streams, devices, records in files."""
 
 __version__ = "0.1.0"

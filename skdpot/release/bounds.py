@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from skdpot._utils.arrays import FloatArray
-from skdpot._utils.validation import Interval, Streams, StrOptions
+from skdpot._utils.parameters import Interval, StrOptions
+from skdpot._utils.streams import Streams
 from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import calibrate_lattice, check_counts, check_positive

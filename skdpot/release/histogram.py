@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from skdpot._utils.validation import SecretStream, in_threads, n_threads, resolve_device
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.streams import SecretStream
+from skdpot._utils.threads import in_threads, n_threads
 from skdpot.exceptions import OpenSketchError
 from skdpot.ot.slices import make_directions
-from skdpot.privacy.accounting import PrivacyTarget, calibrate
+from skdpot.privacy.calibration import calibrate
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import check_shares, lattice_noise, noise_lattice
+from skdpot.privacy.targets import PrivacyTarget
 from skdpot.release.bounds import BoundsPlan, DataBounds, bounds_share, planned_bounds
 from skdpot.release.contributions import Parts
 from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate

@@ -12,26 +12,26 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
-from skdpot._utils.validation import (
+from skdpot._utils.finite import as_line
+from skdpot._utils.labels import encode_labels
+from skdpot._utils.parameters import (
     DEVICE,
     Interval,
-    Streams,
     StrOptions,
     all_or_nothing,
-    as_line,
     check_is_fitted,
-    encode_labels,
     fit_context,
-    spawn_streams,
-    validate_rows,
 )
+from skdpot._utils.rows import validate_rows
+from skdpot._utils.streams import Streams, spawn_streams
 from skdpot.exceptions import OpenSketchError
 from skdpot.ot.slices import CDFTable
-from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.charges import charge, row_assumptions
+from skdpot.privacy.earlier_steps import warn_of_composition
 from skdpot.privacy.journal import keep_no_more
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import charge, row_assumptions, warn_of_composition
+from skdpot.privacy.targets import privacy_target
 from skdpot.release.bounds import ROW_BOUNDS, public_bounds
 from skdpot.release.contributions import UNITS, Parts, Unit, read_persons
 from skdpot.release.decoding import decode

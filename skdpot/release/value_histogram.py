@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 from scipy.special import ndtr, ndtri, softmax, stdtr
 
 from skdpot._utils.arrays import FloatArray, IntArray
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent
 from skdpot.privacy.noise import lattice_noise
 from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate

@@ -18,7 +18,8 @@ from sklearn.base import clone
 
 from skdpot import PrivacyBudget, PrivateScaler, SlicedSketch
 from skdpot._utils.calls import calling, repeating
-from skdpot._utils.validation import fit_context, spawn_streams
+from skdpot._utils.parameters import fit_context
+from skdpot._utils.streams import spawn_streams
 from skdpot.exceptions import LedgerError, PrivacyWarning, charges_before
 from skdpot.privacy import charge, journal
 from skdpot.privacy import ledger as ledger_module

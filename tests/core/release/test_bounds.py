@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import NonPrivateEvent, gdp_mu
+from skdpot.privacy.events import NonPrivateEvent
+from skdpot.privacy.gdp import gdp_mu
 from skdpot.release.bounds import (
     DataBounds,
     ball_radius,

@@ -11,7 +11,7 @@ import pytest
 
 from skdpot import SlicedSketch
 from skdpot.ot.slices import uniform_directions
-from skdpot.privacy.accounting import PrivacyTarget
+from skdpot.privacy.targets import PrivacyTarget
 from skdpot.release.decoding import decode
 from skdpot.release.histogram import plan_sketch
 
