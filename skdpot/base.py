@@ -22,8 +22,8 @@ from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.statement import PrivacySpent
 from skdpot.privacy.targets import PrivacyTarget, privacy_target
 from skdpot.release.bounds import ROW_BOUNDS, DataBounds
-from skdpot.release.gate import Records, Release
 from skdpot.release.moments import NoisyMoments
+from skdpot.release.releases import Records, Release
 from skdpot.release.sketch import SlicedSketch
 
 # Parameters of many mechanisms: numbers of something, and lengths that gradients are clipped to.

@@ -22,9 +22,11 @@ from skdpot.privacy.noise import (
     required_bits,
 )
 from skdpot.privacy.targets import PrivacyTarget
-from skdpot.release.bounds import BoundsPlan, DataBounds, planned_bounds
+from skdpot.release.bounds import DataBounds
 from skdpot.release.decoding import class_totals
-from skdpot.release.gate import Part, Records, Release, Vectors, of_candidates, pass_gate
+from skdpot.release.gate import pass_gate
+from skdpot.release.private_bounds import BoundsPlan, planned_bounds
+from skdpot.release.releases import Part, Records, Release, Vectors, of_candidates
 
 _RADIUS = 2**12  # of the ball, in whole units that rows are cut to
 _LAST = 2**11  # what every row has as one more entry: half the radius

@@ -18,7 +18,7 @@ from skdpot.privacy.charges import SEEDED, charge
 from skdpot.privacy.earlier_steps import made_by, warn_of_composition
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.targets import PrivacyTarget, privacy_target
-from skdpot.release.bounds import plan_private_bounds, release_feature_scales
+from skdpot.release.private_bounds import plan_private_bounds, release_feature_scales
 
 _ASSUMPTIONS = (
     "the number of rows",

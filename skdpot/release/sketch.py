@@ -35,15 +35,11 @@ from skdpot.privacy.targets import privacy_target
 from skdpot.release.bounds import ROW_BOUNDS, public_bounds
 from skdpot.release.contributions import UNITS, Parts, Unit, read_persons
 from skdpot.release.decoding import decode
-from skdpot.release.gate import Records, Release
-from skdpot.release.histogram import (
-    NoisyAccumulator,
-    counting_device,
-    plan_sketch,
-    projection_half_widths,
-    rows_among,
-)
+from skdpot.release.histogram import NoisyAccumulator, rows_among
 from skdpot.release.joint import SecureSum
+from skdpot.release.projection_counts import counting_device
+from skdpot.release.releases import Records, Release
+from skdpot.release.sketch_plan import plan_sketch, projection_half_widths
 from skdpot.release.sketch_record import SketchRecord, check_comparable, merged_fields
 from skdpot.release.strategy import Strategy
 from skdpot.sources import HeldRows, Rows, SourceRows, read_numbers, source_of
@@ -102,7 +98,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         shortened.
     n_projections : int or "auto", default="auto"
         Number of directions L. "auto" follows a public rule in n, d and epsilon
-        (`skdpot.release.histogram.recommended_n_projections`).
+        (`skdpot.release.sketch_plan.recommended_n_projections`).
     n_bins : int or "auto", default="auto"
         Number of bins B along each direction.
     projections : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_projections, \
