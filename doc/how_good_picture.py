@@ -1,7 +1,7 @@
 """Draw what to expect of n rows and ε from the tables of the benchmarks.
 
 ``python doc/how_good_picture.py`` reads ``table_runs.csv``, ``table_laws.csv``, ``fair.csv`` and
-``table1.csv`` and the tables of ``sketch_shape.rst`` and ``which_estimator.rst``, and writes
+``table1.csv`` and the tables of ``sketch_shape.rst`` and ``synthetic_images.rst``, and writes
 ``images/how_good_signal.png`` and ``images/how_good_tasks.png``.
 """
 
@@ -83,7 +83,7 @@ def differences() -> list[tuple[str, float, float]]:
         for epsilon in (1.0, 3.0):
             ours = rows[(rows.method == "ours, bayes") & (rows.epsilon == epsilon)]
             found.append((f"fair decisions, {title}", epsilon, accuracy_at_impact(ours) - best))
-    text = (HERE / "which_estimator.rst").read_text(encoding="utf-8")
+    text = (HERE / "synthetic_images.rst").read_text(encoding="utf-8")
     cells = re.search(r"^convolutional +(\.\d+) +(\.\d+) +(\.\d+)", text, re.M)
     real = float(re.search(r"classifiers reach .*?and (\.\d+)\.", text)[1])
     for epsilon, cell in zip((0.2, 1.0, 10.0), cells.groups(), strict=True):
