@@ -53,7 +53,9 @@ def test_every_page_is_found_from_the_first_one():
         text = (pages / f"{name}.rst").read_text(encoding="utf-8")
         for block in re.findall(r"^\.\. toctree::\n((?:   .*\n|\n)+)", text, re.M):
             folder = Path(name).parent
-            waiting += [(folder / n).as_posix() for n in re.findall(r"^   (\w[\w/]*)$", block, re.M)]
+            waiting += [
+                (folder / n).as_posix() for n in re.findall(r"^   (\w[\w/]*)$", block, re.M)
+            ]
     written = {
         path.relative_to(pages).with_suffix("").as_posix()
         for folder in (pages, pages / "experiments")
