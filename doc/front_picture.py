@@ -25,7 +25,7 @@ METHODS = {
 
 def main() -> None:
     """Write the pictures."""
-    plt.style.use("skdpot.metrics.pictures")
+    plt.style.use("skdpot.pictures")
     table = pd.read_csv(HERE / "front.csv")
     draw_samples(table, plt.imread(HERE / "front_samples.png"))
     draw_distances(table.set_index(["column", "method"])["frechet"])

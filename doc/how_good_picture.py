@@ -113,6 +113,6 @@ def draw_tasks() -> None:
 
 
 if __name__ == "__main__":
-    plt.style.use("skdpot.metrics.pictures")
+    plt.style.use("skdpot.pictures")
     draw_signal()
     draw_tasks()

@@ -31,7 +31,7 @@ from skdpot.metrics import (
     train_synthetic_test_real,
 )
 
-plt.style.use("skdpot.metrics.pictures")
+plt.style.use("skdpot.pictures")
 iris = load_iris(as_frame=True)
 X = iris.data.rename(columns=lambda name: name.removesuffix(" (cm)"))
 y = iris.target_names[iris.target]

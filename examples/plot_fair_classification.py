@@ -30,11 +30,11 @@ import pandas as pd
 
 from skdpot import FairPrivateClassifier
 from skdpot.datasets import make_biased_classification
+from skdpot.fair.rates import equalized_odds_ratios
 from skdpot.mechanisms import RankedOutputs, SketchedOutputs
 from skdpot.metrics import FairnessDisplay, FairnessFrontierDisplay, disparate_impact
-from skdpot.metrics.fairness import equalized_odds_ratios
 
-plt.style.use("skdpot.metrics.pictures")
+plt.style.use("skdpot.pictures")
 N_ROWS = 30_000
 ALPHAS, EPSILONS = (0.0, 0.25, 0.5, 0.75), (np.inf, 1.0, 0.5)
 LEVELS = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95)

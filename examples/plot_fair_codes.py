@@ -40,7 +40,7 @@ from skdpot.datasets import make_biased_classification
 from skdpot.mechanisms import DPSGD, Architecture, CodeParity
 from skdpot.metrics import disparate_impact
 
-plt.style.use("skdpot.metrics.pictures")
+plt.style.use("skdpot.pictures")
 ALPHAS, EPSILONS = (0.0, 0.25, 0.5, 0.75), (np.inf, 4.0, 1.0)
 N_PRIVATE, N_CORE = 30_000, 8
 

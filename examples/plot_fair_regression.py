@@ -33,7 +33,7 @@ from skdpot import FairPrivateRegressor
 from skdpot.datasets import make_biased_regression
 from skdpot.metrics import wasserstein_parity
 
-plt.style.use("skdpot.metrics.pictures")
+plt.style.use("skdpot.pictures")
 N_ROWS = 24_000
 LEVELS, EPSILONS = (0.0, 0.5, 0.8, 1.0), (np.inf, 1.0, 0.5)
 GROUPS = {"A = 0": ("#0072B2", "-"), "A = 1": ("#D55E00", "--")}

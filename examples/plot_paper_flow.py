@@ -24,7 +24,7 @@ from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem, SmoothedFlowProblem,
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.ot.transport import sliced_wasserstein_distance
 
-plt.style.use("skdpot.metrics.pictures")
+plt.style.use("skdpot.pictures")
 RADIUS, SPREAD, N_ROWS, N_SLICES = 3.0, 0.3, 3000, 200
 STEPS = (1, 10, 200)
 ANGLES = np.pi / 2 + 2 * np.pi * np.arange(5) / 5

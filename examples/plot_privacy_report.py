@@ -24,7 +24,7 @@ from skdpot import DPSlicedFlowSampler, PrivacyBudget
 from skdpot.audit import privacy_report, synthetic_membership
 from skdpot.mechanisms import Sketch
 
-plt.style.use("skdpot.metrics.pictures")
+plt.style.use("skdpot.pictures")
 data = load_breast_cancer()
 names = ["mean radius", "mean texture", "mean smoothness", "mean compactness", "mean symmetry",
          "worst texture", "worst smoothness"]  # fmt: skip

@@ -45,7 +45,7 @@ IMAGES = {"pixel_range": (0, 16), "background": 5, "contrast": 0.28, "decay": 0}
 # post-processing. At ε = 1 the fit warns that the noise hides the data: the copy is much farther
 # from the real digits than at ε = 3.
 
-plt.style.use("skdpot.metrics.pictures")
+plt.style.use("skdpot.pictures")
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, random_state=0)
 directions = orthogonal_directions(512, 64, np.random.default_rng(0))

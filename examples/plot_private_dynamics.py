@@ -21,7 +21,7 @@ from skdpot import PrivateTrajectorySampler
 from skdpot.datasets import make_commuting_trajectories, make_lineage_trajectories
 from skdpot.metrics import TrajectoryDisplay
 
-plt.style.use("skdpot.metrics.pictures")
+plt.style.use("skdpot.pictures")
 rng = np.random.default_rng(0)
 
 

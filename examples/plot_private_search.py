@@ -25,10 +25,10 @@ from sklearn.datasets import make_moons
 from sklearn.model_selection import GridSearchCV, ShuffleSplit
 
 from skdpot import FairPrivateClassifier
-from skdpot.estimators.private_search import PrivateSearchCV
 from skdpot.mechanisms import SketchedOutputs
+from skdpot.search.private_search import PrivateSearchCV
 
-plt.style.use("skdpot.metrics.pictures")
+plt.style.use("skdpot.pictures")
 N_ROWS, N_RUNS, EPSILONS = 3000, 4, (0.3, 1.0, 3.0)
 
 X, y = make_moons(N_ROWS, noise=0.2, random_state=0)

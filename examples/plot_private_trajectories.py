@@ -29,15 +29,15 @@ import pandas as pd
 
 from skdpot import PrivateTrajectorySampler
 from skdpot.datasets import make_branching_trajectories, one_point_per_person
-from skdpot.datasets.trajectories import branch_of, branching_paths
 from skdpot.metrics import (
     TrajectoryDisplay,
     marginal_wasserstein_distances,
     path_sliced_wasserstein_distance,
 )
-from skdpot.metrics.distances import resample_paths
+from skdpot.trajectories.path_distance import resample_paths
+from skdpot.trajectories.simulated import branch_of, branching_paths
 
-plt.style.use("skdpot.metrics.pictures")
+plt.style.use("skdpot.pictures")
 rng = np.random.default_rng(0)
 
 

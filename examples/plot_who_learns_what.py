@@ -31,15 +31,15 @@ from sklearn.datasets import load_digits
 from skdpot import SlicedSketch
 from skdpot.audit import gaussian_audit
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.reconstruction import paired_differences, reconstruct, rows_from_sketch
-from skdpot.federated.baselines import fedwad, triangle
-from skdpot.federated.exchange import sliced
-from skdpot.federated.messages import InterpolatingMeasure, SketchMessage, SketchRequest
-from skdpot.federated.party import Party
+from skdpot.distance.exchange import sliced
+from skdpot.distance.messages import InterpolatingMeasure, SketchMessage, SketchRequest
+from skdpot.distance.party import Party
+from skdpot.distance.protocols import fedwad, triangle
+from skdpot.distance.reconstruction import paired_differences, reconstruct, rows_from_sketch
 from skdpot.metrics import wasserstein_distance
 from skdpot.ot.measures import gaussian_reference
 
-plt.style.use("skdpot.metrics.pictures")
+plt.style.use("skdpot.pictures")
 digits = load_digits()
 order = np.random.default_rng(0).permutation(len(digits.data))
 X = digits.data[order] / 8 - 1

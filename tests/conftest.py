@@ -27,10 +27,10 @@ def pytest_collection_modifyitems(items):
 def few_synthetic_rows(monkeypatch):
     """Take few rows, directions and levels where more make a figure more exact, nothing else."""
     numbers = {
-        "estimators._search_trials._N_DIRECTIONS": 8,
-        "estimators._search_trials._N_SYNTHETIC": 200,
-        "estimators.table_synthesizer._SCORED_ROWS": 500,
-        "mechanisms.bayes._SHOWN": (0.0, 0.5, 1.0),
+        "search.trials._N_DIRECTIONS": 8,
+        "search.trials._N_SYNTHETIC": 200,
+        "tables.synthesizer._SCORED_ROWS": 500,
+        "fair.bayes._SHOWN": (0.0, 0.5, 1.0),
         "tables.report._FEWEST": 500,
         "tables.row_map._LEARNED_FROM": 2000,
     }

@@ -55,10 +55,10 @@ from sklearn.base import clone
 from tqdm import tqdm
 
 from skdpot import PrivateWassersteinDistance
-from skdpot.audit.reconstruction import reconstruct, rows_from_sketch
+from skdpot.distance.exchange import Transcript
+from skdpot.distance.messages import GeodesicMeasure, InterpolatingMeasure, ReferenceMeasure
+from skdpot.distance.reconstruction import reconstruct, rows_from_sketch
 from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
-from skdpot.federated.exchange import Transcript
-from skdpot.federated.messages import GeodesicMeasure, InterpolatingMeasure, ReferenceMeasure
 from skdpot.mechanisms import FedWad, Triangle
 from skdpot.metrics import wasserstein_distance
 from skdpot.ot.transport import sliced_wasserstein_distance

@@ -32,19 +32,19 @@ import torch
 from torch import nn
 
 from skdpot._utils.validation import SecretStream
-from skdpot.nets.autoencoder_training import (
+from skdpot.nets import per_sample
+from skdpot.nets.gradients import by_jacobians, plan_training, pulled_back_sum
+from skdpot.nets.networks import build_networks
+from skdpot.nets.per_sample import ToSphere
+from skdpot.privacy.accounting import PrivacyTarget
+from skdpot.release.bounds import DataBounds
+from skdpot.sampling.autoencoder_training import (
     AutoencoderLoss,
     PriorDistance,
     private_steps,
     public_steps,
     reconstruction_gradient,
 )
-from skdpot.nets.training import build_networks
-from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.release import per_sample
-from skdpot.release.bounds import DataBounds
-from skdpot.release.gradients import by_jacobians, plan_training, pulled_back_sum
-from skdpot.release.per_sample import ToSphere
 
 DEFAULT_DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "mnist.npz"
 N_ROWS, LATENT_DIM = 30_000, 8

@@ -37,9 +37,9 @@ from tqdm import tqdm
 
 from skdpot import FairPrivateClassifier
 from skdpot.exceptions import PrivacyWarning
-from skdpot.mechanisms import fair
-from skdpot.mechanisms.fair import FairLoss
-from skdpot.release.gradients import shares_of_jacobians, shares_of_vectors
+from skdpot.fair import penalties as fair
+from skdpot.fair.penalties import FairLoss
+from skdpot.nets.gradients import shares_of_jacobians, shares_of_vectors
 
 ALPHAS = (0.5, 0.7, 0.8, 0.9, 0.95)
 LEVELS = (0.7, 0.8, 0.9)

@@ -160,7 +160,7 @@ METHODS = {
 
 def draw(made: dict[str, tuple[np.ndarray, np.ndarray]], path: Path) -> None:
     """Draw the first two images of each class, for each name a strip."""
-    plt.style.use("skdpot.metrics.pictures")
+    plt.style.use("skdpot.pictures")
     figure, axes = plt.subplots(len(made), 1, figsize=(5.4, 1.25 * len(made)), squeeze=False)
     for axis, (name, (images, labels)) in zip(axes[:, 0], made.items(), strict=True):
         own = [images[labels == label][:2] for label in np.unique(labels)]

@@ -2,7 +2,7 @@
 How good private scores are before anything is done with them
 =============================================================
 
-Trains linear scores on Adult or COMPAS (``fair_tasks.py``) with `skdpot.mechanisms.scores` and
+Trains linear scores on Adult or COMPAS (``fair_tasks.py``) with `skdpot.fair.scores` and
 judges them on the test rows: accuracy, log loss, expected calibration error (15 bins of the
 probability of the more probable class) and seconds of the fit, means over splits. Beside them are
 logistic regression of scikit-learn without privacy, and DP-SGD as in the mechanism "sketch" of
@@ -36,8 +36,8 @@ from sklearn.metrics import log_loss
 import skdpot
 from skdpot._utils.validation import spawn_streams
 from skdpot.exceptions import PrivacyWarning
-from skdpot.mechanisms.scores import plan_scores
-from skdpot.nets.training import build_predictor, evaluate
+from skdpot.fair.scores import plan_scores
+from skdpot.nets.networks import build_predictor, evaluate
 from skdpot.privacy.events import gdp_mu
 
 DELTA = 1e-5

@@ -28,9 +28,9 @@ from zlib import crc32
 import numpy as np
 import pandas as pd
 
+from skdpot.distance.debiased import ComparedTable, debiased_pair
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import Sliced
-from skdpot.metrics.debiased_distance import ComparedTable, debiased_pair
 from skdpot.ot.slices import CDFTable, binned_squared_distances, orthogonal_directions
 from skdpot.privacy.accounting import privacy_target
 from skdpot.release.bounds import DataBounds, plan_private_bounds, release_private_bounds

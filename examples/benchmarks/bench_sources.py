@@ -41,8 +41,8 @@ import pyarrow.parquet as pq
 
 from skdpot import DPTableSynthesizer, SlicedSketch
 from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, NumericColumn, TableSchema
-from skdpot.release.contingency import Marginal, exact_counts
 from skdpot.sources import ExactCounts, Source, SourceRows, source_of
+from skdpot.tables.contingency import Marginal, exact_counts
 
 SKETCH = {"epsilon": 1.0, "bounds": (-3, 3), "n_projections": 64, "n_bins": 64}
 BATCH = 2**17

@@ -60,9 +60,9 @@ from skdpot.datasets import (
     make_ornstein_uhlenbeck_trajectories,
     make_spiral_trajectories,
 )
-from skdpot.datasets.trajectories import branch_of, branching_paths
 from skdpot.metrics import path_sliced_wasserstein_distance, wasserstein_distance
-from skdpot.metrics.distances import resample_paths
+from skdpot.trajectories.path_distance import resample_paths
+from skdpot.trajectories.simulated import branch_of, branching_paths
 
 BUDGETS = ((2.0, 1e-3), (1.0, 1e-4))
 BRANCHING_BUDGET = (1.0, 1e-2)

@@ -24,7 +24,7 @@ FOUND = {
 
 def write_report(folder: Path) -> None:
     """Draw a picture of every table that is there."""
-    plt.style.use("skdpot.metrics.pictures")
+    plt.style.use("skdpot.pictures")
     for part, draw in {"table1": _trade_off, "detection": _detection}.items():
         path = folder / f"{part}.csv"
         if path.exists():

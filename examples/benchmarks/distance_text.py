@@ -19,7 +19,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
 
 from skdpot import PrivateWassersteinDistance
-from skdpot.audit.reconstruction import reconstruct, rows_from_sketch
+from skdpot.distance.reconstruction import reconstruct, rows_from_sketch
 from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
 from skdpot.mechanisms import FedWad, Sliced, Triangle
 from skdpot.metrics import wasserstein_distance

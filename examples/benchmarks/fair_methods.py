@@ -49,7 +49,7 @@ from sklearn.linear_model import LogisticRegression
 
 import skdpot
 from skdpot.exceptions import PrivacyWarning
-from skdpot.mechanisms.fair import FAIR_MECHANISMS
+from skdpot.fair.penalties import FAIR_MECHANISMS
 from skdpot.privacy.events import gdp_mu
 
 DELTA = 1e-5

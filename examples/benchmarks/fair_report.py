@@ -157,7 +157,7 @@ def to_rst(table: pd.DataFrame) -> str:
 
 def draw(table: pd.DataFrame, path: Path) -> None:
     """Draw a panel per data set: decisions that do not use the group, at the smallest ε."""
-    plt.style.use("skdpot.metrics.pictures")
+    plt.style.use("skdpot.pictures")
     shown = table[~table["sees_group"]].dropna(subset="disparate_impact")  # 0/0: all refused
     level = shown["epsilon"].min()
     shown = shown[shown["epsilon"].isin([level, math.inf])]

@@ -37,7 +37,7 @@ from torch import nn
 from torch.nn import functional
 
 from skdpot.metrics import frechet_distance
-from skdpot.metrics.distances import GaussianStatistics
+from skdpot.ot.distances import GaussianStatistics
 
 BATCH_SIZE = 128
 N_STEPS = 1_000

@@ -50,7 +50,7 @@ from torch import nn
 from torch.nn import functional
 
 from skdpot.metrics import frechet_distance
-from skdpot.metrics.distances import GaussianStatistics
+from skdpot.ot.distances import GaussianStatistics
 
 LATENT_DIM = 8
 

@@ -24,7 +24,7 @@ from torch import nn
 from skdpot import DPSlicedFlowSampler, DPSlicedGenerator
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import LatentNetwork, Presample, Resample
-from skdpot.release.rows import lemma1_sensitivity
+from skdpot.sampling.row_releases import lemma1_sensitivity
 
 DELTA = 1e-5
 BATCH_SIZE = 250

@@ -94,7 +94,7 @@ def draw(table: pd.DataFrame, pictures: Sequence[np.ndarray], folder: Path) -> N
 
 def draw_samples(means: pd.DataFrame, pixels: np.ndarray, path: Path) -> None:
     """Draw images that use no private rows above those of each method at each ε."""
-    plt.style.use("skdpot.metrics.pictures")
+    plt.style.use("skdpot.pictures")
     methods, columns = _cells(means)
     height, width = len(pixels) // len(methods), pixels.shape[1] // len(columns)
     private = [name for name in methods if name not in REFERENCES]

@@ -41,7 +41,7 @@ from sklearn.preprocessing import FunctionTransformer
 from skdpot import PrivateSWAutoencoder
 from skdpot.mechanisms import DPSGD, Architecture
 from skdpot.metrics import frechet_distance, train_synthetic_test_real
-from skdpot.metrics.distances import GaussianStatistics
+from skdpot.ot.distances import GaussianStatistics
 
 LATENT_DIM = 8
 N_SAMPLES = 6_000

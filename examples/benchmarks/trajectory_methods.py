@@ -21,11 +21,11 @@ from trajectory_tasks import GRID, StrokeTask
 from skdpot import PrivateTrajectorySampler
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import MeanFieldLangevin, TrajectorySketch
-from skdpot.metrics.distances import resample_paths
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.events import gdp_mu
 from skdpot.release.bounds import DataBounds
-from skdpot.release.langevin import LangevinPhase, plan_langevin
+from skdpot.trajectories.langevin import LangevinPhase, plan_langevin
+from skdpot.trajectories.path_distance import resample_paths
 
 __all__ = ["METHODS", "PRIVATE", "UNCOUPLED", "WANDERING", "Recovered", "fitted", "paper_settings"]
 

@@ -24,8 +24,8 @@ from trajectory_methods import fitted
 from trajectory_tasks import StrokeTask, stroke_tasks
 
 from skdpot.datasets import make_branching_trajectories
-from skdpot.datasets.trajectories import branch_of
 from skdpot.metrics import wasserstein_distance
+from skdpot.trajectories.simulated import branch_of
 
 __all__ = ["paper"]
 

@@ -23,7 +23,7 @@ from trajectory_methods import fitted
 
 from skdpot import PrivateTrajectorySampler
 from skdpot.datasets import make_ornstein_uhlenbeck_trajectories
-from skdpot.datasets.trajectories import OrnsteinUhlenbeck
+from skdpot.trajectories.simulated import OrnsteinUhlenbeck
 
 __all__ = ["rates"]
 

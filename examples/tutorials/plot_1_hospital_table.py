@@ -37,7 +37,7 @@ from skdpot.audit import privacy_report
 from skdpot.metrics import MarginalsDisplay, PrivacyUtilityDisplay
 from skdpot.preprocessing import LessEqual, NumericColumn
 
-plt.style.use("skdpot.metrics.pictures")
+plt.style.use("skdpot.pictures")
 rng = np.random.default_rng(0)
 folder = Path(tempfile.mkdtemp())
 

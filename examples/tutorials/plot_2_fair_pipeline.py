@@ -35,7 +35,7 @@ from skdpot import FairPrivateClassifier, PrivacyBudget, PrivateScaler, check_pi
 from skdpot.metrics import disparate_impact
 from skdpot.preprocessing import finite_rows
 
-plt.style.use("skdpot.metrics.pictures")
+plt.style.use("skdpot.pictures")
 WORK = ["employed", "freelance", "none"]
 
 

@@ -34,7 +34,7 @@ from skdpot import DPSlicedFlowSampler, DPSlicedGenerator, PrivateSWAutoencoder
 from skdpot.mechanisms import DPSGD, Architecture, LatentNetwork
 from skdpot.metrics import train_synthetic_test_real
 
-plt.style.use("skdpot.metrics.pictures")
+plt.style.use("skdpot.pictures")
 X, y = load_digits(return_X_y=True)
 X_public, X_rest, _, y_rest = train_test_split(X, y, train_size=600, random_state=0)
 X_private, X_test, y_private, y_test = train_test_split(

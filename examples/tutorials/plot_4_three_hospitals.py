@@ -34,7 +34,7 @@ from skdpot.federated import Party
 from skdpot.mechanisms import Sliced
 from skdpot.metrics import sliced_wasserstein_distance
 
-plt.style.use("skdpot.metrics.pictures")
+plt.style.use("skdpot.pictures")
 folder = Path(tempfile.mkdtemp())
 rng = np.random.default_rng(0)
 BOUNDS = {"age": (18, 98), "pressure": (80, 220), "weight": (40, 160)}

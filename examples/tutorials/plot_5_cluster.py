@@ -34,7 +34,7 @@ from skdpot import DPTableSynthesizer, PrivacyBudget, SlicedSketch, TableSchema
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import CategoricalColumn, NumericColumn
 
-plt.style.use("skdpot.metrics.pictures")
+plt.style.use("skdpot.pictures")
 folder = Path(tempfile.mkdtemp())
 for part in range(8):
     rng = np.random.default_rng(part)

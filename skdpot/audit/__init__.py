@@ -2,8 +2,8 @@
 
 from skdpot.audit.membership import gaussian_audit, synthetic_membership
 from skdpot.audit.one_run import one_run_audit
-from skdpot.audit.reconstruction import reconstruct
 from skdpot.audit.report import privacy_report
+from skdpot.distance.reconstruction import reconstruct
 
 __all__ = [
     "gaussian_audit",

@@ -28,7 +28,7 @@ sorting does not change, shows the noise itself.
 
 The matched filter
 ------------------
-Every release says what a record adds to it (`skdpot.release.release.Release.parts`). All coins of
+Every release says what a record adds to it (`skdpot.release.gate.Release.parts`). All coins of
 an audit are estimated at once from all releases.
 
 Once the coins are open, the auditor computes each release without noise from the rows and the
@@ -60,8 +60,8 @@ from skdpot.audit.canaries import AuditedFit, NoKnownAttackError, Score
 from skdpot.ot.flow import ProjectedRows
 from skdpot.privacy.events import gdp_epsilon
 from skdpot.release.bounds import DataBounds
-from skdpot.release.release import Part, Records, Release, Vectors
-from skdpot.release.rows import SmoothedProjections, project_rows
+from skdpot.release.gate import Part, Records, Release, Vectors
+from skdpot.sampling.row_releases import SmoothedProjections, project_rows
 
 _FEWEST_TESTED = 16  # numbers that are tested by themselves
 _SHARE = 0.01  # of the chance of an error of the whole audit, that the tests of the noise may have

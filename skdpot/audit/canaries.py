@@ -32,11 +32,12 @@ from scipy.linalg import hadamard
 from sklearn.base import clone
 
 from skdpot.ot.slices import orthogonal_directions
-from skdpot.preprocessing import CategoricalColumn, NumericColumn
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.release.release import Release, first_difference, record_releases, replay_releases
+from skdpot.release.gate import Release, first_difference, record_releases, replay_releases
+from skdpot.tables.categorical_column import CategoricalColumn
 from skdpot.tables.column_base import TableColumn
 from skdpot.tables.frames import Table
+from skdpot.tables.numeric_column import NumericColumn
 from skdpot.tables.schema import TableSchema, bound_schema
 
 _ROOM = 4  # corners are drawn at random where there are 2^4 of them, or more, for each record

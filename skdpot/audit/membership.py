@@ -23,6 +23,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import KernelDensity, NearestNeighbors
 from tqdm.auto import tqdm
 
+from skdpot._utils.panels import COLORS, single_axes
 from skdpot._utils.validation import as_points, check_confidence, check_count, solver_generator
 from skdpot.audit.canaries import CanaryPairs, Score, named_parameters
 from skdpot.audit.one_run import (
@@ -33,7 +34,6 @@ from skdpot.audit.one_run import (
     scores_of,
     verdict_of,
 )
-from skdpot.metrics._panels import COLORS, single_axes
 from skdpot.privacy.events import gdp_epsilon
 
 

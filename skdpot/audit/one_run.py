@@ -53,6 +53,7 @@ from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 from sklearn.pipeline import Pipeline
 
+from skdpot._utils.panels import COLORS, single_axes
 from skdpot._utils.validation import check_confidence, check_count, solver_generator
 from skdpot.audit.attacks import NoiseEvidence, default_score, evidence_of
 from skdpot.audit.canaries import (
@@ -63,7 +64,6 @@ from skdpot.audit.canaries import (
     Score,
     default_canaries,
 )
-from skdpot.metrics._panels import COLORS, single_axes
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import gdp_epsilon
 from skdpot.privacy.spent import total_spent

@@ -16,6 +16,7 @@ from scipy.stats import norm
 
 import skdpot
 from skdpot._utils.pages import HtmlReport, render
+from skdpot._utils.panels import COLORS, data_address
 from skdpot._utils.validation import (
     as_points,
     check_confidence,
@@ -35,7 +36,6 @@ from skdpot.audit.report_trials import (
     try_membership,
 )
 from skdpot.exceptions import LedgerError
-from skdpot.metrics._panels import COLORS, data_address
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
 from skdpot.privacy.events import Relation, gdp_mu

@@ -19,11 +19,12 @@ from skdpot._utils.validation import as_points
 from skdpot.audit.canaries import NoKnownAttackError, numbered
 from skdpot.audit.membership import SyntheticMembership, synthetic_membership
 from skdpot.audit.one_run import AuditResult, one_run_audit
-from skdpot.estimators._search_trials import take
-from skdpot.estimators.table_encoder import TableEncoder
-from skdpot.metrics import sliced_wasserstein_distance, train_synthetic_test_real
+from skdpot.ot.distances import sliced_wasserstein_distance
 from skdpot.privacy.pipelines import leaves
 from skdpot.privacy.spent import silent_parts, total_spent
+from skdpot.sampling.train_on_synthetic import train_synthetic_test_real
+from skdpot.search.trials import take
+from skdpot.tables.encoder import TableEncoder
 from skdpot.tables.frames import Table
 
 _MANY, _FEW = 1000, 100

@@ -33,16 +33,16 @@ from skdpot.cli.inputs import (
     write_table,
 )
 from skdpot.cli.schemas import confirmed_schema
-from skdpot.estimators.table_encoder import TableEncoder
-from skdpot.estimators.table_synthesizer import DPTableSynthesizer
-from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
+from skdpot.distance.wasserstein_distance import PrivateWassersteinDistance
 from skdpot.exceptions import LedgerError
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
 from skdpot.privacy.journal import keeping
 from skdpot.release.contributions import Unit
+from skdpot.tables.encoder import TableEncoder
 from skdpot.tables.frames import Table
 from skdpot.tables.schema import TableSchema
+from skdpot.tables.synthesizer import DPTableSynthesizer
 
 DEFAULT_DELTA = 1e-5
 

@@ -22,14 +22,12 @@ from skdpot._utils.validation import (
     spawn_streams,
 )
 from skdpot.exceptions import publishable
-from skdpot.nets.training import check_per_record
-from skdpot.ot.transport import pulls_between, sliced_wasserstein_distance
-from skdpot.privacy.accounting import privacy_target
-from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.sampling import fixed_size_batches
-from skdpot.privacy.spent import charge, row_assumptions
-from skdpot.release.gradients import (
+from skdpot.nets.compared_outputs import (
+    ClippedOutputs,
+    fixed_side_sensitivity,
+    moving_side_sensitivity,
+)
+from skdpot.nets.gradients import (
     TrainingPlan,
     by_jacobians,
     by_rows,
@@ -38,12 +36,14 @@ from skdpot.release.gradients import (
     release_gradient,
     trained_numbers,
 )
-from skdpot.release.output_tables import (
-    ClippedOutputs,
-    fixed_side_sensitivity,
-    moving_side_sensitivity,
-)
-from skdpot.release.per_sample import record_outputs
+from skdpot.nets.per_record_check import check_per_record
+from skdpot.nets.per_sample import record_outputs
+from skdpot.ot.transport import pulls_between, sliced_wasserstein_distance
+from skdpot.privacy.accounting import privacy_target
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.privacy.sampling import fixed_size_batches
+from skdpot.privacy.spent import charge, row_assumptions
 
 _COUNT = Interval(Integral, 1, None, closed="left")
 _LENGTH = Interval(Real, 1e-30, 1e30, closed="both")
@@ -162,7 +162,7 @@ class PrivateWassersteinGradient(BaseEstimator):
     for. Batches of fixed sizes are drawn from each side; they are secret, directions are public.
     With b rows of X and c of Z in a batch, the gradient moves by at most :math:`8 M L / \min(b, c)`
     if both sides are private outputs, :math:`8 M L / b` for private X, and :math:`4 M L / (c \sqrt
-    k)` for private fixed points of k numbers (`skdpot.release.output_tables` has the proofs).
+    k)` for private fixed points of k numbers (`skdpot.nets.output_tables` has the proofs).
     Public: the sizes of both sides, the network and its initial weights, and all rows of a side
     that is not private. Nothing else may read the rows: a loss of your own on private rows is not
     accounted for.

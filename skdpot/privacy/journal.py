@@ -2,7 +2,7 @@ r"""Releases of fits that have not ended: a second attempt goes on without a sec
 
 A fit that fails, is interrupted or killed after its charge has released something, and has nothing
 to show. If its budget has a ledger file, the charge is *open* until the fit has ended, and each
-release is written into the ledger before any other code sees it (`skdpot.release.release.released`,
+release is written into the ledger before any other code sees it (`skdpot.release.pass_gate`,
 the gate of all noisy values). A second attempt, made by `PrivacyBudget.resume`, gets these releases
 back, draws what is missing, and is not charged. When a fit ends well, its releases are removed.
 

@@ -115,10 +115,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from skdpot._utils.arrays import IntArray
 from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import CalibrationError
 
-IntArray = npt.NDArray[np.int64]
 _Words = npt.NDArray[np.uint64] | npt.NDArray[np.uint16]
 
 MAX_TABLE_S = 1024.0
@@ -378,7 +378,7 @@ def lattice_noise(
     mu: float,
 ) -> npt.NDArray[np.int64]:
     """Draw discrete Gaussian noise in units of `lattice`."""
-    return discrete_gaussian(sigma / lattice, shape, stream, mu=mu)
+    return np.asarray(discrete_gaussian(sigma / lattice, shape, stream, mu=mu), dtype=np.int64)
 
 
 def noise_for_sums(sigma: float, sensitivity: float, dim: int) -> LatticeNoise:

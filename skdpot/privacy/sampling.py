@@ -81,7 +81,7 @@ together: first those of R, then for the one that is replaced a uniform place am
 Every array has the same shape in all three, every record of R has the same place, and its vector is
 the same to the last bit, provided that the arithmetic at one place does not read the values at
 others. That holds for products, convolutions, reductions and elementwise functions, whichever
-instructions and threads compute them; `skdpot.nets.training.check_per_record` looks for it on
+instructions and threads compute them; `check_per_record` of `skdpot.nets` looks for it on
 made-up records before a charge, and the tests compare bits. Given R and its places, the three
 releases are Gaussians around S, S + v and S + v' with norms of v and v' up to C, and the account
 holds for mixtures of such triples.

@@ -498,8 +498,8 @@ class ThresholdedCountsEvent(Event):
 
         The k records of a group have up to k such categories per column, with counts that sum to at
         most k; the division with the largest sum of probabilities counts. What is shown under one
-        neighbour and under the other is disjoint (case 3 of `skdpot.release.categories`), so the
-        larger probability is a leak. Other counts move by at most k times what one record moves
+        neighbour and under the other is disjoint (case 3 of `skdpot.tables.category_selection`), so
+        the larger probability is a leak. Other counts move by at most k times what one record moves
         them. The bound is 1 where a count of k is too near the threshold for the bound of the tail.
         """
         if self.threshold < group_size + self.sigma + (self.lattice or 0.0):

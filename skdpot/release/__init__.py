@@ -1,6 +1,6 @@
 """What touches private rows of numbers and lets noisy values out."""
 
 from skdpot.release.bounds import DataBounds
-from skdpot.release.release import Release, released
+from skdpot.release.gate import Release, pass_gate
 
-__all__ = ["DataBounds", "Release", "released"]
+__all__ = ["DataBounds", "Release", "pass_gate"]

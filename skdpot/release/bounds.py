@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from skdpot._utils.arrays import FloatArray
 from skdpot._utils.validation import Interval, Streams, StrOptions
 from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
@@ -31,7 +32,6 @@ from skdpot.privacy.noise import calibrate_lattice, check_counts, check_positive
 from skdpot.release.value_histogram import (
     Cells,
     FeatureCounts,
-    FloatArray,
     Histograms,
     Intervals,
     Magnitudes,

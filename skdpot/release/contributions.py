@@ -33,9 +33,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from skdpot._utils.arrays import IntArray
 from skdpot._utils.validation import SecretStream
 
-IntArray = npt.NDArray[np.integer]
 Parts: TypeAlias = list[tuple[IntArray, int]]
 
 WEIGHTINGS = ("person", "row")

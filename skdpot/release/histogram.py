@@ -24,8 +24,8 @@ from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import check_shares, lattice_noise, noise_lattice
 from skdpot.release.bounds import BoundsPlan, DataBounds, bounds_share, planned_bounds
 from skdpot.release.contributions import Parts
+from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate
 from skdpot.release.joint import SecureSum
-from skdpot.release.release import Part, Records, Release, Vectors, released
 from skdpot.release.strategy import Energy, Strategy, best_strategy
 from skdpot.sources import Batch, Rows, Tables
 
@@ -418,7 +418,7 @@ class NoisyAccumulator:
             sensitivity=plan.sensitivity,
             event=plan.event,
         )
-        return replace(release, value=released(release))
+        return replace(release, value=pass_gate(release))
 
     def _check_whole(self) -> None:
         if os.getpid() != self._process:

@@ -22,7 +22,7 @@ from skdpot.privacy.noise import (
 )
 from skdpot.release.bounds import BoundsPlan, DataBounds, planned_bounds
 from skdpot.release.decoding import class_totals
-from skdpot.release.release import Part, Records, Release, Vectors, of_candidates, released
+from skdpot.release.gate import Part, Records, Release, Vectors, of_candidates, pass_gate
 
 _RADIUS = 2**12  # of the ball, in whole units that rows are cut to
 _LAST = 2**11  # what every row has as one more entry: half the radius
@@ -139,7 +139,7 @@ def release_moments(
         event=noise,
         linear=_products,
     )
-    return replace(release, value=released(release))
+    return replace(release, value=pass_gate(release))
 
 
 def _n_entries(n_features: int) -> int:
@@ -335,7 +335,7 @@ def release_sums(
         event=noise.event,
         linear=partial(_summed, vectors_of, codes),
     )
-    return np.asarray(released(release))
+    return np.asarray(pass_gate(release))
 
 
 def as_finite_rows(vectors: np.ndarray) -> np.ndarray:

@@ -35,6 +35,7 @@ from skdpot.privacy.spent import charge, row_assumptions, warn_of_composition
 from skdpot.release.bounds import ROW_BOUNDS, public_bounds
 from skdpot.release.contributions import UNITS, Parts, Unit, read_persons
 from skdpot.release.decoding import decode
+from skdpot.release.gate import Records, Release
 from skdpot.release.histogram import (
     NoisyAccumulator,
     counting_device,
@@ -43,7 +44,6 @@ from skdpot.release.histogram import (
     rows_of,
 )
 from skdpot.release.joint import SecureSum
-from skdpot.release.release import Records, Release
 from skdpot.release.sketch_record import SketchRecord, check_comparable, merged_fields
 from skdpot.release.strategy import Strategy
 from skdpot.sources import HeldRows, Rows, SourceRows, read_numbers, source_of

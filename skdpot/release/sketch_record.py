@@ -12,8 +12,8 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from skdpot._utils.arrays import FloatArray
 from skdpot._utils.records import LARGEST_COUNT, Record, refusing
 from skdpot.ot.slices import bin_edges
 from skdpot.privacy.accounting import compose
@@ -23,8 +23,6 @@ from skdpot.release.bounds import DataBounds
 from skdpot.release.contributions import UNITS
 from skdpot.release.histogram import projection_half_widths, sketch_release
 from skdpot.release.strategy import Energy, Strategy, strategy_of
-
-FloatArray = npt.NDArray[np.float64]
 
 _FITTED = ("directions", "half_widths", "bounds", "n_samples")  # as they stand in the sketch
 _PARAMETERS = ("epsilon", "delta", "norm_bound", "conditional", "public_labels", "group_size")

@@ -21,14 +21,12 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.special import ndtr, ndtri, softmax, stdtr
 
+from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent
 from skdpot.privacy.noise import lattice_noise
-from skdpot.release.release import Part, Records, Release, Vectors, released
+from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate
 from skdpot.sources import HeldRows, Rows, Tables
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 FALSE_ALARM = 1e-4
 _BLOCK = 4096  # rows
@@ -179,7 +177,7 @@ def release_histograms(
         event=event,
         linear=_counted,
     )
-    return np.asarray(released(release), dtype=np.float64)
+    return np.asarray(pass_gate(release), dtype=np.float64)
 
 
 def _counted(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:

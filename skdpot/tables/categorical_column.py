@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from skdpot._utils.arrays import FloatArray
 from skdpot._utils.nothing import is_nothing
 from skdpot.tables.column_base import (
     ONE_VALUE,
@@ -23,8 +24,6 @@ from skdpot.tables.column_base import (
 from skdpot.tables.frames import PlainColumn, category_dtype, category_key, dtype_family
 from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.numeric_column import no_number
-
-FloatArray = npt.NDArray[np.float64]
 
 _OTHER = "other"
 # What each family of data types can hold, by the kinds of `category_key`.

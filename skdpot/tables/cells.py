@@ -24,17 +24,10 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.special import ndtri
 
-from skdpot.release.contingency import (
-    CountedRows,
-    FloatArray,
-    IntArray,
-    Marginal,
-    NoisyMarginal,
-    exact_counts,
-    tables_of,
-)
-from skdpot.release.release import Release
+from skdpot._utils.arrays import FloatArray, IntArray
+from skdpot.release.gate import Release
 from skdpot.sources import Rows
+from skdpot.tables.contingency import CountedRows, Marginal, NoisyMarginal, exact_counts, tables_of
 from skdpot.tables.grids import ColumnGrid
 
 # Shares of what single columns get, for rounds that only columns with too many values need.

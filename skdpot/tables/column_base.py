@@ -17,12 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from skdpot._utils.arrays import FloatArray
 from skdpot._utils.nothing import is_blank, is_nothing
 from skdpot.tables.frames import PlainColumn, dtype_family, pandas_dtype, read_column
 from skdpot.tables.grids import ColumnGrid, Rounding
-
-IntArray = npt.NDArray[np.integer]
-FloatArray = npt.NDArray[np.float64]
 
 _FIRST_CUTS, _FIRST_EVEN_CUTS = 256, 20  # of a scale, without and with orders of magnitude
 ONE_VALUE = "has one value, on which a fit spends nothing."

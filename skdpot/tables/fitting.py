@@ -16,30 +16,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot._utils.validation import Streams
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent
 from skdpot.privacy.noise import MAX_TABLE_S, required_bits
 from skdpot.privacy.selection import CHOICE_MU, ChoiceEvent
-from skdpot.release.contingency import (
-    MARGINAL_SENSITIVITY,
-    AnyRows,
-    CountedRows,
-    FloatArray,
-    IntArray,
-    Marginal,
-    NoisyMarginal,
-    choice_sensitivity,
-    counts_of,
-    exact_counts,
-    misfit_sensitivity,
-    release_choices,
-    release_marginals,
-    release_misfits,
-    tables_of,
-)
-from skdpot.release.release import Release
+from skdpot.release.gate import Release
 from skdpot.sources import Rows
 from skdpot.tables.cells import (
     MAX_BINS,
@@ -50,6 +34,21 @@ from skdpot.tables.cells import (
     bins_in_order,
     coarsen,
     find_cells,
+)
+from skdpot.tables.contingency import (
+    MARGINAL_SENSITIVITY,
+    AnyRows,
+    CountedRows,
+    Marginal,
+    NoisyMarginal,
+    choice_sensitivity,
+    counts_of,
+    exact_counts,
+    misfit_sensitivity,
+    release_choices,
+    release_marginals,
+    release_misfits,
+    tables_of,
 )
 from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.model import (

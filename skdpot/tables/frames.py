@@ -21,12 +21,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from skdpot._utils.arrays import BoolArray, IntArray
 from skdpot._utils.validation import record_features, validate_frame, validate_rows
 from skdpot.release.contributions import read_persons
 from skdpot.sources import HeldRows, Rows, Source, SourceRows, head_of, source_of
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 _INTEGER, _FLOAT = r"(u?int|U?Int)(8|16|32|64)", r"float(16|32|64)|Float(32|64)"
 _BOOLEAN, _TEXT = "bool(ean)?", "str|string|object"

@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-IntArray = npt.NDArray[np.integer]
-FloatArray = npt.NDArray[np.float64]
+from skdpot._utils.arrays import FloatArray, IntArray
 
 _OFF_LATTICE = 1e-2  # of a step
 _SEEN_STEP = 3.0  # standard deviations of noise

@@ -12,16 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot.privacy.events import Event
-from skdpot.release.contingency import (
-    FloatArray,
-    IntArray,
-    Marginal,
-    NoisyMarginal,
-    release_of,
-    tables_of,
-)
 from skdpot.tables.cells import ColumnBins, bins_in_order, coarsen, combined
+from skdpot.tables.contingency import Marginal, NoisyMarginal, release_of, tables_of
 from skdpot.tables.fitting import MOST_GROUPS, TARGET_IMPORTANCE, sampling_misfit
 from skdpot.tables.grids import ColumnGrid, parse_conditions
 from skdpot.tables.model import TableModel, fit_tree, spanning_tree

@@ -33,9 +33,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from skdpot.release.contingency import FloatArray, IntArray, Marginal, NoisyMarginal, tables_of
-from skdpot.release.release import Release
+from skdpot._utils.arrays import FloatArray, IntArray
+from skdpot.release.gate import Release
 from skdpot.tables.cells import FEWEST_TIED, POSSIBLE, ColumnBins, bin_codes, tied_shares
+from skdpot.tables.contingency import Marginal, NoisyMarginal, tables_of
 from skdpot.tables.grids import ColumnGrid
 
 SMOOTHING = 0.05  # kappa

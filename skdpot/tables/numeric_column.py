@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from skdpot._utils.arrays import FloatArray
 from skdpot.tables.column_base import (
     LARGEST_UNEVEN,
     ONE_VALUE,
@@ -22,8 +23,6 @@ from skdpot.tables.column_base import (
 )
 from skdpot.tables.frames import PlainColumn, as_float, dtype_family, is_number
 from skdpot.tables.grids import Rounding
-
-FloatArray = npt.NDArray[np.float64]
 
 # What is beyond counts as these: integers that doubles hold, and numbers that can be added up.
 LARGEST_INTEGER, LARGEST_NUMBER = 2**62, 1e300

@@ -9,21 +9,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot._utils.records import LARGEST_COUNT, Record, refusing
 from skdpot.privacy.noise import noise_lattice
 from skdpot.privacy.spent import PrivacySpent, check_epsilon_delta, check_statement, scales_of
-from skdpot.release.contingency import (
+from skdpot.release.contributions import WEIGHTINGS, Unit
+from skdpot.tables.cells import MAX_CELLS, ROUNDS, ColumnBins
+from skdpot.tables.contingency import (
     MARGINAL_LATTICE,
     MARGINAL_SENSITIVITY,
-    FloatArray,
-    IntArray,
     Marginal,
     NoisyMarginal,
     release_of,
     tables_of,
 )
-from skdpot.release.contributions import WEIGHTINGS, Unit
-from skdpot.tables.cells import MAX_CELLS, ROUNDS, ColumnBins
 from skdpot.tables.fitting import events_of
 from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.model import ColumnTree, TableModel

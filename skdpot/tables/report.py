@@ -13,10 +13,17 @@ import pandas as pd
 from scipy.optimize import isotonic_regression
 
 from skdpot._utils import __version__
+from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot._utils.pages import HtmlReport, render
+from skdpot._utils.panels import cut_short, data_address
 from skdpot._utils.validation import solver_generator
-from skdpot.metrics._panels import cut_short, data_address
-from skdpot.metrics.marginals import (
+from skdpot.privacy.budget import epsilon_text
+from skdpot.privacy.spent import SEEDED, PrivacySpent
+from skdpot.tables.cells import ColumnBins, bin_codes, project_to_total
+from skdpot.tables.contingency import NoisyMarginal
+from skdpot.tables.frames import Table, read_table
+from skdpot.tables.grids import ColumnGrid
+from skdpot.tables.marginals import (
     PAIR_BINS,
     CodedTables,
     ColumnShares,
@@ -28,12 +35,6 @@ from skdpot.metrics.marginals import (
     marginal_of,
     normalized_wasserstein_distance,
 )
-from skdpot.privacy.budget import epsilon_text
-from skdpot.privacy.spent import SEEDED, PrivacySpent
-from skdpot.release.contingency import FloatArray, IntArray, NoisyMarginal
-from skdpot.tables.cells import ColumnBins, bin_codes, project_to_total
-from skdpot.tables.frames import Table, read_table
-from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.model import TableModel
 from skdpot.tables.rules import LessEqual, numbers_of
 from skdpot.tables.schema import TableSchema

@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from skdpot._utils.arrays import BoolArray
 from skdpot.tables.frames import Table, dtype_family, pandas_dtype
 from skdpot.tables.grids import ColumnGrid, Condition, parse_conditions
-from skdpot.tables.rules import BoolArray, Forbidden, Implies, LessEqual, Rule, SumTo, Values
+from skdpot.tables.rules import Forbidden, Implies, LessEqual, Rule, SumTo, Values
 
 _MOST_CHARACTERS = 64  # of a code
 _MOST_DIGITS = 18

@@ -14,15 +14,13 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from skdpot._utils.arrays import BoolArray, FloatArray
 from skdpot.tables.frames import datetime_zone
 from skdpot.tables.grids import ColumnGrid, Condition, parse_conditions
 from skdpot.tables.numeric_column import LARGEST_NUMBER, NumericColumn
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 Columns = Mapping[str, Any]  # by their names
 Values = Mapping[str, Any]
 

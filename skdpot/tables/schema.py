@@ -21,13 +21,13 @@ from skdpot._utils.validation import Streams
 from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.events import ComposedEvent
 from skdpot.release.bounds import BoundsPlan, plan_private_bounds, release_ranges
-from skdpot.release.categories import (
+from skdpot.sources import Rows, Tables
+from skdpot.tables.category_selection import (
     CategorySelectionPlan,
     count_categories,
     plan_category_selection,
     select_categories,
 )
-from skdpot.sources import Rows, Tables
 from skdpot.tables.column_base import TableColumn, tells_who
 from skdpot.tables.frames import PlainColumn, Table
 from skdpot.tables.proposals import (
@@ -581,7 +581,7 @@ def release_schema(rows: Rows, plan: SchemaPlan, streams: Streams) -> TableSchem
     """Estimate what the schema leaves open; batches of rows are what `TableSchema.read` returns.
 
     The caller has charged ``plan.event``. Releases bounds and categories; see
-    `skdpot.release.bounds` and `skdpot.release.categories`. Missing values are no
+    `skdpot.release.bounds` and `skdpot.tables.category_selection`. Missing values are no
     category, and in no histogram.
     """
     columns: list[TableColumn] = []

@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from skdpot._utils.arrays import FloatArray
 from skdpot.tables.column_base import OTHER_KIND, ScaledColumn, TableColumn
 from skdpot.tables.frames import PlainColumn, datetime_zone, pandas_dtype, read_column
 from skdpot.tables.grids import Rounding
-
-FloatArray = npt.NDArray[np.float64]
 
 _SECONDS = {"D": 86400, "h": 3600, "min": 60, "s": 1}
 _DAYS_IN_STEPS = [86400 * 10**power for power in range(7)]

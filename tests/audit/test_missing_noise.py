@@ -14,10 +14,11 @@ import pytest
 from skdpot import DPTableSynthesizer, FairPrivateClassifier, SlicedSketch
 from skdpot.audit import one_run_audit
 from skdpot.audit.one_run import AuditResult
+from skdpot.nets import output_tables
 from skdpot.preprocessing import CategoricalColumn, TableSchema
 from skdpot.privacy import noise
-from skdpot.release import contingency as marginals
-from skdpot.release import histogram, output_tables
+from skdpot.release import histogram
+from skdpot.tables import contingency as marginals
 from tests.flat_options import made, sliced_generator
 
 pytestmark = [

@@ -139,7 +139,7 @@ def test_a_page_needs_nothing_else_and_escapes_what_it_is_given(report, tmp_path
 
 def test_pictures_are_drawn_in_the_style_of_the_caller(report):
     """A style that lays figures out by itself would warn of a figure that is laid out by hand."""
-    with plt.style.context("skdpot.metrics.pictures"):
+    with plt.style.context("skdpot.pictures"):
         assert "data:image/png" in report._repr_html_()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skdpot import SlicedSketch
-from skdpot.audit.reconstruction import rows_from_sketch
+from skdpot.distance.reconstruction import rows_from_sketch
 
 # Given seeds make the noise the same in every run; the package warns that they are for tests.
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")

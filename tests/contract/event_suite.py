@@ -13,7 +13,7 @@ import pytest
 from skdpot.exceptions import UnknownEventError
 from skdpot.privacy.accounting import PrivacyLoss, PrivacyTarget, compose, event_cost
 from skdpot.privacy.events import ROUNDING, ComposedEvent, Event, NonPrivateEvent, Relation
-from tests.privacy.cases import Written, written_and_read
+from tests.core.privacy.cases import Written, written_and_read
 
 DELTA = 1e-5
 

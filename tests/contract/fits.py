@@ -43,7 +43,6 @@ from skdpot.preprocessing import (
     TableEncoder,
     TableSchema,
 )
-from tests.estimators.search_cases import NoisyThreshold
 from tests.flat_options import (
     flow_sampler,
     made,
@@ -51,6 +50,7 @@ from tests.flat_options import (
     sliced_generator,
     trajectory_sampler,
 )
+from tests.search.search_cases import NoisyThreshold
 
 D, N = 3, 300  # so many that bounds of each feature are found
 RNG = np.random.default_rng(71)

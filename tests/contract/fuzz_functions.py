@@ -10,9 +10,8 @@ import pandas as pd
 from hypothesis import strategies as st
 
 from skdpot import PrivacyBudget, datasets
-from skdpot.datasets.trajectories import OrnsteinUhlenbeck
-from skdpot.metrics import distances, fairness
-from skdpot.ot import transport
+from skdpot.fair import rates as fairness
+from skdpot.ot import distances, transport
 from skdpot.privacy import (
     GaussianEvent,
     SampledGaussianEvent,
@@ -23,6 +22,7 @@ from skdpot.privacy import (
     gdp_mu,
 )
 from skdpot.privacy.accounting import PrivacyTarget
+from skdpot.trajectories.simulated import OrnsteinUhlenbeck
 from tests.contract.fuzz_harness import attempt
 from tests.contract.fuzz_strategies import constants, labels, tables
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import hypothesis
 import pytest
@@ -74,6 +74,11 @@ class Injection:
     where: str
     says: str
     inject: Callable[[pytest.MonkeyPatch, Reached], None]
+
+
+# By the number of a defect: what makes the package behave so, and where that happens with the test
+# that must fail.
+Injections: TypeAlias = dict[int, list[tuple[Injection, dict[str, str]]]]
 
 
 # ------------------------------------------------------------------------------------ the hooks
@@ -515,7 +520,7 @@ def run_tests(
     Parameters
     ----------
     wanted : sequence of (str, callable)
-        ``"tests/privacy/test_x.py::test_name[case]"``, all of one file, and what is injected.
+        ``"tests/core/privacy/test_x.py::test_name[case]"``, all of one file, and what is injected.
     n_healthy : int, optional
         How many of the tests are run without any defect too; by default all.
 

@@ -13,7 +13,7 @@ import torch
 
 from skdpot import FairPrivateRegressor, PrivacyBudget
 from tests.contract.fits import FITS, N, swept
-from tests.estimators.reachable import reachable
+from tests.contract.reachable import reachable
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),

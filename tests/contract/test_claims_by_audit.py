@@ -19,28 +19,30 @@ from torch import nn
 from skdpot import SlicedSketch
 from skdpot._utils.validation import SecretStream, Streams
 from skdpot.audit.membership import GaussianAuditResult
+from skdpot.fair.penalties import FairLoss, Records, tabled_steps
 from skdpot.mechanisms import FitContext, Resample
-from skdpot.mechanisms.fair import FairLoss, Records, tabled_steps
-from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps
+from skdpot.nets.cells import Cells
+from skdpot.nets.compared_outputs import ClippedOutputs
+from skdpot.nets.gradients import plan_training
+from skdpot.nets.output_tables import plan_tables, release_tables
 from skdpot.privacy.accounting import SingleFitTarget
 from skdpot.privacy.events import NonPrivateEvent, gdp_mu
 from skdpot.privacy.noise import calibrate_lattice
 from skdpot.release.bounds import DataBounds
-from skdpot.release.categories import plan_category_selection, select_categories
-from skdpot.release.contingency import (
+from skdpot.release.gate import record_releases
+from skdpot.release.strategy import strategy_of
+from skdpot.release.value_histogram import Intervals, release_histograms
+from skdpot.sampling.autoencoder_training import AutoencoderLoss, private_steps
+from skdpot.tables.category_selection import plan_category_selection, select_categories
+from skdpot.tables.contingency import (
     Marginal,
     misfit_sensitivity,
     release_marginals,
     release_misfits,
 )
-from skdpot.release.gradients import plan_training
-from skdpot.release.langevin import LangevinPhase, mean_field_langevin, plan_langevin
-from skdpot.release.output_tables import Cells, ClippedOutputs, plan_tables, release_tables
-from skdpot.release.release import record_releases
-from skdpot.release.strategy import strategy_of
-from skdpot.release.value_histogram import Intervals, release_histograms
-from skdpot.release.warm_start import plan_warm_start, release_mean_start
-from tests.release.exact import no_noise
+from skdpot.trajectories.langevin import LangevinPhase, mean_field_langevin, plan_langevin
+from skdpot.trajectories.warm_start import plan_warm_start, release_mean_start
+from tests.core.release.exact import no_noise
 
 EPSILON, DELTA = 50.0, 1e-5
 MU = gdp_mu(EPSILON, DELTA)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from skdpot.release.release import record_releases
+from skdpot.release.gate import record_releases
 from tests.contract.fits import ROWS
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")

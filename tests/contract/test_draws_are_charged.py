@@ -21,9 +21,9 @@ from skdpot import PrivacyBudget
 from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy.noise import noise_lattice
 from skdpot.privacy.selection import ThresholdedCountsEvent
-from skdpot.release.contingency import largest_change
-from skdpot.release.release import first_difference, record_releases
+from skdpot.release.gate import first_difference, record_releases
 from skdpot.tables.cells import ROUNDS
+from skdpot.tables.contingency import largest_change
 from tests.contract.fits import FITS, ROWS, SEARCHES, TABLES, N, swept
 
 pytestmark = [

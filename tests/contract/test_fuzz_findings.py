@@ -14,7 +14,7 @@ from skdpot import FairPrivateClassifier, PrivacyBudget, metrics
 from skdpot.mechanisms import LatentNetwork, MeanFieldLangevin
 from tests.contract.fuzz_strategies import NUMBER, Hostile
 from tests.contract.fuzz_targets import TARGETS, fitted, good_fit
-from tests.estimators.test_refusals import check_refusal
+from tests.contract.test_refusals import check_refusal
 
 X = np.random.default_rng(0).uniform(-1, 1, (24, 2))
 LABELS = np.arange(24) % 2

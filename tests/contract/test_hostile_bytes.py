@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 
 from skdpot import DPTableSynthesizer, PrivacyBudget, SlicedSketch
 from skdpot._utils.records import _classes
-from skdpot.exceptions import LedgerError, MessageError, PrivacyWarning
-from skdpot.federated.messages import (
+from skdpot.distance.messages import (
     CostMatrices,
     DistanceMessage,
     DistancesAtFractions,
@@ -36,8 +35,9 @@ from skdpot.federated.messages import (
     SketchMessage,
     SketchRequest,
 )
-from skdpot.federated.party import Party
-from skdpot.federated.remote import ReleaseFile, answer
+from skdpot.distance.party import Party
+from skdpot.distance.remote import ReleaseFile, answer
+from skdpot.exceptions import LedgerError, MessageError, PrivacyWarning
 from skdpot.privacy.events import gdp_delta
 from skdpot.release.sketch_record import SketchRecord
 from skdpot.release.strategy import Energy
@@ -461,7 +461,7 @@ def test_statements_of_strangers_are_shown_as_text(kind, tmp_path):
 
 MEASURE = """
 import json, pathlib, resource, sys, tracemalloc
-from skdpot.federated.messages import Message
+from skdpot.distance.messages import Message
 from skdpot.release.sketch_record import SketchRecord
 from skdpot.tables.record import TableRecord
 

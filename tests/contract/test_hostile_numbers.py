@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from skdpot import PrivacyBudget, SlicedSketch
-from skdpot.exceptions import MessageError, PrivacyWarning
-from skdpot.federated.exchange import pairwise_sliced
-from skdpot.federated.messages import (
+from skdpot.distance.exchange import pairwise_sliced
+from skdpot.distance.messages import (
     FractionRequest,
     GeodesicMeasure,
     Message,
@@ -23,7 +22,8 @@ from skdpot.federated.messages import (
     SketchMessage,
     SketchRequest,
 )
-from skdpot.federated.party import Party
+from skdpot.distance.party import Party
+from skdpot.exceptions import MessageError, PrivacyWarning
 from skdpot.privacy.events import gdp_delta
 from skdpot.release.sketch_record import SketchRecord
 from tests.contract.hostile_files import arrays_of, deep_change, facts_of, forged, places

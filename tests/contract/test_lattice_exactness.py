@@ -1,6 +1,6 @@
 """The lattice noise: fresh for every draw, on a lattice that no data choose.
 
-Its law is in `tests/privacy/test_noise.py`; that all that is released is on its lattice, in
+Its law is in `tests/core/privacy/test_noise.py`; that all that is released is on its lattice, in
 `test_draws_are_charged`. Those tests that use the operating system's entropy fail by chance with
 the probability `RARE`.
 """

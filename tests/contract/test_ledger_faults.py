@@ -19,7 +19,7 @@ from skdpot.exceptions import LedgerError, PrivacyWarning
 from skdpot.privacy import ledger as ledger_module
 from skdpot.privacy.events import Relation
 from skdpot.privacy.ledger import Charge, Ledger, Terms, Totals, transaction
-from skdpot.release.release import record_releases
+from skdpot.release.gate import record_releases
 from tests.contract.ledger_faults import (
     BEFORE,
     CAPACITY,

@@ -58,7 +58,7 @@ def test_every_mutant_finds_what_it_changes():
 
 # --- the harness itself --------------------------------------------------------------------------
 
-TEST = "tests/privacy/test_accounting.py::test_known_value"
+TEST = "tests/core/privacy/test_accounting.py::test_known_value"
 WHERE = "bisected"
 
 

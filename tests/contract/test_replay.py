@@ -1,6 +1,6 @@
 """What a fit gives depends on private rows through its releases alone.
 
-A fit on some rows is recorded at the gate of `skdpot.release.release`. The same fit on other
+A fit on some rows is recorded at the gate of `skdpot.release.gate`. The same fit on other
 rows is given the recorded noisy values in the place of its own. One row is replaced by a far
 outlier, by a copy of another row or by the largest and smallest numbers that there are, or all of
 them are, classes and targets as well where these are protected; persons get other numbers of rows.
@@ -37,7 +37,7 @@ from skdpot import (
 )
 from skdpot.exceptions import ReplayError
 from skdpot.preprocessing import PrivateScaler, TableEncoder
-from skdpot.release.release import first_difference, record_releases, replay_releases
+from skdpot.release.gate import first_difference, record_releases, replay_releases
 from skdpot.sources import Source
 from tests.contract.fits import (
     BINS,

@@ -12,7 +12,7 @@ import pytest
 from skdpot import DPSlicedFlowSampler, PrivacyBudget
 from skdpot.mechanisms import Resample
 from skdpot.privacy.journal import keeping
-from skdpot.release.release import first_difference, record_releases
+from skdpot.release.gate import first_difference, record_releases
 from tests.contract.fits import ROWS, TABLES
 
 FITS = ROWS | TABLES

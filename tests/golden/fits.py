@@ -38,14 +38,8 @@ from skdpot.datasets import (
     make_branching_trajectories,
     make_ornstein_uhlenbeck_trajectories,
 )
-from skdpot.federated.baselines import (
-    pairwise_fedwad,
-    pairwise_triangle,
-    triangle,
-    triangle_to_union,
-)
-from skdpot.federated.exchange import pairwise_sliced
-from skdpot.federated.messages import (
+from skdpot.distance.exchange import pairwise_sliced
+from skdpot.distance.messages import (
     CostMatrices,
     DistanceMessage,
     DistancesAtFractions,
@@ -57,7 +51,13 @@ from skdpot.federated.messages import (
     SketchMessage,
     SketchRequest,
 )
-from skdpot.federated.party import PROTOCOLS, Party
+from skdpot.distance.party import PROTOCOLS, Party
+from skdpot.distance.protocols import (
+    pairwise_fedwad,
+    pairwise_triangle,
+    triangle,
+    triangle_to_union,
+)
 from skdpot.ot.measures import DiscreteMeasure, sliced_values
 from skdpot.ot.slices import make_directions
 from skdpot.preprocessing import (

@@ -12,9 +12,9 @@ from hypothesis.extra.numpy import arrays
 from skdpot import DPTableSynthesizer
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, NumericColumn, TableSchema
-from skdpot.release.contingency import Marginal, NoisyMarginal, tables_of
-from skdpot.release.release import record_releases, replay_releases
+from skdpot.release.gate import record_releases, replay_releases
 from skdpot.tables.cells import ROUNDS, coarsen, combined
+from skdpot.tables.contingency import Marginal, NoisyMarginal, tables_of
 from skdpot.tables.grids import ColumnGrid
 
 N_ROWS, WIDE, LARGEST = 8000, 10**9, 2**62

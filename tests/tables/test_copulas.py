@@ -10,9 +10,9 @@ from scipy.stats import norm
 
 from skdpot import DPTableSynthesizer
 from skdpot.preprocessing import NumericColumn, TableSchema
-from skdpot.release.contingency import Marginal, NoisyMarginal
 from skdpot.tables import cells, model
 from skdpot.tables.cells import tied_shares
+from skdpot.tables.contingency import Marginal, NoisyMarginal
 
 N_ROWS, N_BINS, N_GROUPS = 30_000, 24, 8
 

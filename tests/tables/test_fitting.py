@@ -15,9 +15,9 @@ from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, compose
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import lattice_noise, noise_lattice
 from skdpot.privacy.selection import ChoiceEvent
-from skdpot.release.contingency import Marginal, misfit_sensitivity
 from skdpot.tables import fitting
 from skdpot.tables.cells import ROUNDS
+from skdpot.tables.contingency import Marginal, misfit_sensitivity
 from skdpot.tables.fitting import (
     TARGET_IMPORTANCE,
     Candidates,

@@ -12,8 +12,10 @@ from hypothesis.extra.numpy import arrays
 
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import NonPrivateEvent
-from skdpot.release import contingency
-from skdpot.release.contingency import (
+from skdpot.release.gate import record_releases
+from skdpot.sources import HeldRows
+from skdpot.tables import contingency
+from skdpot.tables.contingency import (
     MARGINAL_SENSITIVITY,
     CountedRows,
     JointTables,
@@ -27,8 +29,6 @@ from skdpot.release.contingency import (
     release_misfits,
     tables_of,
 )
-from skdpot.release.release import record_releases
-from skdpot.sources import HeldRows
 
 RNG = np.random.default_rng(77)
 N_ROWS, SIZES = 60, (3, 4, 2, 5)

@@ -13,10 +13,10 @@ from scipy.optimize import brentq, minimize
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from skdpot.privacy.events import NonPrivateEvent
-from skdpot.release.contingency import Marginal, NoisyMarginal, release_of
 from skdpot.tables import cells as table_cells
 from skdpot.tables import model
 from skdpot.tables.cells import MAX_BINS, ColumnBins, project_to_total
+from skdpot.tables.contingency import Marginal, NoisyMarginal, release_of
 from skdpot.tables.model import (
     SMOOTHING,
     ColumnTree,

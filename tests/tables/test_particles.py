@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from skdpot.release.contingency import Marginal, NoisyMarginal
 from skdpot.tables import model
+from skdpot.tables.contingency import Marginal, NoisyMarginal
 from skdpot.tables.model import Moves, ScaledParticles
 
 SIZES = (3, 2, 4, 2)

@@ -18,7 +18,7 @@ from skdpot.privacy.spent import scales_of
 from skdpot.release.bounds import plan_private_bounds, release_ranges
 from skdpot.sources import HeldRows
 from skdpot.tables.schema import plan_schema, release_schema
-from tests.release.exact import moves
+from tests.core.release.exact import moves
 from tests.tables.table_cases import mixed_rows
 
 MU, TAIL = 1.0, 1e-7

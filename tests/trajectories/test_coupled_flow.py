@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot.exceptions import PrivacyWarning
-from skdpot.mechanisms.trajectory_sketch import (
+from skdpot.ot.sinkhorn import WarmCoupling
+from skdpot.ot.slices import CDFTable, bin_edges, make_directions
+from skdpot.trajectories.langevin import LangevinPhase
+from skdpot.trajectories.trajectory_sketch import (
     CoupledFlowProblem,
     along_paths,
     coupled_flow,
     followed_paths,
     smoothed_along_the_flow,
 )
-from skdpot.ot.sinkhorn import WarmCoupling
-from skdpot.ot.slices import CDFTable, bin_edges, make_directions
-from skdpot.release.langevin import LangevinPhase
 from tests.flat_options import trajectory_sampler
 
 STEPS = (LangevinPhase(1.0, 0.05, 60), LangevinPhase(0.3, 0.05, 60))

@@ -8,7 +8,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from skdpot.ot.sinkhorn import schrodinger_potentials
-from skdpot.trajectories import (
+from skdpot.trajectories.paths import (
     PathMeasure,
     coupling_of,
     drifting_plans,

@@ -8,10 +8,10 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from distances.settings import make_party
-from skdpot.federated.exchange import PairwiseResult
-from skdpot.federated.flower import remote_parties
-from skdpot.federated.messages import SketchRequest
-from skdpot.federated.remote import RemoteParties
+from skdpot.distance.exchange import PairwiseResult
+from skdpot.distance.flower import remote_parties
+from skdpot.distance.messages import SketchRequest
+from skdpot.distance.remote import RemoteParties
 from skdpot.ot.measures import gaussian_reference
 
 app = ServerApp()

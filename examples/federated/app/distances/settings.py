@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from skdpot import PrivacyBudget
+from skdpot.distance.messages import Message, SketchRequest
+from skdpot.distance.party import Party
 from skdpot.exceptions import MessageError
-from skdpot.federated.messages import Message, SketchRequest
-from skdpot.federated.party import Party
 from skdpot.release.bounds import DataBounds
 
 

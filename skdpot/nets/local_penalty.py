@@ -1,0 +1,83 @@
+"""TODO: local_penalty."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from skdpot.nets.cells import Cells
+from skdpot.nets.compared_outputs import (
+    ParityPenalty,
+)
+from skdpot.nets.output_tables import (
+    OutputTables,
+)
+from skdpot.nets.per_sample import record_outputs
+
+TABLE_SHARE = 0.1  # of the squared mu, for the distributions of the outputs
+
+
+@dataclass(frozen=True, eq=False)
+class LocalPenalty:
+    r"""A penalty that is a sum over records, in place of the distance between cells.
+
+    Let :math:`u_i^0` be the values at a release, :math:`T_b` the optimal map from the cell of i to
+    cell b along a direction, and :math:`t_i = (u_i^0 + T_b(u_i^0)) / 2`. The points t of two cells
+    have the same distribution B, so that, for any later values u,
+
+    .. math:: W_2^2(P_a, P_b) \le 2 W_2^2(P_a, B) + 2 W_2^2(P_b, B)
+              \le \frac{2}{n_a} \sum_{i \in a} (u_i - t_i)^2
+              + \frac{2}{n_b} \sum_{i \in b} (u_i - t_i)^2,
+
+    with equality, and the same gradient, at the release. Its gradient grows by 4 for every unit
+    that a value moves. Without that, both groups would be pulled to where the other one was, and
+    past each other, until the next release; but it also resists what all groups do together, for
+    the loss. Half of it is kept: on Adult and COMPAS shares of 0.2, 0.5 and 1 could not be told
+    apart; on a regression of two targets by a network 0.2 was too soft.
+    """
+
+    values: torch.Tensor
+    pulls: torch.Tensor
+    stiffness: torch.Tensor
+
+    @classmethod
+    def of_release(cls, tables: OutputTables, values: np.ndarray, cells: Cells) -> "LocalPenalty":
+        """Return the penalty of all records, whose values were released.
+
+        Products are of all records, of which the number is public. That of a cell need not be, and
+        quantiles jump: one record that changes its cell must not move the bits of others.
+        """
+        n, directions = sum(cells.sizes), tables.directions
+        weight = ParityPenalty(cells.strata, cells.sizes).pair_weight
+        projections, scale = tables.projections(values), np.zeros(len(values))
+        pulls = np.zeros_like(projections)
+        for cell, size in enumerate(cells.sizes):
+            own, others = cells.codes == cell, cells.others(cell)
+            pulls[:, own] = weight * (n / size) * tables.pulls(projections[:, own], cell, others)
+            scale[own] = _STIFFNESS * weight * (n / size) * len(others)
+        mean_square = directions.T @ directions / len(directions)
+        stiffness = scale[:, None, None] * mean_square
+        return cls(*map(torch.from_numpy, (values, pulls.T @ directions, stiffness)))
+
+    def vectors(self, values: torch.Tensor, records: torch.Tensor) -> torch.Tensor:
+        """Return n times the gradient of the penalty by the values of some records."""
+        records = records.to(self.values.device)
+        moved = values - self.values[records].to(values)
+        stiffness = self.stiffness[records].to(values)
+        return self.pulls[records].to(values) + torch.einsum("nkl,nl->nk", stiffness, moved)
+
+
+def network_outputs(network: nn.Module, rows: torch.Tensor) -> torch.Tensor:
+    """Return the outputs of all rows in double precision, bounded and without gradients."""
+    outputs = torch.cat([record_outputs(network, chunk) for chunk in rows.split(_ROWS_AT_ONCE)])
+    return _bounded(outputs.to(torch.float64))
+
+
+def _bounded(outputs: torch.Tensor) -> torch.Tensor:
+    return outputs.nan_to_num(nan=0.0, posinf=_LARGEST, neginf=-_LARGEST)
+
+
+_STIFFNESS = 0.5 * 4.0
+_ROWS_AT_ONCE = 8192
+_LARGEST = 1e100  # what outputs that are not finite count as

@@ -1,0 +1,177 @@
+"""TODO: per_record_check."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from skdpot._utils.validation import torch_randomness
+from skdpot.nets.per_sample import (
+    chain_of_layers,
+    record_jacobians,
+    record_outputs,
+)
+from skdpot.nets.training import train_network
+
+_N_RECORDS = 5
+_MANY = 64
+
+
+def check_per_record(
+    network: nn.Module,
+    input_shape: tuple[int, ...],
+    rng: np.random.Generator,
+    *,
+    parameter: str = "architecture",
+    callbacks: Sequence[Any] | None = None,
+) -> None:
+    """Refuse a network whose output for a record depends on other records.
+
+    Layers known for it are refused by name. Otherwise a copy of the network is run on made-up
+    records, in training mode: exchanging the companions of a record must leave its output and its
+    gradient as they are, to the last bit, nothing may change, and gradients of single records must
+    be computable. Copies of the callbacks that it will be trained with are tried for one step,
+    without rows.
+    """
+    for name, layer in network.named_modules():
+        kind = type(layer).__name__
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):  # SyncBatchNorm is one
+            raise ValueError(
+                f"Layer {name!r} ({kind}) normalises each record by the others of the batch, which "
+                "no clipping bounds. Use torch.nn.GroupNorm or torch.nn.LayerNorm."
+            )
+        if getattr(layer, "track_running_stats", False):
+            raise ValueError(
+                f"Layer {name!r} ({kind}) keeps running statistics of private records without "
+                "noise. Use track_running_stats=False, or torch.nn.GroupNorm."
+            )
+    for name, values in network.named_parameters():
+        if values.requires_grad and values.dtype not in (torch.float32, torch.float64):
+            raise ValueError(
+                f"Parameter {name!r} is of type {values.dtype}, too coarse to bound a record's "
+                "gradient. Use torch.float32 or torch.float64."
+            )
+    # A fixed stream for the network's own randomness: both runs must see the same dropout.
+    seed = int(rng.integers(2**32))
+    records = _made_up(_N_RECORDS, input_shape, rng)
+    if any(is_lazy(tensor) for tensor in (*network.parameters(), *network.buffers())):
+        _run(network, records[0], seed)
+    apart = deepcopy(network).train()
+    _check_companions(apart, *records, seed)
+    if chain_of_layers(network) is None:
+        # It may treat few records in another way than many.
+        many, others = _made_up(_MANY, input_shape, rng)
+        for companions in (others, -many):  # the second set changes every sign
+            _check_companions(apart, many, companions, seed)
+    _check_unchanged(network, apart)
+    _check_gradients(deepcopy(network).train(), *records, seed, parameter)
+    _try_callbacks(deepcopy(network), callbacks)
+
+
+def _made_up(
+    n_records: int, input_shape: tuple[int, ...], rng: np.random.Generator
+) -> tuple[torch.Tensor, torch.Tensor]:
+    records = torch.from_numpy(rng.uniform(-1, 1, (2 * n_records, *input_shape))).float()
+    return records[:n_records], records[n_records:]
+
+
+def _check_companions(
+    network: nn.Module, first: torch.Tensor, others: torch.Tensor, seed: int
+) -> None:
+    """Exchange some records at a time; of any two, one is once exchanged without the other."""
+    outputs = _run(network, first, seed)
+    numbers = torch.arange(len(first))
+    for bit in range((len(first) - 1).bit_length()):
+        for kept in (numbers >> bit & 1 == 0, numbers >> bit & 1 == 1):
+            exchanged = others.clone()
+            exchanged[kept] = first[kept]
+            _check_output(outputs[kept], _run(network, exchanged, seed)[kept])
+
+
+def _run(network: nn.Module, records: torch.Tensor, seed: int) -> torch.Tensor:
+    with torch.no_grad(), torch_randomness(np.random.default_rng(seed)):
+        outputs: torch.Tensor = network(records)
+    if outputs.ndim < 1 or len(outputs) != len(records):
+        raise ValueError(
+            f"The network maps {len(records)} records to {tuple(outputs.shape)}; it must keep the "
+            "first axis, one entry per record."
+        )
+    return outputs
+
+
+def _check_output(alone: torch.Tensor, with_others: torch.Tensor) -> None:
+    if not bool((alone.isfinite() & with_others.isfinite()).all()):
+        raise ValueError(
+            "The network's output for a row with values between -1 and 1 is not a finite number."
+        )
+    _check_equal(alone, with_others)
+
+
+def _check_equal(alone: torch.Tensor, with_others: torch.Tensor) -> None:
+    """Compare bits: of arrays of one shape, the same instructions compute the same entries."""
+    if not torch.equal(alone, with_others):
+        raise ValueError(
+            "The network's output for a record depends on the other records of the batch, which no "
+            "clipping bounds. Look for operations along the first axis: means, attention, sorting."
+        )
+
+
+def _check_unchanged(before: nn.Module, after: nn.Module) -> None:
+    for kind in ("buffers", "parameters"):
+        known = dict(getattr(before, f"named_{kind}")())
+        for name, tensor in getattr(after, f"named_{kind}")():
+            if name not in known or not torch.equal(tensor, known[name]):
+                raise ValueError(
+                    f"{kind[:-1].capitalize()} {name!r} of the network changes when it is run in "
+                    "training mode: it would keep facts about private records without noise."
+                )
+
+
+def _check_gradients(
+    network: nn.Module, first: torch.Tensor, others: torch.Tensor, seed: int, parameter: str
+) -> None:
+    """Take a step's gradients, so that what cannot be done fails before it is paid for."""
+    found, exchanged = [], others.clone()
+    exchanged[::2] = first[::2]
+    try:
+        for records in (first, exchanged):
+            with torch_randomness(np.random.default_rng(seed)):
+                record_outputs(network, records)
+                found.append(record_jacobians(network, records, lambda outputs, _: outputs))
+    # Modules of callers may raise anything.
+    except Exception as error:
+        raise ValueError(
+            f"{parameter}: the gradients of single records cannot be computed by torch.func.vmap. "
+            "Avoid operations in place, branches that depend on values, and recurrent layers. It "
+            f"says: {error}"
+        ) from error
+    _check_equal(*(jacobians.gram()[::2].nan_to_num() for jacobians in found))
+
+
+def _try_callbacks(network: nn.Module, callbacks: Sequence[Any] | None) -> None:
+    """Train for one step without rows: what fails in any step then fails before the charge."""
+    try:
+        copies = deepcopy(list(callbacks or ()))
+    except Exception:  # what cannot be copied, such as an open file, is not tried
+        return
+    if not copies:
+        return
+
+    def no_gradient(trained: nn.Module, _: int) -> None:
+        for parameter in trained.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+
+    rng = np.random.default_rng(0)
+    try:
+        with suppress(KeyboardInterrupt):  # one that stops training
+            train_network(network, no_gradient, 1, learning_rate=1e-3, rng=rng, callbacks=copies)
+    except Exception as error:
+        raise ValueError(
+            "callbacks: a step of training without any row fails with them. "
+            f"{type(error).__name__} says: {error}"
+        ) from error

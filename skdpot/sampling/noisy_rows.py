@@ -1,0 +1,251 @@
+"""The mechanisms of the flow paper: projections of rows with noise on every value."""
+
+from dataclasses import KW_ONLY, dataclass
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+
+from skdpot._utils.validation import Interval, StrOptions
+from skdpot.base import COUNT, FitContext, Mechanism, MechanismResult, refuse_classes
+from skdpot.ot.flow import FlowSchedule, SmoothedFlowProblem
+from skdpot.release.bounds import public_bounds
+from skdpot.sampling.row_releases import (
+    SmoothedProjections,
+    StepDirections,
+    noisy_batches,
+    plan_rows,
+)
+
+# The flow paper's choices; steps of h = 3 in dimension 8, where a full one is 8, are its code's.
+_STEP_SIZE = 0.375
+_FEWEST_ROWS = 21  # of all Poisson samples: none is drawn with a probability below 1e-9
+_FROZEN_SLICES = 31
+_SHARE_OF_FROZEN = 25 / 31
+# Without a given number of steps: so many passes over the rows, within limits.
+_EPOCHS = 20
+_FEWEST_STEPS, _MOST_STEPS = 60, 2000
+
+_OF_NOISE: dict[str, list[Any]] = {
+    "projections": [StrOptions({"orthogonal", "uniform"})],
+    "sigma": [Interval(Real, 0, np.inf, closed="left"), None],
+    "noise": [StrOptions({"discrete", "float"})],
+}
+
+
+class _NoisyRows(Mechanism):
+    """Shared by both mechanisms of the flow paper: noise on projected rows, equal steps."""
+
+    projections: Any
+    sigma: float | None
+    noise: str
+
+    def problem(
+        self, projections: SmoothedProjections, radius: float, label: Any
+    ) -> SmoothedFlowProblem:
+        """Return the distance to the released projections."""
+        return SmoothedFlowProblem(projections.batches, projections.sigma, radius)
+
+    def schedule(
+        self,
+        projections: SmoothedProjections,
+        n_steps: int,
+        step_size: float | str,
+        diffusion: float,
+    ) -> FlowSchedule:
+        """Return the Euler-Maruyama steps of the paper, all of equal length."""
+        n_turns = self.problem(projections, 1.0, None).n_turns
+        share = _STEP_SIZE if isinstance(step_size, str) else step_size
+        n_steps = n_steps if n_turns is None else n_turns
+        return FlowSchedule(n_steps, share, diffusion, momentum=0.0, decay=False)
+
+    def _noisy_rows(
+        self, context: FitContext, rows: np.ndarray, n_steps: int, n_projections: int, **drawn: Any
+    ) -> MechanismResult:
+        """Plan and charge; only then read the rows and draw the noise.
+
+        Releases ``Θ_k B_kᵀ + noise`` for the batches B_k of all steps, as one event under
+        replace-one with sensitivity ``2 R max_k ‖Θ_k‖₂``, after the events of private bounds.
+        Batches stay secret; their sizes and all directions are public. Sorting after the noise
+        removes the order of the rows.
+        """
+        n_samples, n_features = rows.shape
+        streams = context.streams
+        directions = StepDirections(
+            self.projections, n_steps, n_projections, n_features, streams.public
+        )
+        plan = plan_rows(
+            context.target,
+            directions,
+            n_samples,
+            bounds=public_bounds(context.bounds, context.norm_bound, n_features) or n_samples,
+            sigma=self.sigma,
+            noise=self.noise,
+            **drawn,
+        )
+        floating = plan.sigma > 0 and plan.lattice is None
+        public = ("floating-point noise counts as Gaussian (not hardened)",) if floating else ()
+        spent = context.charge(plan, public, plan.mechanism, sigma_given=self.sigma is not None)
+        bounds = plan.bounds.settled(rows, streams)
+        progress = context.progress("releases")
+        releases = tuple(noisy_batches(rows, plan, bounds, streams.secret, progress))
+        if not releases:
+            raise ValueError(
+                "All Poisson samples were empty, so nothing was released, but the charge stands. "
+                "Increase batch_size or n_steps."
+            )
+        return MechanismResult(SmoothedProjections(releases), bounds, spent)
+
+
+@dataclass(eq=False, repr=False)
+class Resample(_NoisyRows):
+    """Release the noisy projections of a new batch along new directions in each step.
+
+    Algorithm 1 of the flow paper (DPSWflow-r), and of its generator DPSWgen. Every step is charged.
+    For comparison: `Sketch` needs far less noise.
+
+    Parameters
+    ----------
+    batch_size : int, default=250
+        Batch size, capped at n.
+    sampling : {"without_replacement", "poisson"}, default="without_replacement"
+        How batches are drawn: of exactly `batch_size` rows, or of `batch_size` rows on average.
+        Averages must add up to 21 rows or more over all steps.
+    n_projections : int, default=70
+        Number of directions per step.
+    projections : {"orthogonal", "uniform"}, default="orthogonal"
+        How directions are drawn.
+    sigma : float, optional
+        Standard deviation of the noise on each projection, in the units of the mapped rows; needs
+        public bounds. `privacy_spent_` then states its epsilon at `delta`. By default the least
+        noise for `epsilon`.
+    noise : {"discrete", "float"}, default="discrete"
+        "float" draws floating-point noise, which is not hardened against attacks on its last bits.
+
+    Privacy
+    -------
+    All steps together are one event under replace-one. Sensitivity:
+    `skdpot.sampling.row_releases.projection_sensitivity`. Batches are secret; directions are
+    public.
+
+    References
+    ----------
+    "Differentially private gradient flow based on the sliced Wasserstein distance", Algorithm 1,
+    and Rakotomamonjy and Ralaivola, "Differentially private sliced Wasserstein distance", ICML
+    2021, with exact sensitivities and accounting.
+
+    Examples
+    --------
+    >>> from skdpot import DPSlicedFlowSampler
+    >>> from skdpot.mechanisms import Resample
+    >>> sampler = DPSlicedFlowSampler(mechanism=Resample(batch_size=100))
+    >>> sampler.set_params(mechanism__batch_size=50).mechanism
+    Resample(batch_size=50)
+    """
+
+    batch_size: int = 250
+    _: KW_ONLY
+    sampling: str = "without_replacement"
+    n_projections: int = 70
+    projections: str = "orthogonal"
+    sigma: float | None = None
+    noise: str = "discrete"
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = _OF_NOISE | {
+        "batch_size": [COUNT],
+        "sampling": [StrOptions({"without_replacement", "poisson"})],
+        "n_projections": [COUNT],
+    }
+
+    def release(
+        self, context: FitContext, rows: np.ndarray, y: Any, *, conditional: bool, n_steps: Any
+    ) -> MechanismResult:
+        """Charge, then release `SmoothedProjections` with a batch per step."""
+        refuse_classes(self, conditional)
+        size = min(self.batch_size, len(rows))
+        n_steps = n_steps or epochs(len(rows), size)
+        if self.sampling == "poisson" and size * n_steps < _FEWEST_ROWS and size < len(rows):
+            raise ValueError(
+                f'batch_size={size} and n_steps={n_steps} with sampling="poisson" may draw no row '
+                f"at all. batch_size * n_steps must be at least {_FEWEST_ROWS}."
+            )
+        drawn = {"batch_size": size, "sampling": self.sampling}
+        return self._noisy_rows(context, rows, n_steps, self.n_projections, **drawn)
+
+
+@dataclass(eq=False, repr=False)
+class Presample(_NoisyRows):
+    """Release the noisy projections of all rows along L directions, once.
+
+    Algorithm 2 of the flow paper (DPSWflow). For comparison: `Sketch` needs far less noise.
+
+    Parameters
+    ----------
+    n_projections : int or "auto", default="auto"
+        Number of directions L. "auto" is max(31, d).
+    projections : {"orthogonal", "uniform"}, default="orthogonal"
+        How directions are drawn.
+    sigma : float, optional
+        Standard deviation of the noise on each projection, in the units of the mapped rows; needs
+        public bounds. `privacy_spent_` then states its epsilon at `delta`. By default the least
+        noise for `epsilon`.
+    noise : {"discrete", "float"}, default="discrete"
+        "float" draws floating-point noise, which is not hardened against attacks on its last bits.
+    n_projections_per_step : int, optional
+        Number of directions per step of the flow, with a new draw in each step; by default 25 of
+        31. Does not affect privacy.
+
+    Privacy
+    -------
+    One event under replace-one, for any number of steps. Sensitivity:
+    `skdpot.sampling.row_releases.projection_sensitivity`.
+
+    References
+    ----------
+    "Differentially private gradient flow based on the sliced Wasserstein distance", Algorithm 2,
+    with exact sensitivities and accounting.
+
+    Examples
+    --------
+    >>> from skdpot import DPSlicedFlowSampler
+    >>> from skdpot.mechanisms import Presample
+    >>> DPSlicedFlowSampler(mechanism=Presample(n_projections=16)).mechanism.n_projections
+    16
+    """
+
+    n_projections: int | str = "auto"
+    _: KW_ONLY
+    projections: str = "orthogonal"
+    sigma: float | None = None
+    noise: str = "discrete"
+    n_projections_per_step: int | None = None
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = _OF_NOISE | {
+        "n_projections": [StrOptions({"auto"}), COUNT],
+        "n_projections_per_step": [COUNT, None],
+    }
+
+    def release(
+        self, context: FitContext, rows: np.ndarray, y: Any, *, conditional: bool, n_steps: Any
+    ) -> MechanismResult:
+        """Charge, then release `SmoothedProjections`; any number of steps costs the same."""
+        refuse_classes(self, conditional)
+        n_projections = self.n_projections
+        if isinstance(n_projections, str):
+            n_projections = max(_FROZEN_SLICES, rows.shape[1])
+        return self._noisy_rows(context, rows, 1, n_projections)
+
+    def problem(
+        self, projections: SmoothedProjections, radius: float, label: Any
+    ) -> SmoothedFlowProblem:
+        """Return the distance to the released projections, along some directions per step."""
+        n_projections = len(projections.batches[0].directions)
+        some = max(1, round(_SHARE_OF_FROZEN * n_projections))
+        return SmoothedFlowProblem(
+            projections.batches, projections.sigma, radius, self.n_projections_per_step or some
+        )
+
+
+def epochs(n_samples: int, batch_size: int) -> int:
+    """Return the number of steps for some passes over the rows, within public limits."""
+    return int(np.clip(_EPOCHS * n_samples // batch_size, _FEWEST_STEPS, _MOST_STEPS))
