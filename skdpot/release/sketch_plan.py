@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skdpot.ot.slices import make_directions
+from skdpot.ot.directions import make_directions
 from skdpot.privacy.calibration import calibrate
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import check_shares, noise_lattice
