@@ -32,6 +32,7 @@ LENGTH = Interval(Real, 1e-30, 1e30, closed="both")
 
 
 _ON_A_GPU = "the GPU computes a record's gradient from this record alone, to the last bit"
+_KEPT_AS: dict[type, str] = {SlicedSketch: "sketch_", NoisyMoments: "moments_"}
 
 
 class Plan(Protocol):
@@ -290,9 +291,6 @@ def refuse_classes(mechanism: Mechanism, conditional: bool) -> None:
             "class would have its own rows, and a record that changes its class would change the "
             "number of values, which no noise hides."
         )
-
-
-_KEPT_AS: dict[type, str] = {SlicedSketch: "sketch_", NoisyMoments: "moments_"}
 
 
 @dataclass(eq=False, repr=False)

@@ -7,6 +7,13 @@ from scipy.fft import idctn
 from scipy.ndimage import gaussian_filter
 from scipy.stats.qmc import Halton
 
+_WAVES = 8  # low frequencies along each side
+_WAVE_SHARE = 4  # one direction in so many mixes waves, the others are local
+_SCALES = (1.0, 1.5, 2.5, 4.0)  # of local directions, on images with sides of 28
+_BUMPS = 8  # one local direction in so many is a bump
+_BUMP_SCALES = (0.4, 1.0)
+_USUAL_SIDE = 28.0
+
 
 def uniform_directions(n_projections: int, n_features: int, rng: np.random.Generator) -> np.ndarray:
     """Draw independent uniform directions."""
@@ -55,14 +62,6 @@ def make_directions(
         raise ValueError("projections must hold finite rows that are not zero.")
     rows = rows / largest  # squares of very large or small entries would not be finite
     return _unit(rows)
-
-
-_WAVES = 8  # low frequencies along each side
-_WAVE_SHARE = 4  # one direction in so many mixes waves, the others are local
-_SCALES = (1.0, 1.5, 2.5, 4.0)  # of local directions, on images with sides of 28
-_BUMPS = 8  # one local direction in so many is a bump
-_BUMP_SCALES = (0.4, 1.0)
-_USUAL_SIDE = 28.0
 
 
 def image_directions(

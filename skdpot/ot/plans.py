@@ -21,6 +21,10 @@ from skdpot.ot.transport import exact_plan
 
 _NEAR = 1e-3  # share of the squared radii below which a difference of squares is not trusted
 _CHUNK = 2**22  # numbers held at once when distances are computed one by one
+_DUST = 1e-12  # share of a row's mass below which a flow is rounding
+_BAR: ContextVar[Any] = ContextVar("bar of exact plans", default=None)
+_SECONDS = 2e-9  # of a plan between n points each, times a power of n: measured to n = 4,000
+_GROWTH = 2.65
 
 
 def squared_distances(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
@@ -51,9 +55,6 @@ def squared_distances(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
         gaps = X[i] - Y[j]
         costs[i, j] = np.einsum("ij,ij->i", gaps, gaps)
     return costs
-
-
-_DUST = 1e-12  # share of a row's mass below which a flow is rounding
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -107,11 +108,6 @@ class TransportPlan:
     def __repr__(self) -> str:
         n, m = len(self.source_potential), len(self.target_potential)
         return f"TransportPlan({n} × {m} points, {len(self.masses)} entries)"
-
-
-_BAR: ContextVar[Any] = ContextVar("bar of exact plans", default=None)
-_SECONDS = 2e-9  # of a plan between n points each, times a power of n: measured to n = 4,000
-_GROWTH = 2.65
 
 
 @contextmanager

@@ -26,6 +26,20 @@ from scipy.special import logsumexp, softmax
 from skdpot._utils.threads import one_blas_thread
 from skdpot.ot.anderson import AndersonMixing
 
+_NARROWEST = 1e-6  # variance that a direction is taken to have, as a share of the largest
+_FARTHEST = 14.0  # |log| of a scaling, beyond which the kernel is computed again
+_SINGLE_TOLERANCE = 1e-5  # tighter ones need a kernel in double precision
+_ROUNDINGS = 32  # times the precision: what rounding may do to the sum that is an exponent
+_MEMORY = 6  # iterations that are combined
+_PLAIN = 2  # iterations before any are combined, at the start and after a failure
+_WORSE = 5.0  # times the smallest error so far: a combination that led there has failed
+_SAME = 1e-9  # relative difference of errors that are one
+_PATIENCE = 18  # iterations without a smaller error, after which combinations have failed
+_FIRST_REACH, _LEAST_REACH, _LARGEST_REACH = 4.0, 0.5, 1e4  # of a combination, in units of ε
+_COARSER = 4.0  # ratio of neighbouring regularisations when a search begins from nothing
+_COARSEST = 0.04  # as a share of the summed variances: the Gaussian start is near enough
+_COARSE_TOLERANCE, _COARSE_ITERATIONS = 0.1, 30
+
 
 class Pair(NamedTuple):
     """Two clouds of points, and how strongly their coupling is regularised (ε)."""
@@ -33,9 +47,6 @@ class Pair(NamedTuple):
     first: np.ndarray
     second: np.ndarray
     regularization: float
-
-
-_NARROWEST = 1e-6  # variance that a direction is taken to have, as a share of the largest
 
 
 def gaussian_potentials(pair: Pair) -> tuple[np.ndarray, np.ndarray]:
@@ -68,11 +79,6 @@ def _quadratic(
     gains = np.sqrt(np.maximum(inner_values, 0.0) + half**2) - half
     projected = (coordinates / root) @ inner_vectors
     return ((coordinates**2).sum(axis=1) - projected**2 @ gains) / 2
-
-
-_FARTHEST = 14.0  # |log| of a scaling, beyond which the kernel is computed again
-_SINGLE_TOLERANCE = 1e-5  # tighter ones need a kernel in double precision
-_ROUNDINGS = 32  # times the precision: what rounding may do to the sum that is an exponent
 
 
 class HalfSteps(NamedTuple):
@@ -181,18 +187,6 @@ class ScaledKernel:
         np.subtract(source, self._first_squares, out=left[:, d])
         np.subtract(target, self._second_squares, out=right[:, d + 1])
         return left, right
-
-
-_MEMORY = 6  # iterations that are combined
-_PLAIN = 2  # iterations before any are combined, at the start and after a failure
-_WORSE = 5.0  # times the smallest error so far: a combination that led there has failed
-_SAME = 1e-9  # relative difference of errors that are one
-_PATIENCE = 18  # iterations without a smaller error, after which combinations have failed
-_FIRST_REACH, _LEAST_REACH, _LARGEST_REACH = 4.0, 0.5, 1e4  # of a combination, in units of ε
-
-_COARSER = 4.0  # ratio of neighbouring regularisations when a search begins from nothing
-_COARSEST = 0.04  # as a share of the summed variances: the Gaussian start is near enough
-_COARSE_TOLERANCE, _COARSE_ITERATIONS = 0.1, 30
 
 
 def _solved(

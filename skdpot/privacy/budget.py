@@ -39,6 +39,10 @@ from skdpot.privacy.units import Units, leak_of, mu_of
 if TYPE_CHECKING:
     import pandas as pd
 
+_GLANCE = 1.0  # seconds that a repr waits for the ledger
+_CHARGES_SHOWN = 5
+_TEMPORARY = "skdpot-budget-"  # what the directories of ledgers without a path begin with
+
 
 def epsilon_text(epsilon: float) -> str:
     """Write an epsilon that was asked for or spent, rounded up."""
@@ -183,11 +187,6 @@ class BudgetState:
             "cross_val_score pass error_score='raise': their default turns this error into a nan "
             "score and goes on."
         )
-
-
-_GLANCE = 1.0  # seconds that a repr waits for the ledger
-_CHARGES_SHOWN = 5
-_TEMPORARY = "skdpot-budget-"  # what the directories of ledgers without a path begin with
 
 
 class PrivacyBudget:

@@ -20,6 +20,12 @@ from skdpot.privacy.searches import faults_of_callers
 from skdpot.privacy.statement import PrivacySpent, Scale, scales_of, stated_epsilon
 from skdpot.privacy.targets import privacy_target
 
+_PLANNING: ContextVar[bool] = ContextVar("planning", default=False)
+SEEDED = "nobody knows random_state"  # the assumption of every fit with a seed
+# That of every fit: it cannot see who divided the rows of a larger table before it.
+ROWS_GIVEN = "no private value decides which rows the fit is given, and none is given twice"
+KNOWN_LABELS = "every label is one of the classes; others are refused"
+
 
 def charge(
     owner: Any,
@@ -104,9 +110,6 @@ def charge(
     return spent
 
 
-_PLANNING: ContextVar[bool] = ContextVar("planning", default=False)
-
-
 class _PlannedError(BaseException):
     """Ends a fit where it would have been charged."""
 
@@ -186,12 +189,6 @@ def planning(on: bool) -> Iterator[list[PrivacySpent]]:
         found.append(end.args[0])
     finally:
         _PLANNING.reset(state)
-
-
-SEEDED = "nobody knows random_state"  # the assumption of every fit with a seed
-# That of every fit: it cannot see who divided the rows of a larger table before it.
-ROWS_GIVEN = "no private value decides which rows the fit is given, and none is given twice"
-KNOWN_LABELS = "every label is one of the classes; others are refused"
 
 
 def row_assumptions(

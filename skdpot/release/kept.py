@@ -13,6 +13,13 @@ from skdpot.privacy.journal import Journal
 from skdpot.release.comparison import copied, digest, in_form_of, same_shape
 from skdpot.release.releases import Release, public_facts
 
+_OTHER_FACTS = (
+    "The interrupted fit released {} given other public facts: its parameters, a library or the "
+    "machine were others. Make the same fit, or leave budget.resume() to make a new one. Nothing "
+    "was charged."
+)
+_UNREADABLE = "{} of the interrupted fit is damaged, so that the fit cannot be resumed."
+
 
 @dataclass(frozen=True)
 class KeptRelease(Record):
@@ -35,14 +42,6 @@ class KeptRelease(Record):
         except (TypeError, ValueError, LookupError, RecursionError) as error:
             raise LedgerError(_UNREADABLE.format(where)) from error
         return in_form_of(found, value)
-
-
-_OTHER_FACTS = (
-    "The interrupted fit released {} given other public facts: its parameters, a library or the "
-    "machine were others. Make the same fit, or leave budget.resume() to make a new one. Nothing "
-    "was charged."
-)
-_UNREADABLE = "{} of the interrupted fit is damaged, so that the fit cannot be resumed."
 
 
 def kept_value(journal: Journal, release: Release) -> Any:

@@ -52,6 +52,15 @@ _LARGEST_NORM_TAIL = 0.25
 _NORM_PARTS = 4
 _N_CELLS = 64
 _N_EXACT_CELLS = 2**14
+_LARGEST_RADIUS = 2.0**64
+_FEWEST = (1.0, 2.0)  # cells in a spread, or else they are divided
+_REACH = 3.0
+_LARGEST_WIDENING = 4.0
+_FAR_SMALLER = 4.0
+_SHOWN = 0.5
+_LARGE = 0.75
+_OCTAVES = 4  # that hold most values, and above these,
+_FEW = 0.2  # of the rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,16 +176,6 @@ def _of_counts(sensitivity: float, counted: str, mu: float) -> GaussianEvent:
     noise = calibrate_lattice(mu * (1 - 1e-13), sensitivity)
     return GaussianEvent(**vars(noise), label=f"Histograms of {counted}")
 
-
-_LARGEST_RADIUS = 2.0**64
-_FEWEST = (1.0, 2.0)  # cells in a spread, or else they are divided
-_REACH = 3.0
-_LARGEST_WIDENING = 4.0
-_FAR_SMALLER = 4.0
-_SHOWN = 0.5
-_LARGE = 0.75
-_OCTAVES = 4  # that hold most values, and above these,
-_FEW = 0.2  # of the rows
 
 AnyRows: TypeAlias = npt.NDArray[Any] | Rows
 

@@ -22,6 +22,11 @@ from skdpot.release.strategy import Energy, Strategy, best_strategy
 if TYPE_CHECKING:
     pass
 
+_SPREADS = 3.5
+_SIGNAL_PER_BLOCK = 25.0
+_MOST_SLICES = 1024
+_BINS_BELOW = ((100.0, 16), (2000.0, 32), (math.inf, 64))
+
 
 @dataclass(frozen=True)
 class SketchPlan:
@@ -48,12 +53,6 @@ class SketchPlan:
     def shape(self) -> tuple[int, int, int]:
         """Shape of the table."""
         return self.n_classes, len(self.directions), self.strategy.n_bins
-
-
-_SPREADS = 3.5
-_SIGNAL_PER_BLOCK = 25.0
-_MOST_SLICES = 1024
-_BINS_BELOW = ((100.0, 16), (2000.0, 32), (math.inf, 64))
 
 
 def projection_half_widths(bounds: DataBounds, directions: np.ndarray) -> np.ndarray:
