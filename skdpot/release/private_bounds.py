@@ -38,7 +38,7 @@ from skdpot.release.value_histogram import (
     Norms,
     release_histograms,
 )
-from skdpot.sources import Rows
+from skdpot.sources.rows import Rows
 
 MAX_AUTO_FEATURES = 32
 _MAX_UNITS = 5  # features; of more, noise takes features of clusters for small ones
