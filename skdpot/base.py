@@ -108,8 +108,8 @@ class FitContext:
     def of(cls, estimator: BaseEstimator, X: Any, streams: Streams, groups: Any = None) -> Self:
         """Read the terms from the parameters of an estimator that has validated X."""
         known = {item.name for item in fields(cls)}
-        given = estimator.get_params(deep=False).items()
-        terms = {name: value for name, value in given if name in known}
+        parameters = estimator.get_params(deep=False).items()
+        terms = {name: value for name, value in parameters if name in known}
         terms["feature_names"] = getattr(estimator, "feature_names_in_", None)
         terms |= {"streams": streams, "source": X, "groups": groups}
         return cls(caller=type(estimator).__name__, **terms)

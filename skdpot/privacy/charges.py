@@ -169,24 +169,24 @@ def plan_fit(
             "plan_fit takes one private estimator; of a pipeline, plan each private step. Got "
             f"{type(estimator).__name__}."
         )
-    with planning(True) as found:
+    with planning(True) as statements:
         clone(estimator).set_params(budget=None).fit(X, y, **params)
-    if found:
-        return found[0]
+    if statements:
+        return statements[0]
     raise ValueError(f"{type(estimator).__name__} releases nothing in this fit: no plan is needed.")
 
 
 @contextmanager
 def planning(on: bool) -> Iterator[list[PrivacySpent]]:
     """End the block where a fit in it would be charged, and collect its statement, or do not."""
-    found: list[PrivacySpent] = []
+    statements: list[PrivacySpent] = []
     state = _PLANNING.set(on)
     try:
-        yield found
+        yield statements
     except _PlannedError as end:
         if not on:
             raise
-        found.append(end.args[0])
+        statements.append(end.args[0])
     finally:
         _PLANNING.reset(state)
 

@@ -81,8 +81,8 @@ class PrivateEstimatorMixin:
     def _seen_by(self, release: Any, X: Any, y: Any) -> tuple[Any, Any]:
         """Return rows and labels as the mechanism of a release is given them, for audits."""
         parts = (getattr(self, name, None) for name in self._stated_in)
-        own = next((part for part in parts if part is not None), None)
-        return (X, y) if own is None else own._seen_by(release, X, y)
+        inner = next((part for part in parts if part is not None), None)
+        return (X, y) if inner is None else inner._seen_by(release, X, y)
 
     def _restate(self, spent: Any) -> None:
         """State the cost of the larger release that this fit became a part of; drop its budget."""

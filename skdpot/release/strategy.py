@@ -254,8 +254,8 @@ def _largest_change(changes: np.ndarray, energies: np.ndarray, energy: Energy) -
     unlimited = bound(0.0)
     if energy.limit == 0:
         return unlimited
-    found = minimize_scalar(bound, bounds=(0.0, unlimited / limit), method="bounded")
-    return min(unlimited, float(found.fun))
+    least = minimize_scalar(bound, bounds=(0.0, unlimited / limit), method="bounded")
+    return min(unlimited, float(least.fun))
 
 
 @lru_cache(maxsize=32)

@@ -49,6 +49,12 @@ def _files_in(directory: Path) -> list[str]:
     return sorted(map(str, shown))
 
 
+def _check_different_files(paths: list[str]) -> None:
+    """Refuse a file that is named twice."""
+    if len(set(map(realpath, paths))) < len(paths):
+        raise ValueError("X names a file twice, whose rows would be counted twice.")
+
+
 def frame_of(batch: Any) -> pd.DataFrame:
     """Return rows of Arrow with data types that their schema, and no value, determines."""
     return batch.to_pandas(types_mapper=_nullable, date_as_object=False, use_threads=False)
@@ -112,8 +118,7 @@ class DatasetSource(ArrowSource):
                 raise FileNotFoundError(f"No file exists at entry {place} of X.")
             for name in found:
                 paths += _files_in(Path(name)) if Path(name).is_dir() else [name]
-        if len(set(map(realpath, paths))) < len(paths):
-            raise ValueError("X names a file twice, whose rows would be counted twice.")
+        _check_different_files(paths)
         kinds = set(map(_format_of, paths))
         if len(kinds) != 1 or None in kinds:
             raise ValueError(

@@ -63,11 +63,13 @@ class SourceRows(Rows):
         count: Callable[[Any], Tables] | None = None,
     ) -> tuple["SourceRows", Tables]:
         """Count the rows of a source, and refuse those that a step cannot read, or too few."""
-        found = _pass_over(source, _Count((step,), count, told=True))
-        if found._n_rows < fewest:
-            found_only = f"Found {found._n_rows} sample(s) while a minimum of {fewest}"
-            raise ValueError(f"{found_only} is required by {caller}.")
-        return cls(source, found._n_rows, (step,)), found._tables
+        counts = _pass_over(source, _Count((step,), count, told=True))
+        if counts._n_rows < fewest:
+            raise ValueError(
+                f"Found {counts._n_rows} sample(s) while a minimum of {fewest} is required by "
+                f"{caller}."
+            )
+        return cls(source, counts._n_rows, (step,)), counts._tables
 
     def map(self, step: Callable[[Any], Any]) -> "SourceRows":
         """Take the step in each pass."""
@@ -75,14 +77,19 @@ class SourceRows(Rows):
 
     def sum(self, count: Callable[[Any], Tables]) -> Tables:
         """Pass over all rows."""
-        found = _pass_over(self.source, _Count(self.steps, count))
-        if found._n_rows != self.n_rows:
-            raise ValueError(
-                "The passes over X found different numbers of rows, so that they did not read the "
-                "same rows: files that changed, or a query whose result does. What was charged is "
-                "spent; nothing was released from this pass."
-            )
-        return found._tables
+        counts = _pass_over(self.source, _Count(self.steps, count))
+        _check_same_rows(counts._n_rows, self.n_rows)
+        return counts._tables
+
+
+def _check_same_rows(n_counted: int, n_rows: int) -> None:
+    """Refuse a pass that did not read as many rows as the first one."""
+    if n_counted != n_rows:
+        raise ValueError(
+            "The passes over X found different numbers of rows, so that they did not read the "
+            "same rows: files that changed, or a query whose result does. What was charged is "
+            "spent; nothing was released from this pass."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,12 +118,12 @@ class _Count:
 
 
 def _pass_over(source: Source, count: _Count) -> ExactCounts:
-    found: Any = quietly(partial(source.sum, count))
-    if not isinstance(found, ExactCounts):
+    counts: object = quietly(partial(source.sum, count))
+    if not isinstance(counts, ExactCounts):
         raise TypeError("The sum of a source must be ExactCounts, those of all batches.")
-    if found._problem:
-        raise ValueError(found._problem)
-    return found
+    if counts._problem:
+        raise ValueError(counts._problem)
+    return counts
 
 
 def count_rows(source: Source) -> int:
