@@ -86,7 +86,7 @@ def label_column(y: Any, argument: str) -> tuple[np.ndarray, str]:
 
 
 def _as_given(y: Any) -> Any:
-    """Keep a list of text and something else, which numpy would make text of, NaN included."""
+    """Return a list of text and other objects as an array of objects, not of text alone."""
     is_text = [isinstance(label, str) for label in y] if isinstance(y, list | tuple) else []
     return np.array(y, dtype=object) if any(is_text) and not all(is_text) else y
 

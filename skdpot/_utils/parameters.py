@@ -64,7 +64,7 @@ class Interval(_Interval):
 
 
 class Described(StrOptions):
-    """What a function accepts, in words that an error shows."""
+    """Values that a function accepts, described in words for an error."""
 
     def __init__(self, text: str, accepts: Callable[[Any], bool]) -> None:
         super().__init__({text})

@@ -178,7 +178,7 @@ def plan_fit(
 
 @contextmanager
 def planning(on: bool) -> Iterator[list[PrivacySpent]]:
-    """End the block where a fit in it would be charged, and collect its statement, or do not."""
+    """If `on`, end the block where a fit in it would be charged, and collect its statement."""
     statements: list[PrivacySpent] = []
     state = _PLANNING.set(on)
     try:
@@ -226,7 +226,7 @@ def row_assumptions(
 def _warn_of_delta(
     label: str, event: Event, n_samples: int | None, delta: float, budget: PrivacyBudget | None
 ) -> None:
-    """Warn of a delta that lets a release of one record pass; where n is protected, say nothing."""
+    """Warn of a delta of 1 / n or more; where n is protected, do not warn."""
     if n_samples is None or event.relation is not Relation.REPLACE_ONE:
         return
     largest = delta

@@ -35,7 +35,7 @@ _ORIGINS: dict[int, Steps] = {}
 
 
 def made_by(X: Any, output: Any, spent: PrivacySpent | None, budget: PrivacyBudget | None) -> Any:
-    """Remember that a private fit on X returned `output`; without `spent` it released nothing."""
+    """Note that a private fit on X returned `output`; without `spent` it released nothing."""
     steps = _ORIGINS.get(id(X), ()) + (() if spent is None else ((spent, budget),))
     with suppress(TypeError):  # an object without weak references cannot be remembered
         if steps:

@@ -94,7 +94,7 @@ def create_file(path: Path, fill: Callable[[str], None]) -> None:
 
 
 def _publish(draft: Path, path: Path) -> None:
-    """Give the finished draft its name, in a step that fails if the name is taken."""
+    """Rename the finished draft; fail if a file of that name exists."""
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -144,7 +144,7 @@ def transaction(
 
 
 def _check_is_file(path: str) -> None:
-    """Refuse what is missing, no regular file or has a second name, with advice."""
+    """Refuse a file that is missing, is no regular file or has a second name, with advice."""
     try:
         found = os.lstat(path)
         if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
@@ -238,7 +238,7 @@ def whole_units(texts: Sequence[object], path: str) -> list[Units]:
 
 
 def damaged(path: str) -> LedgerError:
-    """Say that the file does not add up."""
+    """Return the error of a file whose sums are wrong."""
     return LedgerError(
         f"The ledger {path!r} is damaged: its charges cannot be reconstructed, and no more are "
         "accepted. Restore a copy only if nothing was charged after it was made; otherwise count "
@@ -260,11 +260,11 @@ class PlannedFit:
 
     @property
     def checksum(self) -> str:
-        """What the file keeps beside it: a larger reserve would make what is planned free."""
+        """A checksum for the file: a larger reserve would make dearer events free."""
         return hashlib.sha256(repr(astuple(self)).encode()).hexdigest()
 
     def covers(self, mu: float, leak: float, n_steps: int, others: str) -> bool:
-        """Whether an event of this account costs what is reserved, or hardly less."""
+        """Whether an event of this account costs what is reserved, or slightly less."""
         closed = (1.0 - _NEARLY) * self.mu <= mu and mu <= self.mu and leak <= self.leak
         return closed and n_steps <= self.n_steps and others == self.others
 

@@ -329,14 +329,14 @@ class LatticeNoise:
 
 
 def check_positive(**values: float) -> None:
-    """Refuse what is no finite number above 0, by its name."""
+    """Refuse a number that is not finite or not above 0; the error names it."""
     for name, value in values.items():
         if not (math.isfinite(value) and value > 0):
             raise ValueError(f"`{name}` must be positive and finite, got {value!r}.")
 
 
 def check_counts(**counts: Any) -> None:
-    """Refuse what is no integer of at least 1, by its name."""
+    """Refuse a number that is no integer of at least 1; the error names it."""
     for name, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
             raise ValueError(f"`{name}` must be an integer >= 1, got {count!r}.")

@@ -233,7 +233,7 @@ def check_pipeline(estimator: _Estimator) -> _Estimator:
 
 
 def leaks(estimator: Any) -> tuple[str, ...]:
-    """Name everything in a pipeline that reveals private rows without noise."""
+    """List everything in a pipeline that reveals private rows without noise."""
     found = []
     for _, composite in leaves(estimator, composite=True):
         if getattr(composite, "memory", None) is not None:
@@ -270,7 +270,7 @@ def leaks(estimator: Any) -> tuple[str, ...]:
 
 
 def _told_by_form(part: Any, name: str) -> Iterator[str]:
-    """Name what a part that learns nothing reveals of private rows."""
+    """List what a part that learns nothing reveals about private rows."""
     if isinstance(part, FunctionTransformer) and part.check_inverse and part.inverse_func:
         yield f"{name} tries inverse_func on private rows and warns: pass check_inverse=False."
     try:

@@ -68,7 +68,7 @@ def first_difference(
     one: Any, other: Any, name: str = "", met: dict[tuple[int, int], Any] | None = None
 ) -> str | None:
     """Name the first place where two objects differ by a single bit; None if they are equal."""
-    # Objects may hold each other. Kept alive, since a number is given to another afterwards.
+    # Objects may refer to each other. They are kept alive, since an id can be given again.
     met = {} if met is None else met
     if one is other or (id(one), id(other)) in met:
         return None
@@ -104,7 +104,9 @@ def _parts(value: Any) -> dict[Any, Any] | None:
         return dict(value.bit_generator.state)
     if isinstance(value, MethodType):
         return {"function": value.__func__, "owner": value.__self__}
-    if is_dataclass(value) and not isinstance(value, BaseEstimator):  # which has learned more
+    if is_dataclass(value) and not isinstance(
+        value, BaseEstimator
+    ):  # fitted attributes are no fields
         return {field.name: getattr(value, field.name) for field in fields(value)}
     return getattr(value, "__dict__", None)
 

@@ -56,14 +56,14 @@ class EqualCells:
 
     @property
     def wider(self) -> "EqualCells":
-        """EqualCells for four times as long an interval."""
+        """The cells of an interval that is four times as long."""
         length = self.number * self.width
         return self.over(self.lowest - 1.5 * length, self.lowest + 2.5 * length, self.number)
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureCounts:
-    """What histograms show of one feature: noisy counts of cells, and which stand out."""
+    """The histogram of one feature: noisy counts of cells, and the cells that stand out."""
 
     table: FloatArray
     seen: IntArray
@@ -74,7 +74,7 @@ class FeatureCounts:
 
     @cached_property
     def counts(self) -> FloatArray:
-        """What each cell is expected to hold."""
+        """The expected count of each cell."""
         return expected_counts(self.table, self.sigma, self.n_samples)
 
     def places(self, levels: npt.ArrayLike) -> FloatArray:
@@ -91,12 +91,12 @@ class FeatureCounts:
         places = self.places(_POINTS)
         apart = np.abs(np.floor(places)[:, None] - np.floor(places))
         alike = apart == 0
-        # Different values may share a cell, but not more of them than are beside it.
+        # Different values may share a cell, but no more of them than are in the cells beside it.
         tied = alike.mean(axis=0) > np.maximum(_TIED, (apart == 1).mean(axis=0))
         alike &= tied | np.eye(len(places), dtype=np.bool_)
         distances = np.abs(places[:, None] - places)[~alike]
         few = apart.size * _APART * self.sigma / self.n_samples
-        # Nor is it known how far those are that are beyond all cells.
+        # The distances of values beyond all cells are unknown.
         beyond = (places < 1) | (places >= self.counts.size - 1)
         if (~alike & ~beyond & ~beyond[:, None]).sum() <= max(few, distances.size / 2):
             return 0.0
@@ -105,13 +105,13 @@ class FeatureCounts:
 
     @property
     def scales(self) -> tuple[float, float, float]:
-        """Centre, spread and reach; the spread of what looks constant is 1, or a cell."""
+        """Centre, spread and reach; the spread of a constant feature is 1, or that of a cell."""
         low, center, high = map(float, self.quantiles(_CENTER_LEVELS))
         spread = self.spread or max(self.cells.width, 1.0)
         return center, spread, max(high - center, center - low)
 
     def next_cells(self, fewest: float) -> EqualCells:
-        """Return the cells to count next: the same if neither too wide nor too narrow."""
+        """Return the cells to count next: the same ones unless they are too wide or too narrow."""
         cells, spread = self.cells, self.spread
         if self.counts[[0, -1]].sum() > _BEYOND * self.counts.sum():
             return cells.wider
@@ -132,7 +132,7 @@ class FeatureCounts:
             middles = cells.lowest + cells.width * (np.array([first, last]) + 0.5)
             low, high = (_roundest(float(middle), cells.width / 2) for middle in middles)
             return low, high
-        # About so many cells, of which the noise is in a cumulative count.
+        # A cumulative count contains the noise of about this many cells.
         level = 3 * self.sigma * math.sqrt(self.cells.number) / n_samples
         level = float(np.clip(level, *_LEVELS))
         low, median, high = map(float, self.quantiles((level, 0.5, 1 - level)))
@@ -142,10 +142,10 @@ class FeatureCounts:
         ends = cells.lowest + cells.width * np.array([first, last + 1])
         lower = min(low - beyond, median - least, float(ends[0]))
         upper = max(high + beyond, median + least, float(ends[1]))
-        # The outermost cells have no end.
+        # The outermost cells are unbounded.
         lower = min(lower, -self.largest) if first == 0 else lower
         upper = max(upper, self.largest) if last == cells.number - 1 else upper
-        # Zero is a bound where the noise may be all that is beyond it.
+        # Zero is a bound if the counts beyond it may be noise alone.
         zero = int(np.floor(-cells.lowest / cells.width))
         hidden = min(_SILENT * self.sigma * math.sqrt(cells.number), _AT_STAKE * n_samples)
         if self.counts[: max(zero, 0)].sum() <= hidden and last > zero:
@@ -196,7 +196,7 @@ class FeatureCounts:
         levels = (rows - rows[0]) / max(rows[-1] - rows[0], 1.0)
         ranks = ndtri(np.clip(levels, _LEAST_RANK, 1.0 - _LEAST_RANK))
         even = _BULK * np.arcsinh((places - center) / (_BULK * spread))
-        # A cumulative count has the noise of about so many cells.
+        # A cumulative count contains the noise of about this many cells.
         hidden = self.sigma * math.sqrt(cells.number) / self.n_samples
         weight = 1.0 / (1.0 + math.sqrt(5.0 * hidden))
         scale = weight * ranks + (1.0 - weight) * even

@@ -156,7 +156,7 @@ def pass_gate(release: Release) -> Any:
 
 @contextmanager
 def forgotten() -> Iterator[list[Release]]:
-    """Withdraw what is released inside the block from the recording, and from what is kept."""
+    """Remove the releases of the block from the recording, and keep none of them in a ledger."""
     gate, kept = _GATE.get(), list[Release]()
     start = len(gate.releases) if isinstance(gate, _Recorder) else 0
     try:

@@ -69,7 +69,7 @@ def kept_value(journal: Journal, release: Release) -> Any:
 
 
 def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
-    """Return a value as JSON, with arrays beside."""
+    """Return a value as JSON; its arrays are appended to the list."""
     if isinstance(value, tuple | list):
         return {type(value).__name__: [_packed(part, arrays) for part in value]}
     if isinstance(value, np.ndarray | np.generic):
@@ -79,7 +79,7 @@ def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
 
 
 def _unpacked(content: Any, arrays: Sequence[np.ndarray]) -> Any:
-    """Return what `_packed` took apart."""
+    """Return the value that `_packed` has converted."""
     if not isinstance(content, dict):
         return content
     [(kind, held)] = content.items()

@@ -40,7 +40,7 @@ def cells_seen(table: FloatArray, sigma: float, z: float) -> IntArray:
 
 
 def noisy_quantiles(counts: FloatArray, cells: IntArray, levels: npt.ArrayLike) -> FloatArray:
-    """Return quantiles of what some cells are taken to hold, in units of cells."""
+    """Return quantiles of the expected counts of some cells, in units of cells."""
     cumulative = np.concatenate([[0.0], np.cumsum(counts)])
     rising = np.maximum.accumulate(cumulative)
     falling = np.minimum.accumulate(cumulative[::-1])[::-1]

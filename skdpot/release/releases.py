@@ -94,7 +94,7 @@ class Release:
     linear: Callable[["Release", Records, np.ndarray], Iterable[Part]] | None = None
 
     def parts(self, records: Records, shares: np.ndarray) -> Iterable[Part]:
-        """Return what records add to each part of the value; nothing if that is unknown."""
+        """Return what records add to each part of the value; empty if that is unknown."""
         return () if self.linear is None else self.linear(self, records, shares)
 
     def __repr__(self) -> str:

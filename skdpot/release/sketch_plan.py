@@ -115,7 +115,7 @@ def plan_sketch(
     """Choose the shape of a sketch, its directions, and the least noise that meets a target."""
     check_public_labels(n_classes, public_labels, group_size)
     n_shares = 1 if parties is None else parties.n_shares
-    # What is left for each row of the table decides its shape before the exact calibration.
+    # The privacy parameter that is left for the table decides its shape, before the calibration.
     left = 1.0
     if not isinstance(bounds, DataBounds):
         left -= bounds_share(bounds, n_features, target.mu_cap, int(group_size))
@@ -128,7 +128,7 @@ def plan_sketch(
         n_projections = recommended_n_projections(*size)
     if isinstance(n_bins, str):
         n_bins = recommended_bins(*size)
-    # Integers of numpy wrap around, and unsigned and signed ones make floating-point numbers.
+    # Integers of numpy overflow, and a signed and an unsigned one make a floating-point number.
     n_projections, n_bins, group_size = int(n_projections), int(n_bins), int(group_size)
     if tables * n_projections * n_bins >= 2**31:
         raise ValueError(
@@ -159,7 +159,7 @@ def plan_sketch(
         event = calibrate(target, fit_event)
         table = event.phases[-1]
         noise = table.sigma, table.lattice, limits, event
-        # What refuses does so here, before any charge.
+        # Noise that cannot be drawn is refused here, before any charge.
         check_shares(
             table.sigma / table.lattice, table.mu, n_shares, tables * n_projections * n_bins
         )

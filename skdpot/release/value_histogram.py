@@ -74,7 +74,7 @@ class Histograms(ABC):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Magnitudes(Histograms):
-    """EqualCells for the absolute value of each feature: zero, and each power of two of doubles."""
+    """Cells of the absolute value of each feature: zero, and each power of two of doubles."""
 
     parts: int = 1  # of each power of two, equally wide
 
@@ -98,12 +98,12 @@ class Magnitudes(Histograms):
         return float(np.ldexp(1 + (part + 1) / self.parts, exponent))
 
     def usual_and_largest(self, table: FloatArray, sigma: float, z: float) -> tuple[float, float]:
-        """Return what most absolute values are below, and all that are seen; 1 if nothing is."""
+        """Return a bound of most absolute values and one of all that stand out; 1 if none does."""
         seen = cells_seen(table[1:], sigma, z) + 1
         if not seen.size:
             return 1.0, 1.0
         last = int(seen[-1]) + 1
-        # Octaves in a row count less clearly, once something does.
+        # Once something stands out, the octaves beyond it need stand out less clearly.
         beyond = cells_seen(table[last : last + _OCTAVES], sigma, _READ)
         most = int(noisy_quantiles(table[seen], seen, _LARGE))
         usual, largest = (self.end(c) for c in (most, last + int(max(beyond, default=-1))))
@@ -112,7 +112,7 @@ class Magnitudes(Histograms):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Norms(Magnitudes):
-    """EqualCells for the norms of rows, each feature less a centre and divided by a scale."""
+    """Cells of the norms of rows, each feature less a centre and divided by a scale."""
 
     center: FloatArray
     scale: FloatArray

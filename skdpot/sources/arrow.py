@@ -43,7 +43,7 @@ def _format_of(path: str | Path) -> str | None:
 
 
 def _files_in(directory: Path) -> list[str]:
-    """Return the files below a directory, without what engines left there of writes that failed."""
+    """Return the files below a directory, without the remains of failed writes of engines."""
     found = (p for p in directory.rglob("*") if p.is_file() and _format_of(p))
     shown = (p for p in found if not any(n[0] in "._" for n in p.relative_to(directory).parts))
     return sorted(map(str, shown))
@@ -56,7 +56,7 @@ def _check_different_files(paths: list[str]) -> None:
 
 
 def frame_of(batch: Any) -> pd.DataFrame:
-    """Return rows of Arrow with data types that their schema, and no value, determines."""
+    """Return rows of Arrow with data types that depend on their schema, not on values."""
     return batch.to_pandas(types_mapper=_nullable, date_as_object=False, use_threads=False)
 
 

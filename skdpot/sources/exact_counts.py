@@ -88,7 +88,7 @@ class ExactCounts:
         return cls(*pickle.loads(message))
 
     def __repr__(self) -> str:
-        """Show nothing."""
+        """Hide the counts."""
         return "ExactCounts(secret)"
 
     def _refuse(self, *args: object) -> NoReturn:

@@ -50,7 +50,7 @@ def read_numbers(
     labelled: bool = False,
     min_samples: int = 1,
 ) -> tuple[SourceRows, np.ndarray | None]:
-    """Count the rows of a source, refuse what are no numbers, and record the columns."""
+    """Count the rows of a source, refuse values that are no numbers, and record the columns."""
     head = head_of(source)
     if labelled:
         there = list(getattr(head, "columns", ()))
@@ -76,7 +76,7 @@ def read_numbers(
 def fit_rows(
     estimator: BaseEstimator, X: Any, groups: Any, needs: str = "", label: Any = None
 ) -> Any:
-    """Validate rows; or return a source, if nothing `needs` a sketch, which alone adds it up."""
+    """Validate rows, or return a source; `needs` says what mechanism sources and groups need."""
     source = source_of(X, label)
     if needs and (groups is not None or source is not None):
         given = "X in batches" if groups is None else "groups"

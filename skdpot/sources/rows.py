@@ -22,7 +22,7 @@ class Rows(ABC):
 
     @abstractmethod
     def map(self, step: Callable[[Any], Any]) -> "Rows":
-        """Return the rows that a step makes of each batch, one row of each."""
+        """Apply a step to the rows of each batch; each row is mapped by itself."""
 
     @abstractmethod
     def sum(self, count: Callable[[Any], Tables]) -> Tables:
@@ -94,7 +94,7 @@ def _check_same_rows(n_counted: int, n_rows: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Count:
-    """What a source does with each batch; it can be pickled if the steps can."""
+    """The function that a source applies to each batch; it can be pickled if the steps can."""
 
     steps: tuple[Callable[[Any], Any], ...]
     count: Callable[[Any], Tables] | None = None

@@ -94,7 +94,7 @@ def head_of(source: Source) -> Any:
 
 
 def quietly(read: Callable[[], Any]) -> Any:
-    """Return what a reader or an engine does, without an error of it, which may quote values."""
+    """Return the result of a reader or an engine; hide its errors, which may quote values."""
     try:
         return read()
     except (ImportError, *STOPS):  # the former names a package to install
