@@ -113,7 +113,6 @@ _MOVED = {
     "charge": "skdpot.privacy.charges",
     "check_epsilon_delta": "skdpot.privacy.statement",
     "check_statement": "skdpot.privacy.statement",
-    "is_number": "skdpot.privacy.statement",
     "made_by": "skdpot.privacy.earlier_steps",
     "plan_fit": "skdpot.privacy.charges",
     "planning": "skdpot.privacy.charges",

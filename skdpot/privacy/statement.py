@@ -186,7 +186,7 @@ def check_statement(spent: PrivacySpent, noun: str) -> tuple[tuple[Any, ...], fl
         scale if isinstance(scale, tuple) else () if scale is None else (scale,)
         for scale in (spent.sigma, spent.sensitivity)
     ]
-    if not all(is_number(n) and 0 <= n < math.inf for numbers in stated for n in numbers):
+    if not all(is_exact_number(n) and 0 <= n < math.inf for numbers in stated for n in numbers):
         raise ValueError(f"The {noun} states an impossible noise or sensitivity.")
     if spent.relation is not Relation.REPLACE_ONE or spent.event.relation is not spent.relation:
         raise ValueError(f"A {noun} is private under replace-one, and states no other relation.")
@@ -210,10 +210,10 @@ def check_statement(spent: PrivacySpent, noun: str) -> tuple[tuple[Any, ...], fl
 
 def check_epsilon_delta(epsilon: Any, delta: Any, noun: str) -> None:
     """Refuse parameters that no mechanism has."""
-    if not (is_number(epsilon) and is_number(delta) and epsilon > 0 and 0 < delta < 1):
+    if not (is_exact_number(epsilon) and is_exact_number(delta) and epsilon > 0 and 0 < delta < 1):
         raise ValueError(f"The {noun} states an epsilon that is not > 0, or a delta not in (0, 1).")
 
 
-def is_number(value: Any) -> bool:
+def is_exact_number(value: Any) -> bool:
     """Whether it is a number that arithmetic in double precision can use."""
     return type(value) is float or (type(value) is int and abs(value) <= LARGEST_COUNT)
