@@ -1,5 +1,5 @@
 from ._utils import __version__ as __version__
-from .distance.wasserstein_distance import (
+from .distance.client_contribution import (
     ClientContribution as ClientContribution,
 )
 from .distance.wasserstein_distance import (

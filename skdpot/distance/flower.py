@@ -38,9 +38,11 @@ _RECORD = "skdpot"
 _FORMAT = 1
 _INTRODUCE = "introduce"
 _MOST_QUESTIONS = 16
-_REFUSED, _FAILED = 1001, 1002  # Flower's own codes are smaller
+_REFUSED = 1001  # codes of errors; Flower's own are smaller
+_FAILED = 1002
 _LOOK_AGAIN = 0.25  # seconds between two looks for nodes and answers
-_LONGEST_TEXT, _LONGEST_NAME = 1000, 100
+_LONGEST_TEXT = 1000
+_LONGEST_NAME = 100
 
 
 def client_app(

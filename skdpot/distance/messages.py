@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -162,6 +162,9 @@ class Message(Record):
             self._store(item.name, _CHECKS[item.name](getattr(self, item.name), self))
 
 
+AnyMessage = TypeVar("AnyMessage", bound=Message)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class MeasureMessage(Message):
     """A message that is a measure: points, and masses unless these are equal."""
@@ -312,7 +315,8 @@ def check_type(given: object, *due: type[Message]) -> None:
         raise MessageError(f"Expected a {names}, got {type(given).__name__}.")
 
 
-_FEWEST_BINS, _MOST_BINS = 2, 512  # decoding takes a time that grows with the third power
+_FEWEST_BINS = 2
+_MOST_BINS = 512  # decoding takes a time that grows with the third power
 _MOST_ENTRIES = 2**24  # of the table that is asked for: 128 MB
 _MOST_COORDINATES = 2**25  # of the directions: 256 MB, so that answers fit in a message
 _LARGEST_BOUND = 1e150

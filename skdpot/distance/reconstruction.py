@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
 from skdpot._utils.validation import check_is_fitted
-from skdpot.distance.exchange import Transcript
 from skdpot.distance.messages import (
     CostMatrices,
     FractionRequest,
@@ -24,6 +23,7 @@ from skdpot.distance.messages import (
     MeasureMessage,
     ReferenceMeasure,
 )
+from skdpot.distance.transcript import Transcript
 from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem, sliced_flow
 from skdpot.ot.measures import DiscreteMeasure, optimal_plan
 from skdpot.release.sketch import SlicedSketch
@@ -395,7 +395,7 @@ def reconstruct(
     >>> import numpy as np
     >>> from skdpot.distance.reconstruction import reconstruct
     >>> from skdpot.distance.messages import InterpolatingMeasure, ReferenceMeasure
-    >>> from skdpot.distance.exchange import Transcript
+    >>> from skdpot.distance.transcript import Transcript
     >>> transcript = Transcript()
     >>> transcript.record(0, "server", "clinic", ReferenceMeasure([[5.0], [9.0]], t=0.5))
     >>> transcript.record(0, "clinic", "server", InterpolatingMeasure([[3.0], [5.5]]))

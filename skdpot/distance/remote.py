@@ -12,18 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from skdpot.distance.exchange import (
-    Carry,
-    PairwiseResult,
-    Question,
-    RemoteParty,
-    Replies,
-    check_participants,
-    pairwise_sliced,
-)
+from skdpot.distance.estimates import PairwiseResult
+from skdpot.distance.exchange import Carry, Question, RemoteParty, Replies, check_participants
+from skdpot.distance.fedwad import pairwise_fedwad
 from skdpot.distance.messages import Message, SketchRequest
 from skdpot.distance.party import Introduction, Party
-from skdpot.distance.protocols import pairwise_fedwad, pairwise_triangle
+from skdpot.distance.sliced import pairwise_sliced
+from skdpot.distance.triangle import pairwise_triangle
 from skdpot.exceptions import LedgerError, MessageError, ProtocolRefusedError, warn_not_private
 from skdpot.privacy.ledger import create_file, transaction
 

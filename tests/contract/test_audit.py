@@ -33,7 +33,8 @@ from skdpot import (
     SlicedSketch,
 )
 from skdpot.audit.attacks import default_score
-from skdpot.audit.canaries import AuditedFit, default_canaries
+from skdpot.audit.audited_fit import AuditedFit
+from skdpot.audit.canaries import default_canaries
 from skdpot.audit.one_run import one_run_audit
 from skdpot.mechanisms import TransportedRows
 from skdpot.preprocessing import CategoricalColumn, PrivateScaler, TableSchema
@@ -97,7 +98,7 @@ def chained_rows(n_rows: int, n_values: int = 8) -> Data:
 def histogram_score(audited: AuditedFit) -> np.ndarray:
     """Score pairs by the histograms of private bounds alone."""
     only = tuple(release for release in audited.releases if release.kind == "histogram")
-    return default_score(audited.fitted)(replace(audited, releases=only))
+    return default_score(replace(audited, releases=only))
 
 
 _BOUNDED = {"bounds": BOX}

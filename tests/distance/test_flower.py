@@ -13,10 +13,11 @@ import pandas as pd
 import pytest
 
 from skdpot import PrivacyBudget
-from skdpot.distance.exchange import pairwise_sliced
+from skdpot.distance.fedwad import pairwise_fedwad
 from skdpot.distance.messages import SketchRequest
 from skdpot.distance.party import Party
-from skdpot.distance.protocols import pairwise_fedwad, pairwise_triangle
+from skdpot.distance.sliced import pairwise_sliced
+from skdpot.distance.triangle import pairwise_triangle
 from skdpot.exceptions import MessageError, NotPrivateWarning, ProtocolRefusedError
 
 ROOT = Path(__file__).resolve().parents[2]
