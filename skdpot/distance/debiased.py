@@ -1,15 +1,4 @@
-"""The sliced distance between released tables, without what their noise adds to it.
-
-The effect of noise and sampling on the squared distance is simulated. A sketch shows the
-distribution along each direction but not how a row's places along different directions go together,
-which decides how much an average over directions varies. The simulation uses a Gaussian copula,
-whose covariance matrix follows from the variances along d (d + 1) / 2 directions or more. Along
-fewer, rows are taken to be as extreme in every direction as in one, which is the worst case.
-
-Noise beyond the data costs most: a little mass far away adds its squared distance. Where a
-distribution function is taken to be 0 or 1 the noise is known, and because noise is correlated
-along a direction, so is part of the noise beside it.
-"""
+"""The sliced distance between released tables, without what their noise adds to it."""
 
 import math
 from dataclasses import dataclass
@@ -22,23 +11,27 @@ from scipy.stats import t as student_t
 from skdpot._utils.validation import solver_generator
 from skdpot.distance.compared_tables import ComparedTable, compared_tables
 from skdpot.distance.simulated_distances import Comparison, SimulatedDistances
-from skdpot.distance.support import _hidden, common_support, restricted
+from skdpot.distance.support import common_support, hidden_distance, restricted
 from skdpot.ot.slices import binned_squared_distances, refined
 from skdpot.release.decoding import SupportedDecoder
 
 DROWNING_NOISE = 0.2
-"""Noise of a distribution function from which on the simulations are not believed."""
+"""Noise of a distribution function above which the simulations are no longer trusted."""
 
+# Number of simulations: more directions need fewer.
 _FEWEST_SIMULATIONS = 32
 _MOST_SIMULATIONS = 128
-_ROWS_SIMULATED = 4096  # slices times simulations, between these limits
-_CAUTION = 4.0  # null deviations at which an estimate is believed half way
+_ROWS_SIMULATED = 4096  # directions times simulations, between these limits
+
+# Corrections and their uncertainty, chosen by `examples/benchmarks/bench_sliced_distance.py`.
+_SMOOTHED = 0.85  # weight of the smoothed tables in the guess that is simulated
+_CAUTION = 4.0  # null deviations at which half of the correction for a true distance is applied
 _DOUBT = 0.15  # standard error of the floor, which comes from noisy tables, relative to it
-_UNSIMULATED = 1.6  # variance of an estimate, relative to simulations that keep one support
-_FEWEST_BLOCKS = 4  # whose means say how far directions differ
-_BINNING_DOUBT = 0.5  # and that of the error of binning
-_FINER = 4  # bins for one, to find the error of binning
-_SMOOTHED = 0.85  # weight of smoothed tables in the guess that is simulated
+_BINNING_DOUBT = 0.5  # standard error of the error of binning, relative to it
+_UNSIMULATED = 1.6  # variance of an estimate, relative to simulations with a fixed support
+
+_FINER = 4  # bins that replace one, to estimate the error of binning
+_FEWEST_BLOCKS = 4  # of orthogonal directions, from whose means their variance is estimated
 
 
 @dataclass(frozen=True)
@@ -70,15 +63,15 @@ class DebiasedDistance:
 
         `of` says for which distance: along the "directions" of the sketches, or the mean over all
         directions of the "space", which adds the square of `direction_error` to the variance.
-        It is of the mass that stands out of the noise. With `hidden` the upper end also has what
-        noise can hide beyond the bulk of the data, as far away as the bounds allow.
+        The interval covers the mass that stands out of the noise. With `hidden` the upper end also
+        covers what noise can hide beyond the bulk of the data, as far away as the bounds allow.
 
-        It holds all θ >= 0 with ``-t s(θ) <= squared - θ <= u s(θ)``. Here ``s(θ)²``, the variance
-        of the estimate if the squared distance were θ, grows linearly from the square of
-        `null_standard_error` and passes that of `standard_error` at the estimate. t is a quantile
-        of Student's distribution, as standard errors come from finitely many simulations. u is
-        larger by Cornish and Fisher's term for skewness, because the squared distance of noise
-        alone spreads upwards like a gamma variable.
+        It contains all θ >= 0 with ``-t s(θ) <= squared - θ <= u s(θ)``. Here ``s(θ)²``, the
+        variance of the estimate if the squared distance were θ, grows linearly from the square of
+        `null_standard_error` to that of `standard_error` at the estimate. t is a quantile of
+        Student's distribution, as standard errors come from finitely many simulations. u is larger
+        by Cornish and Fisher's term for skewness, because the squared distance of noise alone is
+        skewed like a gamma variable.
         """
         if not 0 < confidence < 1:
             raise ValueError(f"confidence={confidence!r} must lie between 0 and 1.")
@@ -86,15 +79,15 @@ class DebiasedDistance:
             raise ValueError(f'of={of!r} must be "directions" or "space".')
         error = math.hypot(self.standard_error, self.direction_error if of == "space" else 0.0)
         quantile = float(student_t.ppf(0.5 + confidence / 2, self.n_simulations - 1))
-        skewness = 0.0  # of a gamma variable near zero, and none far from it
+        skewness = 0.0  # that of a gamma variable near zero, and none far from zero
         if self.noise_floor > 0 and self.standard_error > 0:
             gamma = 2 * self.null_standard_error / self.noise_floor
             skewness = min(gamma, 2.0) * (self.null_standard_error / self.standard_error) ** 3
         skewed = max(quantile**2 - 1, 0.0) * skewness / 6
-        # The upper end is that of an estimate of zero at least: below, the interval would
-        # shrink to nothing, and be most certain where the estimate is least plausible.
+        # A negative estimate has the upper end of zero: otherwise the interval would be narrowest
+        # where the estimate is least plausible.
         low = self._end(self.squared, error, -1, quantile + skewed)
-        # The floor of the measures that were found, if that is smaller.
+        # The smaller one of both floors counts.
         high = self._end(max(self.squared, 0.0) + self.doubted, error, 1, quantile)
         beyond = self.hidden + float(ndtri(confidence)) * self.hidden_error if hidden else 0.0
         return low, math.sqrt(high**2 + max(beyond, 0.0))
@@ -227,7 +220,7 @@ def debiased_pair(
     n_simulations: int | None = None,
     seed: int | None = None,
 ) -> DebiasedDistance:
-    """Compare two tables, which keep what was simulated for other comparisons."""
+    """Compare two tables, which keep their simulated errors for other comparisons."""
     tables = sorted((first, second), key=lambda table: table.digest)
     same = np.array_equal(tables[0].statistic, tables[1].statistic)
     if same and all(table.noise > 0 for table in tables):
@@ -241,7 +234,7 @@ def debiased_pair(
     by_strategy = {each: SupportedDecoder(each, support) for each in {t.strategy for t in tables}}
     decoders = [by_strategy[table.strategy] for table in tables]
     guesses = [restricted(table.smooth.cdf, support) for table in tables]
-    decoded = [  # exact where there is no noise
+    decoded = [  # exact if there is no noise
         decoder.decode(table.statistic / table.n_samples) if table.noise > 0 else guess
         for decoder, table, guess in zip(decoders, tables, guesses, strict=True)
     ]
@@ -254,27 +247,31 @@ def debiased_pair(
     binning = weights @ (
         binned_squared_distances(*guesses) - binned_squared_distances(*finer) / _FINER**2
     )
-    # More slices need fewer simulations.
-    wanted = min(max(_ROWS_SIMULATED // n_projections, _FEWEST_SIMULATIONS), _MOST_SIMULATIONS)
-    n_simulations = n_simulations or wanted
-    null = apart = SimulatedDistances()
+    by_default = min(max(_ROWS_SIMULATED // n_projections, _FEWEST_SIMULATIONS), _MOST_SIMULATIONS)
+    n_simulations = n_simulations or by_default
+    equal = apart = SimulatedDistances()
     if noise > 0 or target == "population":
-        compared = Comparison(tables, decoders, guesses, weights)
-        null, apart = compared.simulated(n_simulations, target == "population", seed)
-    found = _debiased(raw, float(binning), noise, null, apart)
-    found["direction_error"] = _direction_error(
-        along - apart.added, tables[0].smooth.directions.shape[1], apart.apart
+        comparison = Comparison(tables, decoders, guesses, weights)
+        equal, apart = comparison.simulated(n_simulations, target == "population", seed)
+    hidden, hidden_error = hidden_distance(tables, support) if noise > 0 else (0.0, 0.0)
+    return DebiasedDistance(
+        raw_squared=raw,
+        target=target,
+        n_simulations=n_simulations,
+        direction_error=_direction_error(
+            along - apart.added, tables[0].smooth.directions.shape[1], apart.independent
+        ),
+        hidden=hidden,
+        hidden_error=hidden_error,
+        **_corrected(raw, float(binning), noise, equal, apart),
     )
-    if noise > 0:
-        found["hidden"], found["hidden_error"] = _hidden(tables, support)
-    return DebiasedDistance(raw_squared=raw, target=target, n_simulations=n_simulations, **found)
 
 
 def _direction_error(shares: np.ndarray, n_features: int, noise: float) -> float:
-    """Return the standard error of a mean over directions as one over the whole space.
+    """Return the standard error of a mean over directions as that of the whole space.
 
-    Blocks of orthogonal directions are independent, and so is noise between them. Of less than four
-    blocks, directions are taken for independent, which is more than their error.
+    Blocks of orthogonal directions are independent, and so is the noise of different blocks. With
+    fewer than four blocks, directions are taken to be independent, which exceeds their error.
     """
     if n_features == 1:
         return 0.0
@@ -285,26 +282,26 @@ def _direction_error(shares: np.ndarray, n_features: int, noise: float) -> float
     if n_parts < 2:
         return float(abs(shares.sum()))
     variance = max(n_parts * float(shares.var(ddof=1)) - noise, 0.0)
-    few = float(student_t.ppf(0.975, n_parts - 1)) / 1.96
-    return few * math.sqrt(variance)
+    for_few_parts = float(student_t.ppf(0.975, n_parts - 1)) / 1.96
+    return for_few_parts * math.sqrt(variance)
 
 
-def _debiased(
-    raw: float, binning: float, noise: float, null: SimulatedDistances, apart: SimulatedDistances
+def _corrected(
+    raw: float, binning: float, noise: float, equal: SimulatedDistances, apart: SimulatedDistances
 ) -> dict[str, float]:
-    """Subtract what the simulations say about equal measures and about those that were found."""
-    excess = max(raw - null.bias, 0.0)
-    level = _CAUTION * math.sqrt(null.variance)
+    """Subtract the bias that was simulated for equal measures, or for the estimated ones."""
+    excess = max(raw - equal.bias, 0.0)
+    level = _CAUTION * math.sqrt(equal.variance)
     trust = 1 / (1 + (level / excess) ** 4) if excess > 0 else 0.0
-    floor = null.bias + trust * (apart.bias - null.bias)
+    floor = equal.bias + trust * (apart.bias - equal.bias)
     binning *= trust
-    # Smoothed tables that are mostly noise mislead the simulations, which cannot know it.
+    # Smoothed tables that are mostly noise mislead the simulations.
     blindness = min(max(noise / DROWNING_NOISE - 1.0, 0.0), 1.0)
     squared = (1 - blindness) * (raw - floor - binning)
     doubt, unsimulated = (_DOUBT, _UNSIMULATED) if noise > 0 else (0.0, 1.0)
-    growth = max(unsimulated * apart.variance - null.variance, 0.0)
+    growth = max(unsimulated * apart.variance - equal.variance, 0.0)
     slope = growth / apart.squared if apart.squared > 0 else 0.0
-    least = null.variance + (doubt * floor) ** 2 + (blindness * raw) ** 2
+    least = equal.variance + (doubt * floor) ** 2 + (blindness * raw) ** 2
     variance = least + slope * max(squared, 0.0) + (_BINNING_DOUBT * binning) ** 2
     return {
         "squared": squared,

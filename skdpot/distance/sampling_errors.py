@@ -1,4 +1,11 @@
-"""TODO: sampling_errors."""
+"""How far the distribution functions of samples are from those of their distribution.
+
+A sketch shows the distribution along each direction, but not how the places of a row along
+different directions are related, which decides how much an average over directions varies. The
+simulation uses a Gaussian copula, whose covariance matrix follows from the variances along
+d (d + 1) / 2 directions or more. With fewer directions, rows are taken to be as extreme in every
+direction as in one, which is the worst case.
+"""
 
 import math
 
@@ -8,15 +15,15 @@ from scipy.special import ndtr
 from skdpot._utils.validation import one_blas_thread
 from skdpot.ot.slices import CDFTable
 
-_PSEUDO_ROWS = 1024
-_MANY_COPIES = 25  # of a row, from which on their number is as good as normal
-_CELLS_AT_ONCE = 2**22
+_PSEUDO_ROWS = 1024  # rows that stand for the distribution
+_MANY_COPIES = 25  # per pseudo-row: with so many, their number is as good as normal
+_CELLS_AT_ONCE = 2**22  # in memory
 
 
 def sampling_errors(
     table: CDFTable, n_samples: int, n_draws: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw how far distribution functions of samples are from a table, at its inner edges."""
+    """Draw the errors of distribution functions of samples, at the inner edges of a table."""
     weights = _resampling_weights(n_samples, n_draws, rng)
     covariance = _fitted_covariance(table)
     if covariance is None:
@@ -27,14 +34,14 @@ def sampling_errors(
     block = max(1, _CELLS_AT_ONCE // (_PSEUDO_ROWS * n_bins))
     with one_blas_thread():
         for first in range(0, n_projections, block):
-            some = bins[:, first : first + block, None] <= np.arange(n_bins - 1)
-            cells = some.reshape(_PSEUDO_ROWS, -1).astype(np.float32)
+            is_below = bins[:, first : first + block, None] <= np.arange(n_bins - 1)
+            cells = is_below.reshape(_PSEUDO_ROWS, -1).astype(np.float32)
             errors[:, first : first + block] = (weights @ cells).reshape(n_draws, -1, n_bins - 1)
     return errors
 
 
 def _resampling_weights(n_samples: int, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw by how much the shares of equally likely rows in a sample differ from their mean."""
+    """Draw how the shares of equally likely rows in a sample differ from their mean."""
     if n_samples < _MANY_COPIES * _PSEUDO_ROWS:
         drawn = (rng.integers(0, _PSEUDO_ROWS, n_samples) for _ in range(n_draws))
         copies = np.stack([np.bincount(rows, minlength=_PSEUDO_ROWS) for rows in drawn])
@@ -45,7 +52,7 @@ def _resampling_weights(n_samples: int, n_draws: int, rng: np.random.Generator) 
 
 
 def _copula_rows(table: CDFTable, covariance: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw rows, as bins, whose places along each direction follow a table."""
+    """Draw rows whose bins along each direction are distributed as in a table."""
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     loads = table.directions @ root
@@ -60,7 +67,7 @@ def _copula_rows(table: CDFTable, covariance: np.ndarray, rng: np.random.Generat
 
 
 def _fitted_covariance(table: CDFTable) -> np.ndarray | None:
-    """Return the covariance matrix that fits the variances; None where they do not tell it."""
+    """Return the covariance matrix that fits the variances, or None if they do not determine it."""
     directions, edges = table.directions, table.edges
     n_projections, n_features = directions.shape
     if n_projections < n_features * (n_features + 1) // 2:

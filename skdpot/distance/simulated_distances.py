@@ -1,4 +1,4 @@
-"""TODO: simulated_distances."""
+"""What noise and sampling do to the squared distance of two tables, by simulation."""
 
 import math
 from collections.abc import Sequence
@@ -13,49 +13,52 @@ from skdpot.ot.slices import binned_squared_distances
 from skdpot.release.decoding import SupportedDecoder
 from skdpot.release.strategy import increasing
 
+_ROWS_AT_ONCE = 512  # rows of simulated tables, so that arrays stay in the cache
+
 
 class SimulatedDistances(NamedTuple):
     """How the squared distance between two measured tables is distributed."""
 
-    squared: float = 0.0  # between the tables themselves
-    bias: float = 0.0  # what their measurement adds to it on average
-    variance: float = 0.0  # between measurements
-    added: np.ndarray | float = 0.0  # to that along each direction, on average
-    apart: float = 0.0  # the variance if the directions were measured apart
+    squared: float = 0.0  # distance of the tables themselves
+    bias: float = 0.0  # mean of what measurement adds to it
+    variance: float = 0.0  # variance between measurements
+    added: np.ndarray | float = 0.0  # mean of what measurement adds along each direction
+    independent: float = 0.0  # the variance if directions were measured independently
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two tables of one comparison, ordered by what was released, and what decodes them."""
+    """Two tables in an order that follows from what was released, with their decoders."""
 
     tables: Sequence[ComparedTable]
     decoders: Sequence[SupportedDecoder]
-    guesses: Sequence[np.ndarray]  # of the distribution functions
-    weights: np.ndarray  # of squared distances in bins
+    guesses: Sequence[np.ndarray]  # estimated distribution functions on both sides
+    weights: np.ndarray  # of the directions, for squared distances in bins
 
     @property
     def share(self) -> float:
-        """Weight of the second table in the best guess of what both measure if they are equal."""
-        one, other = (table.cdf_noise**2 + 0.25 / table.n_samples for table in self.tables)
-        return one / (one + other)
+        """Weight of the second table in the best estimate of both, if they measure the same."""
+        first, second = (table.cdf_noise**2 + 0.25 / table.n_samples for table in self.tables)
+        return first / (first + second)
 
     def simulated(
         self, n_simulations: int, sampled: bool, seed: int | None
     ) -> tuple[SimulatedDistances, SimulatedDistances]:
-        """Measure known tables again and again, like the released ones were.
+        """Measure known tables repeatedly, as the released ones were measured.
 
-        First twice the mixture of both guesses, whose distance is zero, then the guesses.
+        The first result is for twice the mixture of both guesses, whose distance is zero, the
+        second for the guesses.
         """
         (low, high), support = self.decoders[0].span, self.decoders[0].support
-        one, other = (guess[:, low : high + 1] for guess in self.guesses)
-        middle = (1 - self.share) * one + self.share * other
-        pairs = ([middle, middle], [one, other])
+        first, second = (guess[:, low : high + 1] for guess in self.guesses)
+        mixture = (1 - self.share) * first + self.share * second
+        pairs = ([mixture, mixture], [first, second])
         edges = np.arange(low + 1, high)
         inside = (edges > support[:, :1]) & (edges < support[:, 1:])
         draws = [table.redraws(n_simulations, sampled, seed) for table in self.tables]
         exact = [self.weights * binned_squared_distances(*pair) for pair in pairs]
-        drawn = np.empty((2, n_simulations, len(one)))
-        size = max(1, _ROWS_AT_ONCE // len(one))
+        drawn = np.empty((2, n_simulations, len(first)))
+        size = max(1, _ROWS_AT_ONCE // len(first))
         with one_blas_thread():
             for start in range(0, n_simulations, size):
                 chunk = slice(start, start + size)
@@ -73,28 +76,29 @@ class Comparison:
                         if noise is not None:
                             inner += noise
                         measured.append(increasing(inner).reshape(-1, guess.shape[1]))
-                    squares = binned_squared_distances(*measured).reshape(-1, len(one))
+                    squares = binned_squared_distances(*measured).reshape(-1, len(first))
                     drawn[number, chunk] = squares * self.weights
-        return tuple(_simulated(*each) for each in zip(exact, drawn, strict=True))  # type: ignore
+        equal, apart = (_summed_up(*each) for each in zip(exact, drawn, strict=True))
+        return equal, apart
 
     def _sampling(
         self, draws: Sequence[Redraws], side: int, chunk: slice, guess: np.ndarray, mixed: bool
     ) -> np.ndarray:
         """Return errors of sampling around a guess, or around the mixture of the two.
 
-        A sample of a mixture is one of each part, of sizes that are random themselves: its
-        covariance is the mixture of those of the parts and that of the sizes.
+        A sample of a mixture consists of a sample of each part, whose sizes are random. So its
+        covariance is the mixture of those of the parts, plus that of the sizes.
         """
         (low, high), n_samples = self.decoders[0].span, [table.n_samples for table in self.tables]
-        own = draws[side].sampling[side, chunk]
-        if own.ndim == 2:  # levels: by how much the mean of the second is larger, and less so
+        errors = draws[side].sampling[side, chunk]
+        if errors.ndim == 2:  # of levels: rows are ordered towards the side of the larger mean
             areas = [t.smooth.half_widths * t.smooth.cdf.sum(axis=1) for t in self.tables]
             towards = (areas[0] >= areas[1])[:, None]
-            inner, last = guess[:, 1:-1], own.shape[1] - 1
+            inner, last = guess[:, 1:-1], errors.shape[1] - 1
             places = np.rint(np.where(towards, inner, 1 - inner) * last).astype(np.intp)
-            return np.where(towards, 1.0, -1.0) * own[:, places]
+            return np.where(towards, 1.0, -1.0) * errors[:, places]
         if not mixed:
-            return own[:, :, low : high - 1]
+            return errors[:, :, low : high - 1]
         shares = [1 - self.share, self.share]
         parts = [
             math.sqrt(share * n / n_samples[side]) * each.sampling[side, chunk, :, low : high - 1]
@@ -106,12 +110,13 @@ class Comparison:
         return total
 
 
-def _simulated(exact: np.ndarray, drawn: np.ndarray) -> SimulatedDistances:
-    """Reduce the shares of the directions, of shape (n_simulations, n_projections)."""
-    added, totals = drawn.mean(axis=0) - exact, drawn.sum(axis=1)
-    apart = float(drawn.var(axis=0, ddof=1).sum())
-    found = float(exact.sum()), float(added.sum()), float(totals.var(ddof=1))
-    return SimulatedDistances(*found, added, apart)
-
-
-_ROWS_AT_ONCE = 512  # of tables that are simulated, so that arrays stay in the cache
+def _summed_up(exact: np.ndarray, drawn: np.ndarray) -> SimulatedDistances:
+    """Sum up the shares of the directions, of shape (n_simulations, n_projections)."""
+    added = drawn.mean(axis=0) - exact
+    return SimulatedDistances(
+        squared=float(exact.sum()),
+        bias=float(added.sum()),
+        variance=float(drawn.sum(axis=1).var(ddof=1)),
+        added=added,
+        independent=float(drawn.var(axis=0, ddof=1).sum()),
+    )

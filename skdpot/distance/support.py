@@ -1,4 +1,9 @@
-"""TODO: support."""
+"""Where the data of two tables lie along each direction, and what noise may hide beyond.
+
+Noise beyond the data costs most: a little mass far away adds its squared distance. Where a
+distribution function is taken to be 0 or 1 the noise is known, and because noise is correlated
+along a direction, so is a part of the noise beside it.
+"""
 
 import math
 from collections.abc import Sequence
@@ -8,28 +13,32 @@ from scipy.special import ndtr
 
 from skdpot.distance.compared_tables import ComparedTable
 
-_WIDER = 1.0  # with noise of _COMMON_NOISE, the stretch is so much wider than to that quantile
+# How far the support reaches beyond a quantile, in distances of this quantile from the median: with
+# the common noise once as far, and more for each tenth of this noise.
+_WIDER = 1.0
 _COMMON_NOISE = 0.006
-_WIDER_A_DECADE = 0.25  # for each tenth of the noise
+_WIDER_PER_DECADE = 0.25
 _LEAST_WIDER = 0.8
 _MOST_WIDER = 2.0
-_CLEARLY = 3.0
-_SURELY = 4.5
-_NEGLIGIBLE = 0.001
-_NOTICED = 0.01
+
+# When mass beyond stands out of the noise: deviations of the noise, and a share of the mass on top.
+_TOGETHER = 3.0  # along all directions together
+_TOGETHER_MASS = 0.001
+_ALONE = 4.5  # along one direction
+_ALONE_MASS = 0.01
 
 
 def common_support(tables: Sequence[ComparedTable]) -> np.ndarray:
-    """Find the bins that hold the data of all tables but for the ends of their tails.
+    """Find the bins that hold the data of all tables, without the ends of their tails.
 
     The support reaches from the median to the 5 % and 95 % quantiles and about as far again: 3.3
-    standard deviations of a Gaussian where noise is 0.006, 3 where it is more, up to 5 where it is
-    less. It is all bins along a direction that shows more mass beyond than noise explains, and
-    along all directions where together they show a tenth of a per cent more: a little mass far away
-    can be most of a distance.
+    standard deviations of a Gaussian if the noise is 0.006, 3 if it is larger, and up to 5 if it is
+    smaller. It has all bins along a direction with more mass beyond than noise explains, and along
+    all directions if together they have a tenth of a per cent more: a little mass far away can be
+    most of a distance.
     """
     n_bins, typical = tables[0].strategy.n_bins, max(table.cdf_noise for table in tables)
-    wider = _WIDER + _WIDER_A_DECADE * np.log10(_COMMON_NOISE / max(typical, 1e-12))
+    wider = _WIDER + _WIDER_PER_DECADE * np.log10(_COMMON_NOISE / max(typical, 1e-12))
     stretch = 1 + np.clip(wider, _LEAST_WIDER, _MOST_WIDER)
     lows, highs = [], []
     for table in tables:
@@ -39,16 +48,17 @@ def common_support(tables: Sequence[ComparedTable]) -> np.ndarray:
     first = np.clip(np.floor(np.min(lows, axis=0)), 0, n_bins - 2).astype(np.intp)
     last = np.clip(np.ceil(np.max(highs, axis=0)), first + 2, n_bins).astype(np.intp)
     support = np.stack([first, last], axis=1)
-    for one in tables:
-        beyond, noise = _mass_beyond(one, support)
-        alone = beyond > _SURELY * noise + _NOTICED
-        together = beyond.mean() > _CLEARLY * np.linalg.norm(noise) / len(noise) + _NEGLIGIBLE
+    for table in tables:
+        beyond, noise = _mass_beyond(table, support)
+        alone = beyond > _ALONE * noise + _ALONE_MASS
+        of_mean = np.linalg.norm(noise) / len(noise)
+        together = beyond.mean() > _TOGETHER * of_mean + _TOGETHER_MASS
         support = np.where((alone | together)[:, None], (0, n_bins), support)
     return support
 
 
 def _mass_beyond(table: ComparedTable, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mass outside of the support along each direction, and the noise of it."""
+    """Return the mass beyond the support along each direction, and the noise of this mass."""
     strategy, rows, (first, last) = table.strategy, np.arange(len(support)), support.T
     entries = table.statistic / table.n_samples
     inner = strategy.known_total(entries @ strategy.decoder.T, 1.0)
@@ -59,12 +69,12 @@ def _mass_beyond(table: ComparedTable, support: np.ndarray) -> tuple[np.ndarray,
     return cdf[rows, first] + 1.0 - cdf[rows, last], noise
 
 
-def _hidden(tables: Sequence[ComparedTable], support: np.ndarray) -> tuple[float, float]:
-    """Return what mass beyond the support could add to the squared distance, and the error of it.
+def hidden_distance(tables: Sequence[ComparedTable], support: np.ndarray) -> tuple[float, float]:
+    """Return what mass beyond the support could add to the squared distance, and its error.
 
-    Mass goes from beyond the support to its middle at most. The mean square of a row along all
-    directions is limited by the energy of the strategy. Of a row at that limit, with projections
-    spread like a normal variable, follows the cost for a share of its directions.
+    Mass moves from beyond the support to its middle at most. The mean square of a row along all
+    directions is limited by the energy of the strategy. The cost is that of a row at this limit
+    whose projections are distributed like a normal variable, for a share of its directions.
     """
     widths, n_bins = tables[0].smooth.half_widths, tables[0].strategy.n_bins
     cut = support[:, 1] - support[:, 0] < n_bins
@@ -84,7 +94,7 @@ def _hidden(tables: Sequence[ComparedTable], support: np.ndarray) -> tuple[float
 
 
 def restricted(cdf: np.ndarray, support: np.ndarray) -> np.ndarray:
-    """Move what lies outside of each row's support to its ends."""
+    """Move the mass outside of the support along each direction to its ends."""
     edges = np.arange(cdf.shape[1])
     cut: np.ndarray = np.where(edges <= support[:, :1], 0.0, cdf)
     return np.where(edges >= support[:, 1:], 1.0, cut)

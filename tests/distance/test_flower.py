@@ -43,7 +43,7 @@ def test_the_package_does_not_need_flower():
         "import skdpot.distance.flower"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert 'ImportError: skdpot.distance.flower needs Flower: pip install "skdpot[flower]"' in (
+    assert 'ImportError: skdpot.distance.flower needs Flower: pip install ".[flower]"' in (
         ran.stderr
     )
 
