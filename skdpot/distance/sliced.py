@@ -324,7 +324,7 @@ n_features), default="orthogonal"
         self, context: FitContext, sketch: SlicedSketch | None, /, parties: Any
     ) -> PairwiseResult:
         """Let every party publish one sketch; the budget pays once for all rows that are passed."""
-        budget = None if holds_parties(parties) else context.budget
+        budget = _shared_budget(context, parties)
         members = parties_of(
             parties,
             self.name,
@@ -405,6 +405,11 @@ n_features), default="orthogonal"
 def _refuse_masses(masses: ArrayLike | None) -> None:
     if masses is not None:
         raise ValueError('protocol="sliced" counts every row once: leave masses=None.')
+
+
+def _shared_budget(context: FitContext, parties: Any) -> PrivacyBudget | None:
+    """Return the budget that pays once for all rows; parties pay for themselves."""
+    return None if holds_parties(parties) else context.budget
 
 
 def _n_records(context: FitContext, rows: np.ndarray | Source) -> int:
