@@ -33,7 +33,7 @@ from skdpot.release.bounds import public_bounds
 from skdpot.release.contributions import read_persons
 from skdpot.release.sketch import SlicedSketch
 from skdpot.release.sketch_record import check_comparable, check_overlap, counts_persons
-from skdpot.sources import Source, head_of, rows_of
+from skdpot.sources import Source, count_rows, head_of
 
 # Many pairs of parties take the smaller number of simulations each.
 _PAIRS_IN_DETAIL = 100
@@ -415,7 +415,7 @@ def _shared_budget(context: FitContext, parties: Any) -> PrivacyBudget | None:
 def _n_records(context: FitContext, rows: np.ndarray | Source) -> int:
     """Return the public number of records: of persons, if rows have some."""
     if isinstance(rows, Source):
-        return rows_of(rows)
+        return count_rows(rows)
     if context.groups is None:
         return len(rows)
     return int(read_persons(context.groups, "groups", len(rows)).max()) + 1
