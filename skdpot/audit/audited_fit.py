@@ -20,32 +20,14 @@ Slots: TypeAlias = tuple[np.ndarray, np.ndarray | None]  # the rows of all slots
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AuditedFit:
-    """What an attacker knows: everything but the coins.
+    """What an attacker knows: everything but the coins."""
 
-    Parameters
-    ----------
-    fitted : object
-        What the audited fit returned.
-    releases : tuple of Release
-        What passed the gate during the fit, in order.
-    pairs : CanaryPairs
-        The two records that each slot can hold.
-    X : ndarray of shape (n_known, n_features)
-        The known rows.
-    y : ndarray of shape (n_known,) or None
-        Their labels.
-    fit_params : mapping of str to ndarray of shape (n_known + n_pairs,)
-        Further arguments of the fit, which do not depend on the coins.
-    verbose : int, default=0
-        Whether to show progress.
-    """
-
-    fitted: Any
-    releases: tuple[Release, ...]
-    pairs: CanaryPairs
-    X: np.ndarray
-    y: np.ndarray | None
-    fit_params: Mapping[str, np.ndarray]
+    fitted: Any  # what the fit returned
+    releases: tuple[Release, ...]  # what passed the gate, in order
+    pairs: CanaryPairs  # the two records that each slot can hold
+    X: np.ndarray  # known rows, (n_known, n_features)
+    y: np.ndarray | None  # their labels
+    fit_params: Mapping[str, np.ndarray]  # further arguments, of known rows and then of slots
     verbose: int = 0
 
     @property

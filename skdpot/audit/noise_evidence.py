@@ -32,27 +32,13 @@ _EVERY = "all together"  # name of the test of all releases
 
 @dataclass(frozen=True, eq=False)
 class NoiseCheck:
-    """The residual of one release, compared with its stated noise.
+    """The residual of one release, compared with its stated noise."""
 
-    Parameters
-    ----------
-    name : str
-        Kind and number of the release.
-    n_numbers : int
-        Length of the residual.
-    energy : float
-        Sum of its squares, in units of the stated variance.
-    hidden : float, default=0.0
-        Expected energy of what the auditor does not know; NaN if even this is unknown.
-    signals : ndarray of shape (n_pairs,), optional
-        Squared distance between the releases of both records of each pair, in the same unit.
-    """
-
-    name: str
-    n_numbers: int
-    energy: float
-    hidden: float = 0.0
-    signals: np.ndarray | None = None
+    name: str  # kind and number of the release
+    n_numbers: int  # length of the residual
+    energy: float  # sum of its squares, in units of the stated variance
+    hidden: float = 0.0  # expected energy of what is not known; NaN if this is unknown too
+    signals: np.ndarray | None = None  # squared distance that each pair moves it, in this unit
 
     @property
     def factor(self) -> float:

@@ -55,23 +55,10 @@ class DistanceProtocol(Mechanism, ABC, Generic[Side]):
         y: ArrayLike | None,
         masses: ArrayLike | None,
     ) -> MechanismResult:
-        """Charge, and make the side of the fitted party.
+        """Charge, and make the side of the fitted party, the `value` of the result.
 
-        Parameters
-        ----------
-        context : FitContext
-            Terms of the fit.
-        rows : ndarray of shape (n_samples, n_features) or Source
-            Private rows.
-        y : array-like of shape (n_samples,) or None
-            Private classes.
-        masses : array-like of shape (n_samples,) or None
-            Private weights of the rows.
-
-        Returns
-        -------
-        MechanismResult
-            The side as `value`, and what the estimator stores as `attributes`.
+        `rows` of shape (n_samples, n_features), classes `y` and weights `masses` of shape
+        (n_samples,) are private. The estimator stores the `attributes` of the result.
         """
 
     @abstractmethod

@@ -52,18 +52,8 @@ def client_app(
 ) -> ClientApp:
     """Make the ClientApp with which a party takes part.
 
-    Parameters
-    ----------
-    load_party : callable
-        ``load_party(context) -> Party``, called for each message. The party needs a budget with a
-        ledger on disk.
-    review : callable, optional
-        ``review(request, context)``, which raises `MessageError` to refuse a request.
-
-    Returns
-    -------
-    flwr.clientapp.ClientApp
-        The app of a node.
+    ``load_party(context)`` makes the party anew for each message; it needs a budget with a ledger
+    on disk. ``review(request, context)`` may raise a `MessageError` to refuse a request.
 
     Privacy
     -------
@@ -99,30 +89,8 @@ def remote_parties(
 ) -> RemoteParties:
     """Wait for the nodes of the parties and let them introduce themselves; for a ServerApp.
 
-    Parameters
-    ----------
-    grid : flwr.serverapp.Grid
-        What Flower passes to the ServerApp.
-    n_nodes : int
-        Number of nodes to wait for.
-    own : sequence of Party
-        Parties of this process.
-    names : collection of str, optional
-        Names of the parties at the nodes; other names are refused.
-    timeout : float, default=600.0
-        Seconds to wait for nodes, and for each answer.
-
-    Returns
-    -------
-    RemoteParties
-        All parties, for the protocols.
-
-    Raises
-    ------
-    MessageError
-        If a node does not introduce its party, or names are equal or unexpected.
-    TimeoutError
-        If another number of nodes is connected.
+    `own` are parties of this process. With `names`, nodes of other parties are refused. `timeout`
+    is the time in seconds to wait for the nodes, and for each answer.
     """
     line = _Line(grid, timeout, {})
     greeting = [Question(_INTRODUCE, b"-")]

@@ -147,17 +147,7 @@ def lasting_releases(party: Party) -> ReleaseFile:
 
 
 class RemoteParties:
-    """Parties elsewhere, and possibly parties of this process, which answer by the same rules.
-
-    Parameters
-    ----------
-    introductions : sequence of Introduction
-        The parties elsewhere.
-    carry : callable
-        Transports questions to them, and their replies back.
-    own : sequence of Party
-        Parties of this process.
-    """
+    """Parties elsewhere, and perhaps `own` ones of this process, which answer by the same rules."""
 
     def __init__(
         self, introductions: Sequence[Introduction], carry: Carry, own: Sequence[Party] = ()

@@ -304,12 +304,14 @@ n_features), default="orthogonal"
         n_shared = check_overlap(sketches)
         tables = [each.table() for each in sketches]
         means = np.tensordot(shares, [table.quantiles(_LEVELS) for table in tables], axes=1)
-        own = tables[0]
+        whole = tables[0]
         cdf = [
             np.interp(edges, mean, _LEVELS, left=0.0, right=1.0)
-            for edges, mean in zip(own.edges[:n_shared], means[:n_shared], strict=True)
+            for edges, mean in zip(whole.edges[:n_shared], means[:n_shared], strict=True)
         ]
-        mean_table = CDFTable(own.directions[:n_shared], own.half_widths[:n_shared], np.array(cdf))
+        mean_table = CDFTable(
+            whole.directions[:n_shared], whole.half_widths[:n_shared], np.array(cdf)
+        )
         flow = sliced_flow(
             SlicedFlowProblem(mean_table),
             max(n_points, _FEWEST_PARTICLES),

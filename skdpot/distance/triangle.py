@@ -303,10 +303,10 @@ class Triangle(NotPrivateProtocol):
     ) -> DistanceEstimate:
         """Play the protocol with another party, with several, or with a message."""
         if isinstance(other, InterpolatingMeasure):
-            exchange, own = Exchange(), self._moved(fitted.party, fitted.reference)
-            exchange.send(0, fitted.party.name, own, InterpolatingMeasure)
+            exchange, moved = Exchange(), self._moved(fitted.party, fitted.reference)
+            exchange.send(0, fitted.party.name, moved, InterpolatingMeasure)
             arrived = exchange.send(0, "other party", other, InterpolatingMeasure)
-            squared = optimal_plan(own.measure, arrived.measure).squared_distance
+            squared = optimal_plan(moved.measure, arrived.measure).squared_distance
             return DistanceEstimate(self.name, rescaled(squared, self.t), exchange.transcript)
         options: dict[str, Any] = {
             "t": self.t,

@@ -58,9 +58,8 @@ def _publishes(estimator: "PrivateWassersteinDistance") -> bool:
 class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     """Wasserstein distance between data sets of parties that cannot share them.
 
-    Only the default protocol is differentially private. With ``protocol="triangle"`` and
-    "fedwad", anyone who sees a party's message and knows what the parties share recovers every row
-    exactly; `skdpot.distance.reconstruction` does it in a second.
+    Only the default protocol is differentially private. With "triangle" and "fedwad", anyone who
+    sees a party's message and knows what the parties share recovers every row exactly.
 
     Parameters
     ----------
@@ -119,7 +118,7 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     sketches costs nothing. Rows given to `distance`, `compare`, `score` and `score_samples`
     are treated as public. With ``protocol="triangle"`` and "fedwad" nothing is private: the
     statement says epsilon = inf, and `fit` issues a `NotPrivateWarning`. The fitted estimator
-    keeps its rows and cannot be pickled.
+    keeps its rows and cannot be pickled. `skdpot.distance.reconstruction` recovers them.
 
     See Also
     --------
@@ -258,8 +257,8 @@ Party, or a published message
         Returns
         -------
         float
-            W₂, or SW₂ with ``protocol="sliced"``; in the unit of the features, or of the scaled
-            features if `bounds` scales each by its own range (see ``compare(other).unit``).
+            W₂, or SW₂ with "sliced", in the unit ``compare(other).unit``: that of the features, or
+            of the scaled features if `bounds` scales each by its own range.
         """
         return self.compare(other, y, masses=masses).distance
 
@@ -268,10 +267,8 @@ Party, or a published message
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            **Public** rows.
-        y : array-like of shape (n_rows,), optional
-            Their classes; only used with ``labeled=True``.
+        X, y
+            **Public** rows, and their classes with ``labeled=True``.
 
         Returns
         -------
@@ -331,10 +328,8 @@ Party, or a published message
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            **Public** rows.
-        y : array-like of shape (n_rows,), optional
-            Their classes; only used with ``labeled=True``.
+        X, y
+            **Public** rows, and their classes with ``labeled=True``.
 
         Returns
         -------
