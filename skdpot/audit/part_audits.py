@@ -12,6 +12,7 @@ from tqdm.auto import tqdm
 from skdpot.audit.canaries import NoKnownAttackError, numbered
 from skdpot.audit.one_run import AuditResult, one_run_audit
 from skdpot.privacy.pipelines import leaves
+from skdpot.release.bounds import DataBounds
 
 _MOST_CANARIES = 1000
 _FEWEST_CANARIES = 100
@@ -177,7 +178,7 @@ def simulated_rows(
     return {"X": np.asarray(X), "y": _labels(estimator, n_rows, rng), "fit_params": facts}, {}
 
 
-def _points_within(bounds: Any, n_rows: int, rng: np.random.Generator) -> np.ndarray:
+def _points_within(bounds: DataBounds, n_rows: int, rng: np.random.Generator) -> np.ndarray:
     """Draw points in the largest cube inside the ball of the bounds."""
     cube = rng.uniform(-1.0, 1.0, size=(n_rows, bounds.n_features))
     return bounds.from_ball(cube * bounds.radius / np.sqrt(bounds.n_features))

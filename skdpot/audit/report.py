@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 import skdpot
 from skdpot._utils.pages import HtmlReport, render
@@ -65,13 +66,13 @@ def privacy_report(
     estimator: Any,
     X_holdout: Any = None,
     *,
-    y_holdout: Any = None,
+    y_holdout: ArrayLike | None = None,
     X_members: Any = None,
     budget: PrivacyBudget | None = None,
     audit: bool = True,
     n_canaries: int | None = None,
     confidence: float = 0.95,
-    random_state: Any = None,
+    random_state: int | np.random.RandomState | None = None,
     verbose: int = 0,
 ) -> "PrivacyReport":
     """Report what a fitted estimator released, what that protects, and what tests of it found.
@@ -349,7 +350,7 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def _check_rows(X_holdout: Any, y_holdout: Any, X_members: Any) -> None:
+def _check_rows(X_holdout: Any, y_holdout: ArrayLike | None, X_members: Any) -> None:
     """Refuse rows and labels that do not match; messages contain no values."""
     if X_members is not None and X_holdout is None:
         raise ValueError("X_members needs X_holdout, rows that are not members.")
@@ -357,7 +358,7 @@ def _check_rows(X_holdout: Any, y_holdout: Any, X_members: Any) -> None:
         if X_holdout is None:
             raise ValueError("y_holdout needs X_holdout, the rows that it labels.")
         try:
-            n_rows, n_labels = len(X_holdout), len(y_holdout)
+            n_rows, n_labels = len(X_holdout), len(y_holdout)  # type: ignore[arg-type]
         except TypeError as error:
             raise ValueError(
                 "X_holdout and y_holdout must be arrays with one entry per row."
@@ -387,9 +388,9 @@ def _known_sizes(
     return int(min(known)) if known else None, int(features[0]) if features else None
 
 
-def _share_spent(budget: Any) -> float:
+def _share_spent(budget: LedgerState) -> float:
     """Return the spent share of a ledger, by squares of μ, which add up."""
-    if not 0.0 < budget.spent < math.inf > budget.epsilon:
+    if budget.spent is None or not 0.0 < budget.spent < math.inf > budget.epsilon:
         return 0.0
     used, whole = (gdp_mu(epsilon, budget.delta) for epsilon in (budget.spent, budget.epsilon))
     return float((used / whole) ** 2)

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
 from skdpot._utils.validation import HasMethods, all_or_nothing, check_is_fitted, fit_context
@@ -79,7 +80,7 @@ class ClientContribution(BaseEstimator):
         self.estimator = estimator
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Fit the reference that clients are compared with.
 
         Parameters
@@ -168,7 +169,7 @@ class ClientContribution(BaseEstimator):
         )
         return table.sort_values("distance", kind="stable")
 
-    def _compared(self, name: Any, client: Any) -> DistanceEstimate:
+    def _compared(self, name: str, client: Any) -> DistanceEstimate:
         """Compare one client; its name is in the error if that fails."""
         try:
             return self.estimator_.compare(client)

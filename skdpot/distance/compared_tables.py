@@ -4,9 +4,10 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skdpot._utils.validation import validate_rows
 from skdpot.distance.sampling_errors import sampling_errors
@@ -103,7 +104,7 @@ def _smoothed_over_directions(values: np.ndarray, kernel: np.ndarray) -> np.ndar
     return smoothed
 
 
-def compared_tables(first: Any, second: Any) -> list[ComparedTable]:
+def compared_tables(first: SlicedSketch, second: SlicedSketch | ArrayLike) -> list[ComparedTable]:
     """Return the tables of both sides, along the directions that they share."""
     if not isinstance(first, SlicedSketch):
         raise ValueError(
@@ -128,7 +129,7 @@ def table_of(sketch: SlicedSketch, n_directions: int | None = None) -> ComparedT
     return ComparedTable(statistic, sketch.strategy_, sketch.n_samples_, noise, smooth)
 
 
-def _table_of_rows(sketch: SlicedSketch, public: Any) -> ComparedTable:
+def _table_of_rows(sketch: SlicedSketch, public: ArrayLike) -> ComparedTable:
     """Return the table of public rows, binned like those of the sketch."""
     rows = validate_rows(sketch, public, reset=False)
     n_bins = sketch.statistic_.shape[-1]

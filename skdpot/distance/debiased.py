@@ -2,9 +2,9 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from scipy.stats import t as student_t
 
@@ -14,6 +14,7 @@ from skdpot.distance.simulated_distances import Comparison, SimulatedDistances
 from skdpot.distance.support import common_support, hidden_distance, restricted
 from skdpot.ot.slices import binned_squared_distances, refined
 from skdpot.release.decoding import SupportedDecoder
+from skdpot.release.sketch import SlicedSketch
 
 DROWNING_NOISE = 0.2
 """Noise of a distribution function above which the simulations are no longer trusted."""
@@ -118,8 +119,8 @@ class DebiasedDistance:
 
 
 def debiased_squared_distance(
-    first: Any,
-    second: Any,
+    first: SlicedSketch,
+    second: SlicedSketch | ArrayLike,
     *,
     target: str = "population",
     n_simulations: int | None = None,
@@ -187,6 +188,7 @@ def debiased_squared_distance(
     Examples
     --------
     >>> import numpy as np
+    from numpy.typing import ArrayLike
     >>> from skdpot import SlicedSketch
     >>> from skdpot.distance.debiased import debiased_squared_distance
     >>> from skdpot.ot.slices import orthogonal_directions

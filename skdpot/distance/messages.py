@@ -60,7 +60,7 @@ def _array(
     return array
 
 
-def _masses(value: Any, message: Any) -> np.ndarray | None:
+def _masses(value: Any, message: "MeasureMessage | CostMatrices") -> np.ndarray | None:
     """Return the share of each point, or None for equal shares."""
     if value is None:
         return None

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
@@ -23,6 +24,7 @@ from skdpot.distance.messages import (
     FractionRequest,
     GeodesicMeasure,
     InterpolatingMeasure,
+    MeasureMessage,
     ReferenceMeasure,
     SketchMessage,
     SketchRequest,
@@ -80,7 +82,7 @@ class PartyData:
 
     rows: np.ndarray
     declared_measure: DiscreteMeasure | None
-    random_state: Any
+    random_state: int | np.random.RandomState | None
     releases: dict[bytes, SketchMessage] = field(default_factory=dict)
     lock: AbstractContextManager[Any] = field(default_factory=threading.RLock)
     last_plan: TransportPlan | None = None
@@ -158,7 +160,9 @@ def rehearsed(party: "Party", request: SketchRequest) -> SketchMessage:
     return SketchMessage(sketch)
 
 
-def release_seed(random_state: Any, party: str, request: SketchRequest) -> int | None:
+def release_seed(
+    random_state: int | np.random.RandomState | None, party: str, request: SketchRequest
+) -> int | None:
     """Return a seed for each release: equal noise would cancel in the difference of two."""
     if random_state is None:
         return None
@@ -257,7 +261,7 @@ class Party(Introduction):
         self,
         name: str,
         X: Any,
-        y: Any = None,
+        y: ArrayLike | None = None,
         *,
         masses: Any = None,
         allows: Iterable[str] = ("sliced",),
@@ -265,7 +269,7 @@ class Party(Introduction):
         delta: float = 1e-5,
         budget: PrivacyBudget | None = None,
         covariance: str = "full",
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         if not is_name(name):
             raise ValueError(
@@ -404,7 +408,7 @@ class Party(Introduction):
         self,
         reference: ReferenceMeasure,
         t: float,
-        fractions: Any = FRACTIONS,
+        fractions: ArrayLike = FRACTIONS,
         kind: str | None = None,
     ) -> FractionRequest:
         """Ask how far another party's interpolating measures are from one's own; **not private**.
@@ -497,7 +501,7 @@ class Party(Introduction):
         plan = self._plan_to(target.measure, "fedwad", "distance")
         return DistanceMessage(plan.squared_distance)
 
-    def values_against(self, target: Any) -> DataValues:
+    def values_against(self, target: DiscreteMeasure | MeasureMessage) -> DataValues:
         """Value the rows by what they add to a distance, for their owner; **not private**.
 
         This is the client's side of FedBary. The values are not a message: rows follow from the

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
@@ -150,7 +151,7 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     bounds: Any = "private"
     norm_bound: float | None = None
     device: str = "auto"
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
     verbose: int = 0
 
     _parameter_constraints = {
@@ -160,7 +161,14 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     }
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, *, masses: Any = None, groups: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        masses: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Store this party's rows, or publish their sketch if the protocol is private.
 
         Parameters
@@ -209,7 +217,9 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
         protocol.advise(result.value)
         return self
 
-    def compare(self, other: Any, y: Any = None, *, masses: Any = None) -> DistanceEstimate:
+    def compare(
+        self, other: Any, y: ArrayLike | None = None, *, masses: ArrayLike | None = None
+    ) -> DistanceEstimate:
         """Estimate the distance to another party, with its uncertainty.
 
         Parameters
@@ -246,7 +256,9 @@ Party, or a published message
         with self._bar():
             return self.protocol_.compare(self._fitted_side, other, y, masses)
 
-    def distance(self, other: Any, y: Any = None, *, masses: Any = None) -> float:
+    def distance(
+        self, other: Any, y: ArrayLike | None = None, *, masses: ArrayLike | None = None
+    ) -> float:
         """Return the estimated distance to another party.
 
         Parameters
@@ -262,7 +274,7 @@ Party, or a published message
         """
         return self.compare(other, y, masses=masses).distance
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: ArrayLike | None = None) -> float:
         """Return minus the distance to public rows: higher is nearer.
 
         Parameters
@@ -277,7 +289,7 @@ Party, or a published message
         """
         return 0.0 - self.distance(X, y)
 
-    def publish(self, X: Any = None, y: Any = None) -> Message:
+    def publish(self, X: Any = None, y: ArrayLike | None = None) -> Message:
         """Return the message that a party sends in this protocol.
 
         Parameters
@@ -319,7 +331,7 @@ Party, or a published message
         check_is_fitted(self)
         return self.protocol_.numbers(self.publish(X))
 
-    def score_samples(self, X: Any, y: Any = None) -> np.ndarray:
+    def score_samples(self, X: Any, y: ArrayLike | None = None) -> np.ndarray:
         """Return the data value of each row: its effect on the distance to this party.
 
         The value is the derivative of the squared distance when mass is moved to a row from all
@@ -343,7 +355,7 @@ Party, or a published message
             return self.protocol_.values(self._fitted_side, rows, y)
 
     def barycenter(
-        self, others: list[Any], *, weights: Any = None, n_points: int = 1000
+        self, others: list[Any], *, weights: ArrayLike | None = None, n_points: int = 1000
     ) -> np.ndarray:
         """Return points of the Wasserstein barycenter of this party and others.
 
