@@ -16,7 +16,6 @@ def the_records_of_the_coins(records, self, heads):
     return self.pairs.choose(heads)
 
 
-
 # fmt: off
 INJECTIONS: Injections = {
     8: [
