@@ -136,14 +136,9 @@ def rehearsed(party: "Party", request: SketchRequest) -> SketchMessage:
     sketch.directions_ = plan.directions
     sketch.half_widths_ = projection_half_widths(request.bounds, sketch.directions_)
     sketch.n_samples_ = party.n_samples
+    event = plan.event
     sketch.privacy_spent_ = PrivacySpent(
-        target.epsilon,
-        target.delta,
-        plan.event.relation,
-        plan.event,
-        plan.sigma,
-        plan.sensitivity,
-        assumptions=(),
+        target.epsilon, target.delta, event.relation, event, plan.sigma, plan.sensitivity, ()
     )
     empty = np.zeros((1, len(request.directions), request.n_bins))
     sketch.release_ = sketch_release(

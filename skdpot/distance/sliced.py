@@ -111,11 +111,7 @@ def pairwise_sliced(
                 f"The sketches of {first!r} and {second!r} cannot be compared. {error}"
             ) from error
         estimates[first, second] = DistanceEstimate(
-            protocol="sliced",
-            squared_distance=debiased.squared,
-            transcript=exchange.transcript,
-            details=debiased,
-            unit="scaled features",
+            "sliced", debiased.squared, exchange.transcript, debiased, unit="scaled features"
         )
     return PairwiseResult("sliced", names, estimates, exchange.transcript)
 
@@ -254,12 +250,7 @@ n_features), default="orthogonal"
         else:
             other = self._sketch_or_rows(sketch, other, exchange)
         debiased = debiased_squared_distance(sketch, other, target=self.target)
-        estimate = DistanceEstimate(
-            protocol=self.name,
-            squared_distance=debiased.squared,
-            transcript=exchange.transcript,
-            details=debiased,
-        )
+        estimate = DistanceEstimate(self.name, debiased.squared, exchange.transcript, debiased)
         return estimate.in_features(sketch.bounds_, sketch._is_declared)
 
     def publish(

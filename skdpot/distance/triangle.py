@@ -308,12 +308,8 @@ class Triangle(NotPrivateProtocol):
             arrived = exchange.send(0, "other party", other, InterpolatingMeasure)
             squared = optimal_plan(moved.measure, arrived.measure).squared_distance
             return DistanceEstimate(self.name, rescaled(squared, self.t), exchange.transcript)
-        options: dict[str, Any] = {
-            "t": self.t,
-            "disclose_t": self.disclose_t,
-            "reference": fitted.reference.measure,
-            "interpolation": self.interpolation,
-        }
+        options: dict[str, Any] = {"t": self.t, "disclose_t": self.disclose_t}
+        options |= {"reference": fitted.reference.measure, "interpolation": self.interpolation}
         if isinstance(other, tuple):
             sellers = [self._party(seller, None) for seller in other]
             return triangle_to_union(fitted.party, sellers, **options)
