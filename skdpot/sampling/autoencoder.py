@@ -38,8 +38,9 @@ from skdpot.privacy.spent import made_by
 from skdpot.release.bounds import DataBounds, public_bounds
 from skdpot.release.gate import Records, Release
 from skdpot.sampling.architecture import NETWORKS, Architecture
-from skdpot.sampling.autoencoder_training import Prior, prior_samples
-from skdpot.sampling.dpsgd import DPSGD, CodeParity, CodePenalty, PriorPenalty
+from skdpot.sampling.code_distances import Prior, prior_samples
+from skdpot.sampling.code_penalties import CodeParity, CodePenalty, PriorPenalty
+from skdpot.sampling.dpsgd import DPSGD
 
 _MECHANISMS = {"dpsgd": DPSGD}
 _PENALTIES: dict[str, type[CodePenalty]] = {"prior": PriorPenalty, "parity": CodeParity}

@@ -2,62 +2,39 @@
 
 import math
 from collections.abc import Sequence
-from copy import deepcopy
-from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
-from numbers import Integral, Real
-from typing import Any, ClassVar, cast
+from dataclasses import KW_ONLY, dataclass
+from numbers import Real
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import nn
 
-from skdpot._utils.validation import Interval, Streams, StrOptions, resolve_device
-from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, MechanismResult, refuse_classes
+from skdpot._utils.validation import Interval, StrOptions, resolve_device
+from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, MechanismResult
 from skdpot.exceptions import BudgetExceededError, warn_of_privacy
 from skdpot.nets.cells import Cells, warn_of_small_cells
-from skdpot.nets.compared_outputs import ComparedOutputs, fixed_side_sensitivity
-from skdpot.nets.gradients import (
-    TrainingPlan,
-    by_jacobians,
-    gradients_of_vectors,
-    plan_training,
-    release_gradient,
-    trained_numbers,
-)
-from skdpot.nets.local_penalty import TABLE_SHARE, LocalPenalty, network_outputs
+from skdpot.nets.local_penalty import TABLE_SHARE
 from skdpot.nets.loss_curve import LossCurve
-from skdpot.nets.output_tables import OutputTables, TableNoise, plan_tables, release_tables
-from skdpot.nets.per_record_check import check_per_record
+from skdpot.nets.output_tables import TableNoise, plan_output_tables
 from skdpot.nets.training import (
-    GradientStep,
     noisy_learning_rate,
     train_network,
     train_privately,
-    train_to_the_end,
 )
-from skdpot.ot.slices import CDFTable
+from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import charge
 from skdpot.release.bounds import DataBounds, planned_bounds, public_bounds
-from skdpot.release.gate import Records
-from skdpot.sampling.architecture import LatentNetwork
 from skdpot.sampling.autoencoder_training import (
     AutoencoderLoss,
-    ParityDistance,
-    Prior,
-    PriorDistance,
     private_steps,
     public_steps,
-    reconstruction_gradient,
     reconstruction_losses,
+    sketched_steps,
 )
-from skdpot.sampling.generator_training import OutputUnits, draw_groups, noisy_gradient_steps
-from skdpot.sampling.noisy_rows import epochs
-from skdpot.sampling.row_releases import StepDirections
+from skdpot.sampling.code_penalties import CodeParity, PriorPenalty
 
-_WIDTH = 32  # of the default generator, of which every parameter gets noise
-_PROJECTIONS = 64
 _EPOCHS = 40
 _FEWEST_STEPS = 60
 _FEWEST_PUBLIC_STEPS = 1500
@@ -65,117 +42,6 @@ _PUBLIC_RATE = 2e-3
 _LARGEST_RATE = 0.03
 _LEAST_SIGNAL = 2.0
 _LEAST_SIGNAL_OF_RANKS = 12.0
-
-
-@dataclass(eq=False, repr=False)
-class CodePenalty(Mechanism):
-    """What both penalties read: a squared sliced Wasserstein distance of codes, and its weight."""
-
-    alpha: float = 0.1
-    _: KW_ONLY
-    comparison: str = "sketch"
-    n_releases: int = 20
-    n_projections: int = 50
-    clip_jacobian: float = 1.0
-
-    needs_groups: ClassVar[bool] = False
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "alpha": [Interval(Real, 0, 1, closed="left")],
-        "comparison": [StrOptions({"sketch", "ranks"})],
-        "n_releases": [COUNT],
-        "n_projections": [COUNT],
-        "clip_jacobian": [LENGTH],
-    }
-
-
-class PriorPenalty(CodePenalty):
-    """Penalty of an autoencoder: the distance of a batch of codes to the prior of `sample`.
-
-    Parameters
-    ----------
-    alpha : float, default=0.1
-        Weight of the squared sliced Wasserstein distance in [0, 1); the reconstruction error has
-        the rest.
-    comparison : {"sketch", "ranks"}, default="sketch"
-        "sketch": the distributions of all codes are released `n_releases` times during training.
-        In between the penalty is a sum over records, clipped to the norm of the gradient of the
-        reconstruction error. "ranks", as in the paper: the codes of a batch are ranked, and one
-        record moves the ranks of others, which needs more noise.
-    n_releases : int, default=20
-        Number of releases with "sketch", 10 % of the squared mu together.
-    n_projections : int, default=50
-        Directions per step, rounded up to a multiple of the length of a code.
-    clip_jacobian : float, default=1.0
-        Largest spectral norm L of the Jacobian of a record's code, for "ranks".
-    """
-
-    def distance(self, *, on_sphere: bool, cells: Cells, **sizes: Any) -> PriorDistance:
-        """Return the distance to the uniform law on the sphere, or to the normal law."""
-        prior: Prior = "sphere" if on_sphere else "normal"
-        return PriorDistance(prior=prior, n_projections=self.n_projections, **sizes)
-
-
-@dataclass(eq=False, repr=False)
-class CodeParity(CodePenalty):
-    """Penalty of an autoencoder: the mean distance of the codes of two groups.
-
-    Codes then reveal little about the group of a row. Pass the groups as
-    ``fit(X, sensitive_features=groups)``; with ranks a batch takes the same share of each group.
-
-    Equalised odds [1]_ for codes is that code and group are independent given the class, so that a
-    classifier of codes, whichever is trained later, has the same rates of errors in all groups. The
-    penalty is then the mean over the classes of the distance of their members in two groups. Pass
-    ``fit(X, classes, sensitive_features=groups)``; the class of each row is public then, as its
-    group is.
-
-    Parameters
-    ----------
-    alpha : float, default=0.1
-        Weight of the squared sliced Wasserstein distance in [0, 1); the reconstruction error has
-        the rest.
-    comparison : {"sketch", "ranks"}, default="sketch"
-        "sketch": the distributions of all codes are released `n_releases` times during training.
-        In between the penalty is a sum over records, clipped to the norm of the gradient of the
-        reconstruction error. "ranks", as in the paper: the codes of a batch are ranked, and one
-        record moves the ranks of others, which needs more noise.
-    n_releases : int, default=20
-        Number of releases with "sketch", 10 % of the squared mu together.
-    n_projections : int, default=50
-        Directions per step, rounded up to a multiple of the length of a code.
-    clip_jacobian : float, default=1.0
-        Largest spectral norm L of the Jacobian of a record's code, for "ranks".
-    clip_output : float, default=2.0
-        Largest norm M of a code when groups are compared; longer ones count as shortened to it.
-        The noise that the penalty needs is proportional to it. Not used for normalised codes,
-        whose norm is 1.
-    fairness : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
-        Whose codes are compared: of all members of two groups, or of those of the same class.
-
-    References
-    ----------
-    .. [1] M. Hardt, E. Price, N. Srebro, "Equality of opportunity in supervised learning", NeurIPS
-       2016, definition 2.1, with the code in the place of the prediction.
-    """
-
-    _: KW_ONLY
-    clip_output: float = 2.0
-    fairness: str = "demographic_parity"
-
-    needs_groups = True
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **CodePenalty._parameter_constraints,
-        "clip_output": [LENGTH],
-        "fairness": [StrOptions({"demographic_parity", "equalized_odds"})],
-    }
-
-    def distance(self, *, on_sphere: bool, cells: Cells, **sizes: Any) -> ParityDistance:
-        """Return the mean distance between groups."""
-        radius = 1.0 if on_sphere else self.clip_output
-        return ParityDistance(
-            radius=radius, n_projections=self.n_projections, strata=cells.strata, **sizes
-        )
 
 
 @dataclass(eq=False, repr=False)
@@ -413,7 +279,7 @@ class DPSGD(Mechanism):
         release_at = sorted({k * n_steps // wanted for k in range(wanted)})
         n_projections = len(loss.penalty.directions(np.random.default_rng(0)))
         mu, label = context.mu_share(TABLE_SHARE), "Codes, compared while training"
-        noise = plan_tables(mu, len(release_at), n_projections, min(cells.sizes), label)
+        noise = plan_output_tables(mu, len(release_at), n_projections, min(cells.sizes), label)
         return noise, release_at
 
     def _number_of_steps(self, n_samples: int, fewest: int) -> int:
@@ -442,208 +308,3 @@ def _warn_of_noise(
 def _tensor(context: FitContext, bounds: DataBounds, rows: np.ndarray) -> torch.Tensor:
     units = bounds.to_units(rows).astype(np.float32)
     return torch.from_numpy(units).to(resolve_device(context.device) or "cpu")
-
-
-def sketched_steps(
-    loss: AutoencoderLoss,
-    rows: torch.Tensor,
-    plan: TrainingPlan,
-    noise: TableNoise,
-    release_at: Sequence[int],
-    streams: Streams,
-    cells: Cells,
-) -> GradientStep:
-    """Make the steps of training by released distributions of codes."""
-    penalty = cast("PriorDistance | ParityDistance", loss.penalty)
-    batches, compared = plan.batches(streams.secret), penalty.compared
-    directions = penalty.directions(streams.public)
-    limits = compared.half_widths(directions)
-    tables: OutputTables | None = None
-    local: LocalPenalty | None = None
-
-    def step(autoencoder: Any, number: int) -> None:
-        nonlocal tables, local
-        if number in release_at:
-            encoder = deepcopy(autoencoder[:-1]).eval()
-            codes = _codes(compared, encoder, rows)
-            of = partial(_codes, compared, encoder.cpu())
-            parts = (codes, cells.codes, cells.sizes, directions, limits, noise, streams.secret)
-            tables = release_tables(*parts, previous=tables, values_of=lambda rows, _: of(rows))
-            local = _local(loss, tables, codes, cells)
-        total = loss.local_sum(autoencoder, rows, local, next(batches))
-        facts = {"loss": loss, "cells": cells, "tables": tables}
-        release_gradient(autoencoder, total, plan, streams.secret, facts, _sketched_part)
-
-    return step
-
-
-def _codes(compared: ComparedOutputs, encoder: nn.Module, rows: Any) -> np.ndarray:
-    """Return the codes of rows in their units, shortened."""
-    return compared.values(network_outputs(encoder, torch.as_tensor(rows).float())).cpu().numpy()
-
-
-def _local(
-    loss: AutoencoderLoss, tables: OutputTables, codes: np.ndarray, cells: Cells
-) -> LocalPenalty:
-    """Return the penalty of all records, whose codes were released."""
-    if isinstance(loss.penalty, PriorDistance):
-        own = tables.tables[0]
-        levels = loss.penalty.cdf(own.edges + tables.centres[:, None])
-        prior = CDFTable(own.directions, own.half_widths, levels)
-        both = OutputTables((own, prior), tables.centres)
-        pulls = both.pulls(both.projections(codes), 0, (1,)).T @ own.directions
-        mean_square = own.directions.T @ own.directions / len(own.directions)
-        stiffness = np.broadcast_to(mean_square, (len(codes), *mean_square.shape)).copy()
-        return LocalPenalty(*map(torch.from_numpy, (codes, pulls, stiffness)))
-    return LocalPenalty.of_release(tables, codes, cells)
-
-
-def _sketched_part(
-    autoencoder: Any,
-    records: Records,
-    codes: np.ndarray,
-    shares: np.ndarray,
-    *,
-    loss: AutoencoderLoss,
-    cells: Cells,
-    tables: OutputTables,
-) -> dict[str, Any]:
-    """Return what each record adds to `AutoencoderLoss.local_sum`."""
-    rows = torch.from_numpy(records[0]).float()
-    own = gradients_of_vectors(autoencoder, rows, by_jacobians(loss.clip), reconstruction_gradient)
-    local = _local(loss, tables, tables.values_of(rows, codes), replace(cells, codes=codes))
-    pulled = gradients_of_vectors(autoencoder[:-1], rows, loss.local_vectors(local))
-    return {"rows": own.plus(pulled, loss.alpha)}
-
-
-@dataclass(eq=False, repr=False)
-class Gradient(Mechanism):
-    """Noisy gradients of a generator, one per step.
-
-    Training minimises the sliced Wasserstein distance between generated rows and a batch of private
-    rows. Every step is a release and is charged.
-
-    Parameters
-    ----------
-    batch_size : int, default=250
-        Rows per step, capped at n.
-    n_projections : int or "auto", default="auto"
-        Number of directions per step; "auto" is about 64, in whole orthogonal blocks.
-    projections : {"orthogonal", "uniform"}, default="orthogonal"
-        How directions are drawn.
-    n_latents : int, optional
-        Generated points per step; by default the batch size.
-    clip_jacobian : float, default=1.0
-        The Jacobian of every output by all parameters is shortened to this spectral norm, from
-        1e-30 to 1e30.
-    sigma : float, optional
-        Standard deviation of the noise on the batch size times the gradient; by default the least
-        noise for `epsilon`. If given, `privacy_spent_` states the cost at `delta`, and bounds must
-        be public.
-
-    Privacy
-    -------
-    All steps together are one event under replace-one. Sensitivity:
-    `skdpot.nets.compared_outputs.fixed_side_sensitivity`. Batches stay secret; directions are
-    public.
-
-    References
-    ----------
-    D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
-    Wasserstein gradients", 2025, corrected.
-    """
-
-    batch_size: int = 250
-    _: KW_ONLY
-    n_projections: int | str = "auto"
-    projections: str = "orthogonal"
-    n_latents: int | None = None
-    clip_jacobian: float = 1.0
-    sigma: float | None = None
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "batch_size": [COUNT],
-        "n_projections": [StrOptions({"auto"}), COUNT],
-        "projections": [StrOptions({"orthogonal", "uniform"})],
-        "n_latents": [Interval(Integral, 2, None, closed="left"), None],
-        "clip_jacobian": [LENGTH],
-        "sigma": [Interval(Real, 0, None, closed="left"), None],
-    }
-
-    def release(
-        self,
-        context: FitContext,
-        rows: np.ndarray,
-        y: Any,
-        *,
-        conditional: bool,
-        n_steps: int | None,
-        latent: LatentNetwork,
-        learning_rate: float,
-        callbacks: Sequence[Any] | None,
-    ) -> MechanismResult:
-        """Charge all steps, then train."""
-        refuse_classes(self, conditional)
-        n, d = rows.shape
-        streams, latent_dim = context.streams, latent.dimension(d)
-        network = latent.build(d, 0, _WIDTH, streams.solver)
-        check_per_record(
-            network, (latent_dim,), streams.solver, parameter="module", callbacks=callbacks
-        )
-        directions, plan = self._plan(context, network, n, d, n_steps)
-        spent = context.charge(
-            plan,
-            ("the network and its initial weights",),
-            f"{plan.n_steps} noisy gradients of the sliced Wasserstein distance to secret batches "
-            f"of {plan.batch_size} rows",
-            sigma_given=self.sigma is not None,
-        )
-        bounds = plan.bounds.settled(rows, streams)
-        size = self.n_latents or plan.batch_size
-        step = noisy_gradient_steps(
-            bounds.to_units(rows.astype(np.float64, copy=False)),
-            math.sqrt(d),
-            plan,
-            iter(directions),
-            partial(draw_groups, latent_dim, 0, size, streams.solver),
-            self.clip_jacobian,
-            streams.secret,
-        )
-        train_to_the_end(
-            network,
-            step,
-            plan.n_steps,
-            learning_rate=learning_rate,
-            rng=streams.solver,
-            callbacks=callbacks,
-            **context.training,
-        )
-        found = {"n_steps_": plan.n_steps, "_units": OutputUnits.of_ball(bounds)}
-        found |= {"_latent_dim": latent_dim, "module_": network}
-        return MechanismResult(None, bounds, spent, attributes=found)
-
-    def _plan(
-        self, context: FitContext, network: nn.Module, n: int, d: int, n_steps: int | None
-    ) -> tuple[StepDirections, TrainingPlan]:
-        """Settle directions, batches and noise from public facts."""
-        size, n_projections = min(self.batch_size, n), self.n_projections
-        if isinstance(n_projections, str):
-            n_projections = d * max(1, round(_PROJECTIONS / d))
-        n_steps = n_steps or epochs(n, size)
-        public = context.streams.public
-        directions = StepDirections(self.projections, n_steps, n_projections, d, public)
-        known = public_bounds(context.bounds, context.norm_bound, d)
-        plan = plan_training(
-            context.target,
-            n_samples=n,
-            batch_size=size,
-            n_steps=n_steps,
-            sampling="without_replacement",
-            sensitivity=fixed_side_sensitivity(
-                math.sqrt(d), self.clip_jacobian, n_projections, directions.largest_norm
-            ),
-            n_parameters=trained_numbers(network),
-            bounds=planned_bounds(known or n, d, context.target.mu_cap),
-            sigma=self.sigma,
-        )
-        return directions, plan

@@ -21,8 +21,9 @@ from skdpot._utils.validation import (
 )
 from skdpot.base import _KEPT_AS, Mechanism
 from skdpot.ot.flow import FlowResult, FlowSchedule, SlicedFlowProblem, sliced_flow
-from skdpot.sampling.frozen import Moments, Sketch
+from skdpot.sampling.moments import Moments
 from skdpot.sampling.noisy_rows import Presample, Resample
+from skdpot.sampling.sketch import Sketch
 from skdpot.sampling.synthetic_rows import SyntheticRows
 
 MECHANISMS: dict[str, type[Mechanism]] = {

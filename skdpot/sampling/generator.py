@@ -21,21 +21,22 @@ from skdpot._utils.validation import (
     solver_generator,
 )
 from skdpot.base import Mechanism
-from skdpot.nets.networks import draw_latents, evaluate
+from skdpot.nets.networks import evaluate
 from skdpot.nets.training import GradientStep, check_callbacks, train_network
 from skdpot.release.gate import Records, Release
-from skdpot.sampling.architecture import ImageNetwork, LatentNetwork
-from skdpot.sampling.dpsgd import Gradient
-from skdpot.sampling.frozen import Sketch
+from skdpot.sampling.generator_gradient import Gradient
 from skdpot.sampling.generator_training import (
-    OutputUnits,
     distribution_steps,
     draw_groups,
     generator_steps,
     release_batches,
     table_batches,
 )
+from skdpot.sampling.image_network import ImageNetwork
+from skdpot.sampling.latent_network import LatentNetwork, draw_latents
 from skdpot.sampling.noisy_rows import Resample
+from skdpot.sampling.output_units import OutputUnits
+from skdpot.sampling.sketch import Sketch
 from skdpot.sampling.synthetic_rows import SyntheticRows
 from skdpot.sources import Source, head_of
 
@@ -139,7 +140,7 @@ class DPSlicedGenerator(SyntheticRows):
     Releases `sketch_`, `releases_`, or the noisy gradients of all steps as one event under
     replace-one; training on the first two is free. Sensitivities: `SlicedSketch`,
     `skdpot.sampling.row_releases.projection_sensitivity`,
-    `skdpot.nets.compared_outputs.fixed_side_sensitivity`. No loss is recorded or shown. The initial
+    `skdpot.nets.parity_penalty.fixed_side_sensitivity`. No loss is recorded or shown. The initial
     network and the facts that `SlicedSketch` lists are public. Each row of X is protected and, with
     ``conditional=True``, its label unless labels are public. Rows given to `score` are treated as
     public.

@@ -18,7 +18,7 @@ from skdpot._utils.validation import (
 from skdpot.base import FitContext, MechanismResult, PrivateSampler, chosen_mechanism, like_input
 from skdpot.ot.distances import sliced_wasserstein_distance
 from skdpot.release.sketch import SlicedSketch
-from skdpot.sampling.frozen import Sketch
+from skdpot.sampling.sketch import Sketch
 from skdpot.sources import Source, fit_rows, head_of, record_columns
 
 

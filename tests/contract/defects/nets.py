@@ -32,7 +32,7 @@ INJECTIONS: Injections = {
         (half_noise("noisy_counts"), {
             "fair tables": "contract/test_noise.py::test_noise_has_the_law_that_is_charged[outputs]",
             "fair tables, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[fair table]"}),
-        (given("calibrate_lattice", "plan_tables", mu=twice), {"noise of one release for several": "contract/test_plans.py::test_a_plan_costs_what_it_was_given[outputs]"}),
+        (given("calibrate_lattice", "plan_output_tables", mu=twice), {"noise of one release for several": "contract/test_plans.py::test_a_plan_costs_what_it_was_given[outputs]"}),
     ],
     2: [
         (rewritten("_units", ("radius * (1.0 - 1e-09)", "1.5 * radius")), {"vectors of noisy sums": "fair/test_barycenter.py::test_a_record_moves_noisy_sums_by_at_most_twice_the_radius[1-1.0]"}),
@@ -49,7 +49,7 @@ INJECTIONS: Injections = {
         (given("SampledGaussianEvent.__init__", "plan_training", n_steps=1), {
             "sums of Poisson batches": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[classifier, threshold]",
             "sums of batches of a fixed size": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[classifier, ranks, odds]"}),
-        (given("plan_tables", n_releases=1), {"fair tables, histograms of a threshold": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[classifier, threshold]"}),
+        (given("plan_output_tables", n_releases=1), {"fair tables, histograms of a threshold": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[classifier, threshold]"}),
     ],
     7: [
         (given("SampledGaussianEvent.__init__", "plan_training", sampling_rate=half), {"Poisson batches of training": "sampling/test_autoencoder_privacy.py::test_the_stated_epsilon_is_that_of_dp_accounting"}),

@@ -7,12 +7,9 @@ from torch import nn
 
 from skdpot import FairPrivateClassifier, PrivacyBudget, PrivateSWAutoencoder
 from skdpot.nets.gradients import by_jacobians, pulled_back_sum
-from skdpot.nets.per_sample import ToSphere
-from skdpot.sampling.autoencoder_training import (
-    AutoencoderLoss,
-    PriorDistance,
-    reconstruction_gradient,
-)
+from skdpot.nets.layers import ToSphere
+from skdpot.sampling.autoencoder_training import AutoencoderLoss, reconstruction_gradient
+from skdpot.sampling.code_distances import PriorDistance
 from tests.flat_options import made, sliced_generator
 
 X = np.random.default_rng(3).uniform(-1, 1, (80, 4))

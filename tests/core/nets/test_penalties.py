@@ -14,14 +14,14 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 from torch import nn
 
-from skdpot.nets.compared_outputs import (
+from skdpot.nets.gradients import by_jacobians, pulled_back_sum
+from skdpot.nets.parity_penalty import (
     ParityPenalty,
     fixed_side_sensitivity,
     moving_side_sensitivity,
 )
-from skdpot.nets.gradients import by_jacobians, pulled_back_sum
 from skdpot.ot.slices import orthogonal_directions, uniform_directions
-from skdpot.sampling.autoencoder_training import ParityDistance, PriorDistance, prior_samples
+from skdpot.sampling.code_distances import ParityDistance, PriorDistance, prior_samples
 from tests.core.nets.jacobian_sums import wasserstein_vectors
 
 RNG = np.random.default_rng(8841)

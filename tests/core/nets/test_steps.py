@@ -16,25 +16,20 @@ from skdpot._utils.validation import SecretStream
 from skdpot.fair.penalties import Records, ranked_steps, tabled_steps
 from skdpot.nets import gradients
 from skdpot.nets.cells import Cells
-from skdpot.nets.compared_outputs import ParityPenalty, fixed_side_sensitivity
-from skdpot.nets.gradients import TrainingPlan, plan_training
+from skdpot.nets.layers import ToSphere
 from skdpot.nets.local_penalty import LocalPenalty, network_outputs
-from skdpot.nets.output_tables import plan_tables
-from skdpot.nets.per_sample import ToSphere
+from skdpot.nets.output_tables import plan_output_tables
+from skdpot.nets.parity_penalty import ParityPenalty, fixed_side_sensitivity
+from skdpot.nets.training_plan import TrainingPlan, plan_training
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.privacy.accounting import SingleFitTarget
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.noise import noise_for_sums, noisy_sum
 from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release.gate import record_releases
-from skdpot.sampling.autoencoder_training import (
-    AutoencoderLoss,
-    ParityDistance,
-    PriorDistance,
-    private_steps,
-    public_steps,
-)
-from skdpot.sampling.generator_training import clipped_gradient, noisy_gradient_steps
+from skdpot.sampling.autoencoder_training import AutoencoderLoss, private_steps, public_steps
+from skdpot.sampling.code_distances import ParityDistance, PriorDistance
+from skdpot.sampling.gradient_steps import clipped_gradient, noisy_gradient_steps
 from tests.core.nets.jacobian_sums import chunks_of, wasserstein_vectors
 from tests.fair.fair_tasks import (
     N_FEATURES,
@@ -163,7 +158,7 @@ def of_tables(release_at=(20, 40)):
 
     def steps(plan, secret):
         given = {"loss": goal, "cells": CELLS, "n_projections": 3, "public": RNG}
-        noise = plan_tables(100.0, len(release_at), 3, 40)
+        noise = plan_output_tables(100.0, len(release_at), 3, 40)
         given |= {"noise": noise, "release_at": release_at}
         return tabled_steps(RECORDS, plan=plan, secret=secret, **given)
 
