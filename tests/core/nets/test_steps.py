@@ -14,7 +14,7 @@ from torch import nn
 
 from skdpot._utils.validation import SecretStream
 from skdpot.fair.penalties import Records, ranked_steps, tabled_steps
-from skdpot.nets import gradients
+from skdpot.nets import gradient_release
 from skdpot.nets.cells import Cells
 from skdpot.nets.layers import ToSphere
 from skdpot.nets.local_penalty import LocalPenalty, network_outputs
@@ -204,7 +204,7 @@ def trained(network, plan, steps, exact, batches=TrainingPlan.batches):
 
     with pytest.MonkeyPatch.context() as patch, record_releases() as seen.releases:
         patch.setattr(TrainingPlan, "batches", watched)
-        patch.setattr(gradients, "noisy_sum", added)
+        patch.setattr(gradient_release, "noisy_sum", added)
         step = steps(plan, SecretStream())
         for number in range(N_STEPS):
             step(network, number)
