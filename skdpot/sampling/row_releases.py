@@ -164,7 +164,7 @@ class RowPlan:
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the noise; over `unit` it is a share of the radius. 0: no privacy."""
+        """Standard deviation of the noise, 0 without privacy. Over `unit`: in radii of the ball."""
         return getattr(self.noise, "sigma", 0.0)
 
     @property
