@@ -7,9 +7,7 @@ import torch
 from torch import nn
 
 from skdpot.nets.cells import Cells
-from skdpot.nets.output_tables import (
-    OutputTables,
-)
+from skdpot.nets.output_tables import OutputTables
 from skdpot.nets.parity_penalty import ParityPenalty
 from skdpot.nets.per_sample import record_outputs
 
