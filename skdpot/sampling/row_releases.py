@@ -109,9 +109,9 @@ class StepDirections:
     def __iter__(self) -> Iterator[npt.NDArray[np.float32]]:
         """Yield directions of shape (n_projections, n_features), float32, on their grid."""
         rng = np.random.default_rng(self._seed)
-        shape = (self.n_projections, self.n_features)
         for _ in range(self.n_steps):
-            yield on_direction_grid(make_directions(self.projections, *shape, rng))
+            directions = make_directions(self.projections, self.n_projections, self.n_features, rng)
+            yield on_direction_grid(directions)
 
     @cached_property
     def largest_norm(self) -> float:
@@ -324,8 +324,9 @@ def _with_noise(
     """Add noise to projections in shares of the radius."""
     lattice = plan.lattice
     if lattice is not None:
-        steps = {"lattice": lattice * plan.unit, "mu": plan.step_mu}
-        units = lattice_noise(plan.sigma, exact.shape, stream, **steps)
+        units = lattice_noise(
+            plan.sigma, exact.shape, stream, lattice=lattice * plan.unit, mu=plan.step_mu
+        )
         units += round_to_lattice(exact, lattice)
         return units.astype(np.float64) * lattice
     if plan.sigma > 0:
