@@ -139,7 +139,7 @@ INJECTIONS: Injections = {
     25: [
         (given("LossCurve.of_plan", "DPSGD.release", plan=without_noise), {"losses of a private autoencoder": "fair/test_loss_curve.py::test_losses_are_told_where_nothing_is_protected_alone[codes]"}),
         (returning("private_steps", by_the_norms_of_rows), {"steps by the largest row": "contract/test_replay.py::test_a_fit_follows_from_its_releases[autoencoder]"}),
-        (returning("DataBounds.settled", as_wide_as_the_rows, "Gradient.release"), {"outputs as wide as the rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[generator, gradient]"}),
+        (returning("BoundsPlan.settled", as_wide_as_the_rows, "Gradient.release"), {"outputs as wide as the rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[generator, gradient]"}),
         (returning("noisy_batches", times_the_largest_value), {"projected rows up to the largest": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow, resample]"}),
         (returning("_noisy", the_exact_score), {"trials compared by exact scores": "contract/test_replay.py::test_a_fit_follows_from_its_releases[search]"}),
     ],
