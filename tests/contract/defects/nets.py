@@ -19,10 +19,6 @@ from tests.contract.injection import (
 )
 
 
-def charged_for_its_last_phase(plan):
-    return replace(plan, event=plan.event.phases[-1])
-
-
 def norms_in_single_precision(gram, self):
     inputs, gradients = self.factors
     scale = (inputs * inputs).sum(1) + float(len(self.parameters) - 1)
@@ -40,6 +36,10 @@ def of_all_records(sensitivity, self):
 
 def nearly_the_same(first, second):
     return torch.allclose(first, second, atol=1e-4)
+
+
+def charged_for_its_last_phase(plan):
+    return replace(plan, event=plan.event.phases[-1])
 
 
 def with_more_for_pairs(shares):
