@@ -30,6 +30,9 @@ from .sampling.dpsgd import (
 from .sampling.generator_gradient import (
     Gradient as Gradient,
 )
+from .sampling.generator_network import (
+    LatentNetwork as LatentNetwork,
+)
 from .sampling.image_edges import (
     image_projections as image_projections,
 )
@@ -38,9 +41,6 @@ from .sampling.image_edges import (
 )
 from .sampling.image_network import (
     ImageNetwork as ImageNetwork,
-)
-from .sampling.latent_network import (
-    LatentNetwork as LatentNetwork,
 )
 from .sampling.moments import Moments as Moments
 from .sampling.noisy_rows import Presample as Presample

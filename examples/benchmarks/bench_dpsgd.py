@@ -38,7 +38,7 @@ from skdpot.nets.layers import ToSphere
 from skdpot.nets.training_plan import plan_training
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.release.bounds import DataBounds
-from skdpot.sampling.autoencoder_networks import build_networks
+from skdpot.sampling.architecture import build_networks
 from skdpot.sampling.autoencoder_training import (
     AutoencoderLoss,
     private_steps,

@@ -25,7 +25,7 @@ class TrainingPlan:
     sampling: str
     sensitivity: float
     noise: LatticeNoise | None
-    bounds: DataBounds | BoundsPlan | None  # None where no rows or targets are bounded
+    bounds: Any  # DataBounds or BoundsPlan; None where no rows or targets are bounded
     event: Event
 
     @property

@@ -1,19 +1,8 @@
-r"""Steps that train an autoencoder, with and without privacy, and penalties of its codes.
+"""The loss of an autoencoder and the steps that minimise it, with and without privacy.
 
-*Prior.* Along a direction θ the prior's quantiles at (j − 1/2)/n are known in closed form, so that
-the penalty of a batch of n codes c_i is
-
-.. math:: \frac{1}{S} \sum_\theta \frac{1}{n} \sum_j (u_{(j)} - v_j)^2,
-   \qquad u_i = \theta^\top c_i,
-
-with increasing constants v_1, ..., v_n. Its gradient, times n, is :math:`\sum_i J_i^\top w_i` with
-:math:`w_i = \frac{2}{S} \sum_\theta (u_i - v_{r_\theta(i)}) \theta` and the rank r.
-
-*Parity.* The mean squared sliced Wasserstein distance between the codes of the groups in a batch
-(`skdpot.nets.output_tables`). Codes are shortened to a ball before they are compared. A code
-outside of it is pulled as the point that it is shortened to, so that it is not lost to the penalty.
-Both are those of Rodríguez-Vítores et al., "Learning with differentially private (sliced)
-Wasserstein gradients", 2025, appendix B.3.
+`private_steps` compare the codes of a batch by ranks, if there is a penalty. `sketched_steps`
+release the distributions of all codes from time to time; the penalty is then a sum over records.
+`public_steps` are ordinary training on public rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,33 +21,31 @@ from skdpot.nets.compared_outputs import ComparedOutputs
 from skdpot.nets.gradient_release import expected_batch, gradients_of_vectors, release_gradient
 from skdpot.nets.gradients import ClippedVectors, by_jacobians, pulled_back_sum, shares_of_vectors
 from skdpot.nets.local_penalty import LocalPenalty, network_outputs
-from skdpot.nets.loss_curve import Losses, fixed_subset, parity_distance
+from skdpot.nets.loss_curve import Losses, fixed_subset
 from skdpot.nets.output_tables import OutputTables, TableNoise, release_tables
 from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan
-from skdpot.ot.slices import CDFTable
 from skdpot.release.gate import Records
-from skdpot.sampling.code_distances import ParityDistance, PriorDistance
+from skdpot.sampling.code_distances import CodeDistance
 
 _CODES_AT_ONCE = 256
 
 
 @dataclass(frozen=True, kw_only=True)
 class AutoencoderLoss:
-    """What is minimised: ``(1 - alpha) * reconstruction + alpha * penalty``.
+    """The objective, ``(1 - alpha) * reconstruction + alpha * penalty``, and its clipping.
 
-    With privacy the reconstruction error is half of the squared error, summed over features:
-    its gradients are long beside the default `clip`, so that nearly all are shortened to that
-    norm, whatever the unit and the number of features. Without privacy it is the mean squared
-    error.
+    With privacy the reconstruction error is half of the squared error, summed over features. Its
+    gradients are long compared with the default `clip`, so nearly all are shortened to that norm,
+    whatever the unit and the number of features. Without privacy it is the mean squared error.
     """
 
     clip: float
-    penalty: PriorDistance | ParityDistance | None = None
+    penalty: CodeDistance | None = None
     alpha: float = 0.0
     clip_jacobian: float = 1.0
-    n_releases: int = 0  # of the distributions of codes, in the place of ranks
+    n_releases: int = 0  # of the distributions of codes; 0 for ranks
 
     @property
     def sensitivity(self) -> float:
@@ -77,51 +64,37 @@ class AutoencoderLoss:
         directions: np.ndarray | None,
         batch: np.ndarray | None = None,
     ) -> dict[nn.Parameter, torch.Tensor]:
-        """Return the summed, clipped gradient of a batch, which is all rows by default.
+        """Return the summed, clipped gradient of a batch, by default of all rows.
 
         Not private by itself. Replacing one record moves it by at most `sensitivity`.
         """
-        if self.penalty is not None and batch is not None:  # of a fixed size: no place is vacant
-            rows, batch = rows[torch.from_numpy(batch).to(rows.device)], None
-        clipped = by_jacobians(self.clip)
-        total = pulled_back_sum(autoencoder, rows, clipped, reconstruction_gradient, batch=batch)
         if self.penalty is None or directions is None:
-            return total
-        encoder = autoencoder[:-1]
-        codes = torch.cat([record_outputs(encoder, chunk) for chunk in rows.split(_CODES_AT_ONCE)])
+            return self._mixed_sum(autoencoder, rows, None, batch)
+        if batch is not None:  # of a fixed size: no place is vacant
+            rows = rows[torch.from_numpy(batch).to(rows.device)]
+        chunks = rows.split(_CODES_AT_ONCE)
+        codes = torch.cat([record_outputs(autoencoder[:-1], chunk) for chunk in chunks])
         pulls = self.penalty.vectors(codes, directions)
-        pulled = pulled_back_sum(encoder, rows, by_jacobians(self.clip_jacobian, pulls))
-        for parameter in total:
-            total[parameter] *= 1.0 - self.alpha
-            if parameter in pulled:
-                total[parameter] += self.alpha * pulled[parameter]
-        return total
+        return self._mixed_sum(autoencoder, rows, by_jacobians(self.clip_jacobian, pulls), None)
 
     def local_sum(
         self,
         autoencoder: nn.Sequential,
         rows: torch.Tensor,
-        local: Any,
+        local: LocalPenalty,
         batch: np.ndarray | None = None,
     ) -> dict[nn.Parameter, torch.Tensor]:
         r"""Return the summed, clipped gradient of a batch whose penalty is a sum over records.
 
         Record i contributes :math:`(1 - \alpha) \nabla \ell_i`, clipped to :math:`(1 - \alpha) C`,
-        and :math:`\alpha J_i^\top w_i` with the vectors w of ``local``, clipped to the same norm.
-        Not private by itself: it depends on other records through what was released of them.
+        and :math:`\alpha J_i^\top w_i` with the vectors w of `local`, clipped to the same norm. Not
+        private by itself: it depends on the other records through the release of their codes alone.
         """
-        clipped = by_jacobians(self.clip)
-        total = pulled_back_sum(autoencoder, rows, clipped, reconstruction_gradient, batch=batch)
-        pulled = pulled_back_sum(autoencoder[:-1], rows, self.local_vectors(local), batch=batch)
-        for parameter in total:
-            total[parameter] *= 1.0 - self.alpha
-            if parameter in pulled:
-                total[parameter] += self.alpha * pulled[parameter]
-        return total
+        return self._mixed_sum(autoencoder, rows, self.local_vectors(local), batch)
 
-    def local_vectors(self, local: Any) -> ClippedVectors:
-        """Return what is pulled back of the code of each record."""
-        compared = cast("PriorDistance | ParityDistance", self.penalty).compared
+    def local_vectors(self, local: LocalPenalty) -> ClippedVectors:
+        """Return the vectors that are pulled back from the code of each record."""
+        compared = cast("CodeDistance", self.penalty).compared
         clip = (1.0 - self.alpha) / self.alpha * self.clip
 
         def vectors(codes: torch.Tensor, gram: torch.Tensor, records: torch.Tensor) -> torch.Tensor:
@@ -130,9 +103,28 @@ class AutoencoderLoss:
 
         return vectors
 
+    def _mixed_sum(
+        self,
+        autoencoder: nn.Sequential,
+        rows: torch.Tensor,
+        code_vectors: ClippedVectors | None,
+        batch: np.ndarray | None,
+    ) -> dict[nn.Parameter, torch.Tensor]:
+        """Add the clipped gradients of reconstruction and of the penalty, with their weights."""
+        clipped = by_jacobians(self.clip)
+        total = pulled_back_sum(autoencoder, rows, clipped, reconstruction_gradient, batch=batch)
+        if code_vectors is None:
+            return total
+        pulled = pulled_back_sum(autoencoder[:-1], rows, code_vectors, batch=batch)
+        for parameter in total:
+            total[parameter] *= 1.0 - self.alpha
+            if parameter in pulled:
+                total[parameter] += self.alpha * pulled[parameter]
+        return total
+
 
 def reconstruction_gradient(outputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Gradient of half of each record's squared error with respect to its reconstruction."""
+    """Return the gradient of half of each record's squared error by its reconstruction."""
     return outputs - rows
 
 
@@ -144,19 +136,19 @@ def private_steps(
     public: np.random.Generator,
     cells: Cells | None = None,
 ) -> GradientStep:
-    """Make the steps of training with noisy sums of clipped gradients."""
+    """Make the steps of training by noisy sums of clipped gradients."""
     batches = plan.batches(secret, None if cells is None else cells.members)
 
     def step(autoencoder: Any, number: int) -> None:
         directions = None if loss.penalty is None else loss.penalty.directions(public)
         total = loss.clipped_sum(autoencoder, rows, directions, next(batches))
         facts = {"loss": loss, "directions": directions, "cells": cells}
-        release_gradient(autoencoder, total, plan, secret, facts, _step_part)
+        release_gradient(autoencoder, total, plan, secret, facts, _ranked_contributions)
 
     return step
 
 
-def _step_part(
+def _ranked_contributions(
     autoencoder: Any,
     records: Records,
     codes: np.ndarray,
@@ -166,74 +158,22 @@ def _step_part(
     directions: np.ndarray | None,
     **_: Any,
 ) -> dict[str, Any]:
-    """Return what each record adds to `AutoencoderLoss.clipped_sum`.
+    """Return the contribution of each record to `AutoencoderLoss.clipped_sum`.
 
-    With a penalty, which compares the codes of a batch, among those of an expected batch.
+    A penalty compares the codes of a batch; here that is an expected batch.
     """
     rows = torch.from_numpy(records[0]).to(torch.float32)
     clipped = by_jacobians(loss.clip)
-    own = gradients_of_vectors(autoencoder, rows, clipped, reconstruction_gradient)
+    contributions = gradients_of_vectors(autoencoder, rows, clipped, reconstruction_gradient)
     if loss.penalty is None or directions is None:
-        return {"rows": own}
+        return {"rows": contributions}
     encoder = autoencoder[:-1]
     order, places, sizes = expected_batch(codes, shares)
     penalty = replace(loss.penalty, batch_sizes=sizes)
     pulls = penalty.vectors(record_outputs(encoder, rows[order]), directions)
     clipped = by_jacobians(loss.clip_jacobian, pulls)
     pulled = gradients_of_vectors(encoder, rows, clipped, places=places)
-    return {"rows": own.plus(pulled, loss.alpha), "exact": False}
-
-
-def public_steps(
-    loss: AutoencoderLoss,
-    rows: torch.Tensor,
-    batch_sizes: Sequence[int],
-    rng: np.random.Generator,
-    members: Sequence[np.ndarray],
-) -> GradientStep:
-    """Make the steps of ordinary training on public rows, a share of each cell per batch."""
-    epochs = [_epochs(cell, size, rng) for cell, size in zip(members, batch_sizes, strict=True)]
-    batches = (np.concatenate(parts) for parts in zip(*epochs, strict=True))
-
-    def step(autoencoder: Any, number: int) -> None:
-        batch = rows[torch.from_numpy(next(batches)).to(rows.device)]
-        codes = autoencoder[:-1](batch)
-        error = ((autoencoder[-1](codes) - batch) ** 2).mean()
-        if loss.penalty is not None:
-            pull = loss.penalty.vectors(codes.detach(), loss.penalty.directions(rng)) / len(batch)
-            # Its gradient by the codes is the pull.
-            error = (1.0 - loss.alpha) * error + loss.alpha * (codes * pull).sum()
-        error.backward()
-
-    return step
-
-
-def _epochs(cell: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    while True:
-        order = rng.permutation(cell)
-        yield from (order[k : k + size] for k in range(0, len(cell) - size + 1, size))
-
-
-def reconstruction_losses(loss: AutoencoderLoss, rows: torch.Tensor, cells: Cells) -> Losses:
-    """Return half the squared error, summed over features, and the penalty of codes."""
-    chosen, penalty = fixed_subset(len(rows)), loss.penalty
-    rows, codes = rows[chosen], cells.codes[chosen]
-
-    def losses(autoencoder: nn.Sequential) -> tuple[float, float]:
-        error = record_outputs(autoencoder, rows) - rows
-        half = float(error.square().sum(1).mean() / 2.0)
-        if penalty is None:
-            return half, 0.0
-        values = penalty.compared.values(record_outputs(autoencoder[:-1], rows).double())
-        points = values.cpu().numpy()
-        directions = penalty.directions(np.random.default_rng(0))
-        if isinstance(penalty, PriorDistance):
-            along = np.sort(directions @ points.T, axis=1)
-            quantiles = replace(penalty, batch_sizes=(len(points),)).quantiles
-            return half, float(np.square(along - quantiles).mean())
-        return half, parity_distance(points, codes, cells, directions)
-
-    return losses
+    return {"rows": contributions.plus(pulled, loss.alpha), "exact": False}
 
 
 def sketched_steps(
@@ -245,52 +185,44 @@ def sketched_steps(
     streams: Streams,
     cells: Cells,
 ) -> GradientStep:
-    """Make the steps of training by released distributions of codes."""
-    penalty = cast("PriorDistance | ParityDistance", loss.penalty)
+    """Make the steps of training by released distributions of codes, the first before step 0."""
+    penalty = cast("CodeDistance", loss.penalty)
     batches, compared = plan.batches(streams.secret), penalty.compared
     directions = penalty.directions(streams.public)
-    limits = compared.half_widths(directions)
-    tables: OutputTables | None = None
-    local: LocalPenalty | None = None
+    tables: Any = None
+    local: Any = None
 
     def step(autoencoder: Any, number: int) -> None:
         nonlocal tables, local
         if number in release_at:
             encoder = deepcopy(autoencoder[:-1]).eval()
-            codes = _codes(compared, encoder, rows)
-            of = partial(_codes, compared, encoder.cpu())
-            parts = (codes, cells.codes, cells.sizes, directions, limits, noise, streams.secret)
-            tables = release_tables(*parts, previous=tables, values_of=lambda rows, _: of(rows))
-            local = _local(loss, tables, codes, cells)
+            codes = _shortened_codes(compared, encoder, rows)
+            codes_of = partial(_shortened_codes, compared, encoder.cpu())
+            tables = release_tables(
+                codes,
+                cells.codes,
+                cells.sizes,
+                directions=directions,
+                limits=compared.half_widths(directions),
+                noise=noise,
+                stream=streams.secret,
+                previous=tables,
+                values_of=lambda rows, _: codes_of(rows),
+            )
+            local = penalty.local_penalty(tables, codes, cells)
         total = loss.local_sum(autoencoder, rows, local, next(batches))
         facts = {"loss": loss, "cells": cells, "tables": tables}
-        release_gradient(autoencoder, total, plan, streams.secret, facts, _sketched_part)
+        release_gradient(autoencoder, total, plan, streams.secret, facts, _sketched_contributions)
 
     return step
 
 
-def _codes(compared: ComparedOutputs, encoder: nn.Module, rows: Any) -> np.ndarray:
-    """Return the codes of rows in their units, shortened."""
+def _shortened_codes(compared: ComparedOutputs, encoder: nn.Module, rows: Any) -> np.ndarray:
+    """Return the codes of rows in the units of the network, shortened."""
     return compared.values(network_outputs(encoder, torch.as_tensor(rows).float())).cpu().numpy()
 
 
-def _local(
-    loss: AutoencoderLoss, tables: OutputTables, codes: np.ndarray, cells: Cells
-) -> LocalPenalty:
-    """Return the penalty of all records, whose codes were released."""
-    if isinstance(loss.penalty, PriorDistance):
-        own = tables.tables[0]
-        levels = loss.penalty.cdf(own.edges + tables.centres[:, None])
-        prior = CDFTable(own.directions, own.half_widths, levels)
-        both = OutputTables((own, prior), tables.centres)
-        pulls = both.pulls(both.projections(codes), 0, (1,)).T @ own.directions
-        mean_square = own.directions.T @ own.directions / len(own.directions)
-        stiffness = np.broadcast_to(mean_square, (len(codes), *mean_square.shape)).copy()
-        return LocalPenalty(*map(torch.from_numpy, (codes, pulls, stiffness)))
-    return LocalPenalty.of_release(tables, codes, cells)
-
-
-def _sketched_part(
+def _sketched_contributions(
     autoencoder: Any,
     records: Records,
     codes: np.ndarray,
@@ -300,9 +232,59 @@ def _sketched_part(
     cells: Cells,
     tables: OutputTables,
 ) -> dict[str, Any]:
-    """Return what each record adds to `AutoencoderLoss.local_sum`."""
+    """Return the contribution of each record to `AutoencoderLoss.local_sum`."""
     rows = torch.from_numpy(records[0]).float()
-    own = gradients_of_vectors(autoencoder, rows, by_jacobians(loss.clip), reconstruction_gradient)
-    local = _local(loss, tables, tables.values_of(rows, codes), replace(cells, codes=codes))
+    clipped, penalty = by_jacobians(loss.clip), cast("CodeDistance", loss.penalty)
+    contributions = gradients_of_vectors(autoencoder, rows, clipped, reconstruction_gradient)
+    cells = replace(cells, codes=codes)
+    local = penalty.local_penalty(tables, tables.values_of(rows, codes), cells)
     pulled = gradients_of_vectors(autoencoder[:-1], rows, loss.local_vectors(local))
-    return {"rows": own.plus(pulled, loss.alpha)}
+    return {"rows": contributions.plus(pulled, loss.alpha)}
+
+
+def public_steps(
+    loss: AutoencoderLoss,
+    rows: torch.Tensor,
+    batch_sizes: Sequence[int],
+    rng: np.random.Generator,
+    members: Sequence[np.ndarray],
+) -> GradientStep:
+    """Make the steps of ordinary training on public rows; a batch takes a share of each cell."""
+    epochs = [_epochs(cell, size, rng) for cell, size in zip(members, batch_sizes, strict=True)]
+    batches = (np.concatenate(parts) for parts in zip(*epochs, strict=True))
+
+    def step(autoencoder: Any, number: int) -> None:
+        batch = rows[torch.from_numpy(next(batches)).to(rows.device)]
+        codes = autoencoder[:-1](batch)
+        error = ((autoencoder[-1](codes) - batch) ** 2).mean()
+        if loss.penalty is not None:
+            pull = loss.penalty.vectors(codes.detach(), loss.penalty.directions(rng)) / len(batch)
+            # The gradient of this product by the codes is the pull.
+            error = (1.0 - loss.alpha) * error + loss.alpha * (codes * pull).sum()
+        error.backward()
+
+    return step
+
+
+def _epochs(cell: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield batches of a cell for ever, in a new order in each epoch."""
+    while True:
+        order = rng.permutation(cell)
+        yield from (order[k : k + size] for k in range(0, len(cell) - size + 1, size))
+
+
+def reconstruction_losses(loss: AutoencoderLoss, rows: torch.Tensor, cells: Cells) -> Losses:
+    """Return the function to half the squared error, summed over features, and the penalty."""
+    chosen, penalty = fixed_subset(len(rows)), loss.penalty
+    rows, cells = rows[chosen], replace(cells, codes=cells.codes[chosen])
+
+    def losses(autoencoder: nn.Sequential) -> tuple[float, float]:
+        error = record_outputs(autoencoder, rows) - rows
+        half = float(error.square().sum(1).mean() / 2.0)
+        if penalty is None:
+            return half, 0.0
+        codes = penalty.compared.values(record_outputs(autoencoder[:-1], rows).double())
+        directions = penalty.directions(np.random.default_rng(0))
+        return half, penalty.squared_distance(codes.cpu().numpy(), cells, directions)
+
+    return losses

@@ -1,18 +1,28 @@
-"""TODO: code_penalties."""
+"""Penalties of the codes of an autoencoder, as parameters: towards a prior, or between groups."""
 
+from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, ClassVar
 
-from skdpot._utils.validation import Interval, StrOptions
-from skdpot.base import COUNT, LENGTH, Mechanism
-from skdpot.nets.cells import Cells
-from skdpot.sampling.code_distances import ParityDistance, Prior, PriorDistance
+from sklearn.base import BaseEstimator
+
+from skdpot._utils.validation import Interval, StrOptions, encode_labels
+from skdpot.base import COUNT, LENGTH
+from skdpot.nets.cells import (
+    SAME_CLASS,
+    SAME_GROUP,
+    Cells,
+    one_cell,
+    read_groups,
+    within_classes,
+)
+from skdpot.sampling.code_distances import CodeDistance, ParityDistance, PriorDistance
 
 
 @dataclass(eq=False, repr=False)
-class CodePenalty(Mechanism):
-    """What both penalties read: a squared sliced Wasserstein distance of codes, and its weight."""
+class CodePenalty(BaseEstimator, ABC):
+    """A squared sliced Wasserstein distance of codes with its weight, and how it is compared."""
 
     alpha: float = 0.1
     _: KW_ONLY
@@ -30,6 +40,28 @@ class CodePenalty(Mechanism):
         "n_projections": [COUNT],
         "clip_jacobian": [LENGTH],
     }
+
+    def cells(self, n_rows: int, groups: Any, classes: Any) -> tuple[Cells, tuple[str, ...]]:
+        """Return the public cells that are compared, by default one, and what they make public."""
+        return one_cell(n_rows), ()
+
+    @abstractmethod
+    def distance(
+        self, *, on_sphere: bool, cells: Cells, latent_dim: int, batch_sizes: tuple[int, ...]
+    ) -> CodeDistance:
+        """Return the distance of codes of length `latent_dim`.
+
+        Parameters
+        ----------
+        on_sphere : bool
+            Whether codes have norm 1.
+        cells : Cells
+            The groups of the rows, or one cell.
+        latent_dim : int
+            Length of a code.
+        batch_sizes : tuple of int
+            Number of codes of each cell in a batch.
+        """
 
 
 class PriorPenalty(CodePenalty):
@@ -53,10 +85,16 @@ class PriorPenalty(CodePenalty):
         Largest spectral norm L of the Jacobian of a record's code, for "ranks".
     """
 
-    def distance(self, *, on_sphere: bool, cells: Cells, **sizes: Any) -> PriorDistance:
+    def distance(
+        self, *, on_sphere: bool, cells: Cells, latent_dim: int, batch_sizes: tuple[int, ...]
+    ) -> PriorDistance:
         """Return the distance to the uniform law on the sphere, or to the normal law."""
-        prior: Prior = "sphere" if on_sphere else "normal"
-        return PriorDistance(prior=prior, n_projections=self.n_projections, **sizes)
+        return PriorDistance(
+            prior="sphere" if on_sphere else "normal",
+            latent_dim=latent_dim,
+            batch_sizes=batch_sizes,
+            n_projections=self.n_projections,
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -66,11 +104,10 @@ class CodeParity(CodePenalty):
     Codes then reveal little about the group of a row. Pass the groups as
     ``fit(X, sensitive_features=groups)``; with ranks a batch takes the same share of each group.
 
-    Equalised odds [1]_ for codes is that code and group are independent given the class, so that a
-    classifier of codes, whichever is trained later, has the same rates of errors in all groups. The
-    penalty is then the mean over the classes of the distance of their members in two groups. Pass
-    ``fit(X, classes, sensitive_features=groups)``; the class of each row is public then, as its
-    group is.
+    Equalised odds [1]_ for codes means that code and group are independent given the class. Any
+    classifier of codes then has the same error rates in all groups. The penalty is the mean over
+    classes of the distance between their members in two groups. Pass
+    ``fit(X, classes, sensitive_features=groups)``; class and group of each row are then public.
 
     Parameters
     ----------
@@ -93,7 +130,7 @@ class CodeParity(CodePenalty):
         The noise that the penalty needs is proportional to it. Not used for normalised codes,
         whose norm is 1.
     fairness : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
-        Whose codes are compared: of all members of two groups, or of those of the same class.
+        Which codes are compared: of all members of two groups, or of those of the same class.
 
     References
     ----------
@@ -113,9 +150,23 @@ class CodeParity(CodePenalty):
         "fairness": [StrOptions({"demographic_parity", "equalized_odds"})],
     }
 
-    def distance(self, *, on_sphere: bool, cells: Cells, **sizes: Any) -> ParityDistance:
-        """Return the mean distance between groups."""
-        radius = 1.0 if on_sphere else self.clip_output
+    def cells(self, n_rows: int, groups: Any, classes: Any) -> tuple[Cells, tuple[str, ...]]:
+        """Return the groups, or the groups within classes."""
+        cells, _ = read_groups(groups, n_rows, needed_by='penalty="parity"')
+        if self.fairness == "demographic_parity":
+            return cells, (SAME_GROUP,)
+        needed_by = 'CodeParity(fairness="equalized_odds")'
+        codes, labels = encode_labels(classes, n_rows, needed_by=needed_by)
+        return within_classes(cells, codes, labels), (SAME_GROUP, SAME_CLASS)
+
+    def distance(
+        self, *, on_sphere: bool, cells: Cells, latent_dim: int, batch_sizes: tuple[int, ...]
+    ) -> ParityDistance:
+        """Return the mean distance between groups, or between their members of a class."""
         return ParityDistance(
-            radius=radius, n_projections=self.n_projections, strata=cells.strata, **sizes
+            latent_dim=latent_dim,
+            batch_sizes=batch_sizes,
+            n_projections=self.n_projections,
+            clip_output=1.0 if on_sphere else self.clip_output,
+            strata=cells.strata,
         )

@@ -1,31 +1,26 @@
-"""DP-SGD: of an autoencoder, with penalties of its codes, and of a generator."""
+"""DP-SGD, the mechanism of the autoencoder: noisy sums of clipped gradients."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import nn
 
 from skdpot._utils.validation import Interval, StrOptions, resolve_device
-from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, MechanismResult
+from skdpot.base import COUNT, LENGTH, FitContext, MechanismResult
 from skdpot.exceptions import BudgetExceededError, warn_of_privacy
 from skdpot.nets.cells import Cells, warn_of_small_cells
 from skdpot.nets.local_penalty import TABLE_SHARE
 from skdpot.nets.loss_curve import LossCurve
 from skdpot.nets.output_tables import TableNoise, plan_output_tables
-from skdpot.nets.training import (
-    noisy_learning_rate,
-    train_network,
-    train_privately,
-)
+from skdpot.nets.training import noisy_learning_rate, train_network, train_privately
 from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import charge
 from skdpot.release.bounds import DataBounds, planned_bounds, public_bounds
+from skdpot.sampling.autoencoder_mechanism import AutoencoderMechanism, AutoencoderTask
 from skdpot.sampling.autoencoder_training import (
     AutoencoderLoss,
     private_steps,
@@ -33,19 +28,22 @@ from skdpot.sampling.autoencoder_training import (
     reconstruction_losses,
     sketched_steps,
 )
-from skdpot.sampling.code_penalties import CodeParity, PriorPenalty
+from skdpot.sampling.code_penalties import CodePenalty
 
+# Number of steps by default. Steps without noise cost no privacy, so few public rows are passed
+# over more often.
 _EPOCHS = 40
 _FEWEST_STEPS = 60
 _FEWEST_PUBLIC_STEPS = 1500
 _PUBLIC_RATE = 2e-3
 _LARGEST_RATE = 0.03
+# Below these ratios of the longest sum of gradients to its noise a fit learns little.
 _LEAST_SIGNAL = 2.0
 _LEAST_SIGNAL_OF_RANKS = 12.0
 
 
 @dataclass(eq=False, repr=False)
-class DPSGD(Mechanism):
+class DPSGD(AutoencoderMechanism):
     """Training by noisy sums of clipped gradients of single records (DP-SGD).
 
     Parameters
@@ -66,8 +64,8 @@ class DPSGD(Mechanism):
         used on public rows.
     sampling : {"auto", "poisson", "without_replacement"}, default="auto"
         How private batches are drawn. "auto" is "poisson", whose account is tighter, and
-        "without_replacement" with a penalty by ranks: these couple the records of a batch, and only
-        batches of a fixed size are accounted for.
+        "without_replacement" with a penalty by ranks: ranks couple the records of a batch, and the
+        accounting then needs batches of a fixed size.
     sigma : float, optional
         Standard deviation of the noise on a batch's summed gradient; by default calibrated to
         epsilon. If given, epsilon is not used, `privacy_spent_` states the cost of the fit, and
@@ -96,30 +94,27 @@ class DPSGD(Mechanism):
     }
 
     def loss(
-        self,
-        penalty: PriorPenalty | CodeParity | None,
-        latent_dim: int,
-        cells: Cells,
-        *,
-        on_sphere: bool,
+        self, penalty: CodePenalty | None, latent_dim: int, cells: Cells, *, on_sphere: bool
     ) -> AutoencoderLoss:
-        """Return what is minimised."""
+        """Return the objective, with the clipping of this mechanism."""
         if penalty is None:
             return AutoencoderLoss(clip=self.clip_gradient)
-        distance = penalty.distance(
-            on_sphere=on_sphere,
-            cells=cells,
-            latent_dim=latent_dim,
-            batch_sizes=self.batch_sizes(cells),
-        )
-        shared = {"alpha": penalty.alpha, "clip_jacobian": penalty.clip_jacobian}
-        releases = penalty.n_releases if penalty.comparison == "sketch" and penalty.alpha else 0
+        by_sketch = penalty.comparison == "sketch" and penalty.alpha > 0
         return AutoencoderLoss(
-            clip=self.clip_gradient, penalty=distance, n_releases=releases, **shared
+            clip=self.clip_gradient,
+            penalty=penalty.distance(
+                on_sphere=on_sphere,
+                cells=cells,
+                latent_dim=latent_dim,
+                batch_sizes=self.batch_sizes(cells),
+            ),
+            alpha=penalty.alpha,
+            clip_jacobian=penalty.clip_jacobian,
+            n_releases=penalty.n_releases if by_sketch else 0,
         )
 
     def batch_sizes(self, cells: Cells) -> tuple[int, ...]:
-        """Return how many records a batch takes of each group that is compared, or of all."""
+        """Return the number of records per batch of each group that is compared, or of all."""
         n_samples = sum(cells.sizes)
         if not cells.strata:
             return (min(self.batch_size, n_samples),)
@@ -127,74 +122,52 @@ class DPSGD(Mechanism):
         return cells.batch_sizes(share, parameter="batch_size")
 
     def release(
-        self,
-        context: FitContext,
-        autoencoder: nn.Sequential,
-        loss: AutoencoderLoss,
-        cells: Cells,
-        rows: np.ndarray,
-        callbacks: Sequence[Any] | None,
-        public: Sequence[str],
+        self, context: FitContext, rows: np.ndarray, task: AutoencoderTask
     ) -> MechanismResult:
-        """Plan, charge, and only then read the rows: train the network in place.
-
-        An interrupt after at least one step is part of the result, for the caller to raise once
-        what has been paid for is stored: the parameters are a function of noisy sums at any time.
-        """
-        tables, release_at = self._tables(context, loss, cells)
-        plan = self._plan(context, autoencoder, loss, cells, rows.shape[1], tables)
-        _warn_of_noise(context.caller, loss, plan, autoencoder, ranked=plan.sampling != "poisson")
+        """Plan, charge, and only then read the rows: train the network in place."""
+        autoencoder, loss, cells = task.autoencoder, task.loss, task.cells
+        tables, release_at = self._plan_tables(context, task)
+        plan = self._plan(context, task, rows.shape[1], tables)
+        _warn_of_noise(context.caller, task, plan)
         if tables is not None and cells.strata:
             warn_of_small_cells(context.caller, cells, tables.sigma)
-        streams = context.streams
-        kind = "Poisson batches" if plan.sampling == "poisson" else "batches without replacement"
-        batches = f"{kind} of {plan.batch_size} records"
-        if len(plan.batch_sizes) > 1:
-            batches += f" ({' + '.join(map(str, plan.batch_sizes))} by group)"
-        if tables is not None:
-            batches += f", {len(release_at)} noisy distributions of all codes"
         spent = context.charge(
             plan,
-            ("the architecture and its initial weights", *public, *context.arithmetic),
-            f"{plan.n_steps} noisy sums of clipped gradients over {batches}",
+            ("the architecture and its initial weights", *task.public, *context.arithmetic),
+            _described(plan, n_tables=len(release_at)),
             sigma_given=self.sigma is not None,
         )
+        streams = context.streams
         bounds = plan.bounds.settled(rows, streams)
-        tensor = _tensor(context, bounds, rows)
+        mapped = _mapped(context, bounds, rows)
         if tables is None:
-            step = private_steps(loss, tensor, plan, streams.secret, streams.public, cells)
+            step = private_steps(loss, mapped, plan, streams.secret, streams.public, cells)
         else:
-            step = sketched_steps(loss, tensor, plan, tables, release_at, streams, cells)
-        losses = reconstruction_losses(loss, tensor, cells)
-        told = losses if plan.noise is None else None  # only then they may be
-        curve = LossCurve(told, plan.n_steps)
+            step = sketched_steps(loss, mapped, plan, tables, release_at, streams, cells)
+        curve = LossCurve.of_plan(reconstruction_losses(loss, mapped, cells), plan)
+        rate = noisy_learning_rate(self.learning_rate, autoencoder, plan.n_steps, _LARGEST_RATE)
         finished, stopped = train_privately(
             autoencoder,
             curve.told(step),
             plan.n_steps,
-            learning_rate=noisy_learning_rate(
-                self.learning_rate, autoencoder, plan.n_steps, _LARGEST_RATE
-            ),
-            # Masks of dropout depend on who else is in a Poisson batch: they must be secret.
+            learning_rate=rate,
+            # Dropout masks depend on the other records of a Poisson batch: they must be secret.
             rng=streams.secret.generator(),
-            callbacks=callbacks,
+            callbacks=task.callbacks,
             **context.training,
         )
         if stopped is not None and (finished == 0 or isinstance(stopped, Exception)):
-            raise stopped  # when it happened tells of the rows
-        found = {"n_steps_": finished, "losses_": curve.table()}
-        return MechanismResult(None, bounds, spent, attributes=found, stopped=stopped)
+            raise stopped  # the number of finished steps would depend on the rows
+        attributes = {"n_steps_": finished, "losses_": curve.table()}
+        return MechanismResult(None, bounds, spent, attributes=attributes, stopped=stopped)
 
     def train_public(
         self,
         context: FitContext,
-        autoencoder: nn.Sequential,
-        loss: AutoencoderLoss,
-        cells: Cells,
         rows: np.ndarray,
+        task: AutoencoderTask,
         bounds: DataBounds,
         rng: np.random.Generator,
-        callbacks: Sequence[Any] | None,
     ) -> MechanismResult:
         """Train on public rows; a finite budget refuses a fit without noise."""
         try:
@@ -211,36 +184,32 @@ class DPSGD(Mechanism):
                 "private=False adds no noise, which a finite budget cannot pay for: pass no budget "
                 f"if the rows are public. {error}"
             ) from None
+        loss, cells = task.loss, task.cells
         n_steps = self._number_of_steps(len(rows), _FEWEST_PUBLIC_STEPS)
-        tensor = _tensor(context, bounds, rows)
-        curve = LossCurve(reconstruction_losses(loss, tensor, cells), n_steps)
+        mapped = _mapped(context, bounds, rows)
+        curve = LossCurve(reconstruction_losses(loss, mapped, cells), n_steps)
         train_network(
-            autoencoder,
-            curve.told(public_steps(loss, tensor, self.batch_sizes(cells), rng, cells.members)),
+            task.autoencoder,
+            curve.told(public_steps(loss, mapped, self.batch_sizes(cells), rng, cells.members)),
             n_steps,
             learning_rate=_PUBLIC_RATE if self.learning_rate == "auto" else self.learning_rate,  # type: ignore[arg-type]
             rng=rng,
             device=resolve_device(context.device),
-            callbacks=callbacks,
+            callbacks=task.callbacks,
             progress=context.progress(context.caller),
         )
-        found = {"n_steps_": n_steps, "losses_": curve.table()}
-        return MechanismResult(None, bounds, spent, attributes=found)
+        attributes = {"n_steps_": n_steps, "losses_": curve.table()}
+        return MechanismResult(None, bounds, spent, attributes=attributes)
 
     def _plan(
-        self,
-        context: FitContext,
-        network: nn.Module,
-        loss: AutoencoderLoss,
-        cells: Cells,
-        n_features: int,
-        tables: TableNoise | None,
+        self, context: FitContext, task: AutoencoderTask, n_features: int, tables: TableNoise | None
     ) -> TrainingPlan:
-        """Fix batches and noise from public facts."""
-        sampling, ranked = self.sampling, loss.penalty is not None and tables is None
+        """Determine batches and noise from public facts."""
+        loss, cells = task.loss, task.cells
+        sampling, by_ranks = self.sampling, loss.penalty is not None and tables is None
         if sampling == "auto":
-            sampling = "without_replacement" if ranked else "poisson"
-        elif sampling == "poisson" and ranked:
+            sampling = "without_replacement" if by_ranks else "poisson"
+        elif sampling == "poisson" and by_ranks:
             raise ValueError(
                 "A penalty compares the ranks of the codes of a batch, and the account of Poisson "
                 'batches covers sums only. Use sampling="auto" or "without_replacement", '
@@ -248,25 +217,26 @@ class DPSGD(Mechanism):
             )
         n_samples, target = sum(cells.sizes), context.target
         known = public_bounds(context.bounds, context.norm_bound, n_features)
-        together = sampling == "poisson"
-        private = math.isfinite(target.epsilon)
+        in_one = sampling == "poisson"  # one batch of all cells
+        is_private = math.isfinite(target.epsilon)
         return plan_training(
             target,
-            n_samples=n_samples if together else cells.sizes,
-            batch_size=sum(self.batch_sizes(cells)) if together else self.batch_sizes(cells),
-            others=(tables.event,) if tables is not None and private else (),
+            n_samples=n_samples if in_one else cells.sizes,
+            batch_size=sum(self.batch_sizes(cells)) if in_one else self.batch_sizes(cells),
+            others=(tables.event,) if tables is not None and is_private else (),
             n_steps=self._number_of_steps(n_samples, _FEWEST_STEPS),
             sampling=sampling,
             sensitivity=loss.sensitivity,
-            n_parameters=trained_numbers(network),
+            n_parameters=trained_numbers(task.autoencoder),
             bounds=planned_bounds(known or n_samples, n_features, target.mu_cap),
             sigma=self.sigma,
         )
 
-    def _tables(
-        self, context: FitContext, loss: AutoencoderLoss, cells: Cells
+    def _plan_tables(
+        self, context: FitContext, task: AutoencoderTask
     ) -> tuple[TableNoise | None, list[int]]:
-        """Plan the releases of codes: spread over the steps, none before the first."""
+        """Plan the releases of the distributions of codes, spread over the steps from step 0 on."""
+        loss, sizes = task.loss, task.cells.sizes
         if not loss.n_releases or loss.penalty is None:
             return None, []
         if self.sigma is not None:
@@ -274,30 +244,43 @@ class DPSGD(Mechanism):
                 "sigma= fixes the noise of training, but not that of the distributions of codes. "
                 'Use comparison="ranks" in the penalty, or leave sigma=None.'
             )
-        n_steps = self._number_of_steps(sum(cells.sizes), _FEWEST_STEPS)
-        wanted = min(loss.n_releases, n_steps)
-        release_at = sorted({k * n_steps // wanted for k in range(wanted)})
-        n_projections = len(loss.penalty.directions(np.random.default_rng(0)))
-        mu, label = context.mu_share(TABLE_SHARE), "Codes, compared while training"
-        noise = plan_output_tables(mu, len(release_at), n_projections, min(cells.sizes), label)
+        n_steps = self._number_of_steps(sum(sizes), _FEWEST_STEPS)
+        n_releases = min(loss.n_releases, n_steps)
+        release_at = sorted({k * n_steps // n_releases for k in range(n_releases)})
+        noise = plan_output_tables(
+            context.mu_share(TABLE_SHARE),
+            n_releases=len(release_at),
+            n_projections=len(loss.penalty.directions(np.random.default_rng(0))),
+            n_records=min(sizes),
+            label="Codes, compared while training",
+        )
         return noise, release_at
 
     def _number_of_steps(self, n_samples: int, fewest: int) -> int:
-        # Steps without noise cost no privacy, so that few rows are simply passed over more often.
         return self.n_steps or max(fewest, _EPOCHS * n_samples // self.batch_size)
 
 
-def _warn_of_noise(
-    caller: str, loss: AutoencoderLoss, plan: TrainingPlan, network: nn.Module, *, ranked: bool
-) -> None:
-    """Say before the charge, of public facts, that the noise will hide what rows have in common."""
+def _described(plan: TrainingPlan, n_tables: int) -> str:
+    """Describe the releases for the privacy statement."""
+    kind = "Poisson batches" if plan.sampling == "poisson" else "batches without replacement"
+    batches = f"{kind} of {plan.batch_size} records"
+    if len(plan.batch_sizes) > 1:
+        batches += f" ({' + '.join(map(str, plan.batch_sizes))} by group)"
+    if n_tables:
+        batches += f", {n_tables} noisy distributions of all codes"
+    return f"{plan.n_steps} noisy sums of clipped gradients over {batches}"
+
+
+def _warn_of_noise(caller: str, task: AutoencoderTask, plan: TrainingPlan) -> None:
+    """Warn before the charge, from public facts, if the noise will hide the gradients."""
     if plan.sigma == 0.0:
         return
+    loss = task.loss
     longest = plan.batch_size * (1.0 - loss.alpha) * loss.clip * math.sqrt(plan.n_steps)
-    ratio = longest / (plan.sigma * math.sqrt(trained_numbers(network)))
-    ranked = ranked and loss.penalty is not None and loss.alpha > 0
-    if ratio < (_LEAST_SIGNAL_OF_RANKS if ranked else _LEAST_SIGNAL):
-        instead = 'comparison="sketch" in the penalty, ' if ranked else ""
+    ratio = longest / (plan.sigma * math.sqrt(trained_numbers(task.autoencoder)))
+    by_ranks = plan.sampling != "poisson" and loss.penalty is not None and loss.alpha > 0
+    if ratio < (_LEAST_SIGNAL_OF_RANKS if by_ranks else _LEAST_SIGNAL):
+        instead = 'comparison="sketch" in the penalty, ' if by_ranks else ""
         warn_of_privacy(
             f"{caller} will learn little: over all steps its gradients are at most {ratio:.1f} "
             f"times as long as their noise. Use {instead}more rows, a larger epsilon, a smaller "
@@ -305,6 +288,7 @@ def _warn_of_noise(
         )
 
 
-def _tensor(context: FitContext, bounds: DataBounds, rows: np.ndarray) -> torch.Tensor:
+def _mapped(context: FitContext, bounds: DataBounds, rows: np.ndarray) -> torch.Tensor:
+    """Return the rows in the units of the network, on the device of the fit."""
     units = bounds.to_units(rows).astype(np.float32)
     return torch.from_numpy(units).to(resolve_device(context.device) or "cpu")

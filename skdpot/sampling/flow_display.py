@@ -1,4 +1,4 @@
-"""TODO: flow_display."""
+"""A display of the flow of a sampler: particles after several steps, and their distances."""
 
 from dataclasses import dataclass
 from textwrap import fill

@@ -1,7 +1,6 @@
-"""TODO: generator_gradient."""
+"""The mechanism "gradient" of the generator: a noisy gradient per step."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Integral, Real
@@ -11,7 +10,7 @@ import numpy as np
 from torch import nn
 
 from skdpot._utils.validation import Interval, StrOptions
-from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, MechanismResult, refuse_classes
+from skdpot.base import COUNT, LENGTH, FitContext, MechanismResult, refuse_classes
 from skdpot.nets.parity_penalty import fixed_side_sensitivity
 from skdpot.nets.per_record_check import check_per_record
 from skdpot.nets.training import (
@@ -19,19 +18,19 @@ from skdpot.nets.training import (
 )
 from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.release.bounds import planned_bounds, public_bounds
+from skdpot.sampling.generator_gradient_steps import noisy_gradient_steps
+from skdpot.sampling.generator_mechanism import GeneratorTraining, TrainingMechanism
 from skdpot.sampling.generator_training import draw_groups
-from skdpot.sampling.gradient_steps import noisy_gradient_steps
-from skdpot.sampling.latent_network import LatentNetwork
-from skdpot.sampling.noisy_rows import epochs
+from skdpot.sampling.noisy_rows import steps_of_epochs
 from skdpot.sampling.output_units import OutputUnits
 from skdpot.sampling.row_releases import StepDirections
 
-_WIDTH = 32  # of the default generator, of which every parameter gets noise
-_PROJECTIONS = 64
+_WIDTH = 32  # of the default network: the noise grows with the number of parameters
+_N_PROJECTIONS = 64  # about, by default
 
 
 @dataclass(eq=False, repr=False)
-class Gradient(Mechanism):
+class Gradient(TrainingMechanism):
     """Noisy gradients of a generator, one per step.
 
     Training minimises the sliced Wasserstein distance between generated rows and a batch of private
@@ -91,20 +90,21 @@ class Gradient(Mechanism):
         y: Any,
         *,
         conditional: bool,
-        n_steps: int | None,
-        latent: LatentNetwork,
-        learning_rate: float,
-        callbacks: Sequence[Any] | None,
+        training: GeneratorTraining,
     ) -> MechanismResult:
         """Charge all steps, then train."""
         refuse_classes(self, conditional)
         n, d = rows.shape
-        streams, latent_dim = context.streams, latent.dimension(d)
-        network = latent.build(d, 0, _WIDTH, streams.solver)
+        streams, latent_dim = context.streams, training.network.dimension(d)
+        network = training.network.build(d, 0, _WIDTH, streams.solver)
         check_per_record(
-            network, (latent_dim,), streams.solver, parameter="module", callbacks=callbacks
+            network,
+            (latent_dim,),
+            streams.solver,
+            parameter="module",
+            callbacks=training.callbacks,
         )
-        directions, plan = self._plan(context, network, n, d, n_steps)
+        directions, plan = self._plan(context, network, n, d, training.n_steps)
         spent = context.charge(
             plan,
             ("the network and its initial weights",),
@@ -127,23 +127,27 @@ class Gradient(Mechanism):
             network,
             step,
             plan.n_steps,
-            learning_rate=learning_rate,
+            learning_rate=training.learning_rate,
             rng=streams.solver,
-            callbacks=callbacks,
+            callbacks=training.callbacks,
             **context.training,
         )
-        found = {"n_steps_": plan.n_steps, "_units": OutputUnits.of_ball(bounds)}
-        found |= {"_latent_dim": latent_dim, "module_": network}
-        return MechanismResult(None, bounds, spent, attributes=found)
+        attributes = {
+            "module_": network,
+            "n_steps_": plan.n_steps,
+            "_latent_dim": latent_dim,
+            "_units": OutputUnits.of_ball(bounds),
+        }
+        return MechanismResult(None, bounds, spent, attributes=attributes)
 
     def _plan(
         self, context: FitContext, network: nn.Module, n: int, d: int, n_steps: int | None
     ) -> tuple[StepDirections, TrainingPlan]:
-        """Settle directions, batches and noise from public facts."""
+        """Determine directions, batches and noise from public facts."""
         size, n_projections = min(self.batch_size, n), self.n_projections
         if isinstance(n_projections, str):
-            n_projections = d * max(1, round(_PROJECTIONS / d))
-        n_steps = n_steps or epochs(n, size)
+            n_projections = d * max(1, round(_N_PROJECTIONS / d))
+        n_steps = n_steps or steps_of_epochs(n, size)
         public = context.streams.public
         directions = StepDirections(self.projections, n_steps, n_projections, d, public)
         known = public_bounds(context.bounds, context.norm_bound, d)
@@ -154,7 +158,10 @@ class Gradient(Mechanism):
             n_steps=n_steps,
             sampling="without_replacement",
             sensitivity=fixed_side_sensitivity(
-                math.sqrt(d), self.clip_jacobian, n_projections, directions.largest_norm
+                math.sqrt(d),
+                clip_jacobian=self.clip_jacobian,
+                n_projections=n_projections,
+                directions_norm=directions.largest_norm,
             ),
             n_parameters=trained_numbers(network),
             bounds=planned_bounds(known or n, d, context.target.mu_cap),

@@ -1,8 +1,9 @@
-"""Training a generator: on released one-dimensional quantiles, or on noisy gradients.
+"""Steps that train a generator on a release: on quantiles, or on distribution functions.
 
 The loss of a batch of generated points is the mean, over some directions, of the squared
 Wasserstein-2 distance between their projections and quantiles. On the line the optimal plan matches
-ranks, so that its gradient is a sort and a difference; torch differentiates the network only.
+ranks, so the gradient by the points is a sort and a difference. torch differentiates the network
+only.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +19,12 @@ from skdpot.ot.slices import CDFTable
 from skdpot.ot.transport import matched_means
 from skdpot.release.decoding import measured_cdf
 from skdpot.release.sketch import SlicedSketch
-from skdpot.sampling.latent_network import draw_latents
+from skdpot.sampling.generator_network import draw_latents
 from skdpot.sampling.output_units import OutputUnits
 from skdpot.sampling.row_releases import SmoothedProjections
 
-_PREFERRED_SLICES, _SLICES_OF_IMAGES = 64, 1024
+_PREFERRED_SLICES = 64  # per step, for quantiles
+_SLICES_OF_IMAGES = 1024  # per step, for distribution functions
 
 
 def table_batches(
@@ -32,7 +34,7 @@ def table_batches(
     rng: np.random.Generator,
     n_projections_per_step: int | None = None,
 ) -> Iterator[DirectionBatch]:
-    """Yield batches of the directions of a sketch for ever, in whole orthogonal blocks."""
+    """Yield batches of the directions of a sketch endlessly, in whole orthogonal blocks."""
     levels = (np.arange(group_size) + 0.5) / group_size
     directions = tables[0].directions
     quantiles = np.stack([table.quantiles(levels) for table in tables], axis=1)
@@ -59,10 +61,10 @@ def distribution_steps(
 ) -> GradientStep:
     """Make steps down the sliced Cramér distance to measured distribution functions.
 
-    The distance is the integral of ``(F - G)²`` along each direction, whose gradient at a point x
-    is ``G(x) - F(x)``: linear in what was measured, so that noise in it averages out, and zero
-    beyond what was measured. F is read without the point itself, which makes the gradient of a
-    small group unbiased.
+    The distance is the integral of ``(F - G)²`` along each direction, for the distribution function
+    F of the points and the measured G. The gradient at a point x is ``G(x) - F(x)``. It is linear
+    in the measurement, so the noise averages out, and zero beyond the measured range. F leaves out
+    the point itself, which makes the gradient of a small group unbiased.
     """
     table, sizes = sketch.table(), sketch.class_counts_
     n_bins, n_projections = table.cdf.shape[1] - 1, len(table.directions)
@@ -75,12 +77,12 @@ def distribution_steps(
     bins = n_bins / (2 * table.half_widths)
     centres = bins * (table.directions @ units.location) + n_bins / 2
     along = (bins * units.scale)[:, None] * table.directions
-    given = [torch.from_numpy(x.astype(np.float32)) for x in (values, along, centres)]
+    tensors = [torch.from_numpy(x.astype(np.float32)) for x in (values, along, centres)]
 
     def step(network: nn.Module, number: int) -> None:
         device = next(network.parameters()).device
         chosen = torch.from_numpy(rng.choice(n_projections, together, replace=False))
-        cdf, weights, starts = (part[chosen].to(device) for part in given)
+        cdf, weights, starts = (part[chosen].to(device) for part in tensors)
         points = network(torch.from_numpy(draw_inputs(group_size)).to(device))
         place = (weights @ points.detach().T + starts[:, None]).unflatten(1, (-1, group_size))
         ranks = place.argsort(dim=2).argsort(dim=2) / (group_size - 1)
@@ -97,7 +99,7 @@ def distribution_steps(
 def release_batches(
     projections: SmoothedProjections, group_size: int, units: OutputUnits
 ) -> Iterator[DirectionBatch]:
-    """Yield the released batches of noisy projections, one per step."""
+    """Yield the released batches of noisy projections, one per step, as matched quantiles."""
     for batch in projections.batches:
         matched = matched_means(batch.values.astype(np.float64), group_size)[:, None]
         quantiles = _in_units(matched, batch.directions, units)
@@ -107,7 +109,7 @@ def release_batches(
 def draw_groups(
     latent_dim: int, n_classes: int, group_size: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw the inputs of a group of points for each class, group by group."""
+    """Draw the inputs of one group of points per class, group after group."""
     if n_classes == 0:
         return draw_latents(group_size, latent_dim, rng)
     classes = (np.tile(of_class, (group_size, 1)) for of_class in np.eye(n_classes))
@@ -120,7 +122,7 @@ def generator_steps(
     draw_inputs: Callable[[int], np.ndarray],
     rng: np.random.Generator,
 ) -> GradientStep:
-    """Make training steps of a network that moves its outputs to the quantiles of a batch."""
+    """Make training steps that move the outputs of a network to the quantiles of a batch."""
 
     def step(network: nn.Module, number: int) -> None:
         batch = next(batches)
@@ -139,9 +141,9 @@ def generator_steps(
 def sliced_pull(
     points: torch.Tensor, batch: DirectionBatch, noise: np.ndarray | None = None
 ) -> torch.Tensor:
-    """Return the gradient of the sliced loss with respect to each generated point.
+    """Return the gradient of the sliced loss by each generated point.
 
-    On the CPU by numpy, of which the sort is faster; points on a GPU stay there.
+    On the CPU numpy is used, whose sort is faster; points on a GPU stay there.
     """
     if points.device.type != "cpu":
         return _pull_by_torch(points, batch, noise)
@@ -161,8 +163,8 @@ def sliced_pull(
 def _pull_by_torch(
     points: torch.Tensor, batch: DirectionBatch, noise: np.ndarray | None
 ) -> torch.Tensor:
-    given = (batch.directions, batch.quantiles, 0.0 if noise is None else noise)
-    theta, quantiles, added = (torch.as_tensor(part, device=points.device) for part in given)
+    arrays = (batch.directions, batch.quantiles, 0.0 if noise is None else noise)
+    theta, quantiles, added = (torch.as_tensor(array, device=points.device) for array in arrays)
     projected = (theta @ points.T).reshape(quantiles.shape) + added
     gaps = projected.scatter_add(2, projected.argsort(dim=2), -quantiles)
     return (gaps * (2.0 / quantiles.numel())).reshape(len(quantiles), -1).T @ theta

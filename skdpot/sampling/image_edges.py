@@ -1,4 +1,4 @@
-"""TODO: image_edges."""
+"""Public maps and directions for images: edges beside pixels, waves and local patterns."""
 
 import math
 from typing import Any
@@ -11,24 +11,22 @@ from sklearn.utils import check_array
 from torch import nn
 from torch.nn import functional
 
-from skdpot._utils.validation import (
-    solver_generator,
-)
+from skdpot._utils.validation import solver_generator
 from skdpot.ot.slices import image_directions
-from skdpot.sampling.autoencoder_networks import image_dimensions
+from skdpot.sampling.architecture import image_dimensions
 
-_EDGE_SHARE = 4  # one direction in so many is of edges
-_LEAST_WITH_EDGES = 5
+LEAST_WITH_EDGES = 5  # pixels of a side
+_EDGE_SHARE = 4  # one direction in four is of edges
 _ROWS_AT_ONCE = 1024
-_N_EDGES = 8
-_EDGE_SIDE = 5
-_EDGE_WIDTH = 1.2
-_POOLED = 3
+_N_EDGES = 8  # directions of derivatives
+_EDGE_SIDE = 5  # of the kernel of a derivative
+_EDGE_WIDTH = 1.2  # standard deviation of its smoothing, in pixels
+_POOLED = 3  # places of a derivative on a side of an average
 _EDGE_GAIN = 4.0
 
 
-def _image(image_shape: Any, smallest: int = 1) -> tuple[int, int, int]:
-    """Return (channels, height, width) of images whose sides are not too small."""
+def image_with_sides(image_shape: Any, smallest: int = 1) -> tuple[int, int, int]:
+    """Return (channels, height, width); refuse sides shorter than `smallest`."""
     image = image_dimensions(image_shape, math.prod(image_shape or ()))
     if image is None or min(image[1:]) < smallest:
         raise ValueError(f"image_shape must be like (28, 28), with sides of at least {smallest}.")
@@ -69,7 +67,7 @@ def with_edges(X: ArrayLike, image_shape: tuple[int, ...]) -> np.ndarray:
     """
     rows = check_array(X, dtype=np.float32)
     image = image_dimensions(image_shape, rows.shape[1])
-    view = WithEdges(_image(image_shape if image else None, _LEAST_WITH_EDGES))
+    view = WithEdges(image_with_sides(image_shape if image else None, LEAST_WITH_EDGES))
     with torch.no_grad():
         chunks = torch.from_numpy(2 * rows - 1).split(_ROWS_AT_ONCE)
         return (np.concatenate([view(chunk).numpy() for chunk in chunks]) + 1) / 2
@@ -84,9 +82,10 @@ def image_projections(
 ) -> np.ndarray:
     """Draw directions for the sketch of images: slow waves and local patterns.
 
-    A quarter are mixtures of low cosine frequencies. The others are patterns of four sizes at
-    random places. They are public, made without data, and suit pixels with declared `bounds`. Most
-    sum to zero: with an odd ``n_bins`` of the sketch, what is empty is in the middle of a bin.
+    A quarter are mixtures of low cosine frequencies, the others patterns of four sizes at random
+    places. They are made without data, and suit pixels with declared `bounds`. Most sum to zero, so
+    empty parts of images are projected to 0, the middle of a bin if ``n_bins`` of the sketch is
+    odd.
 
     Parameters
     ----------
@@ -95,8 +94,8 @@ def image_projections(
     n_projections : int, default=1024
         Number of directions.
     edges : bool, default=False
-        Whether rows are those of `with_edges`; a quarter of the directions are then of edges: of
-        one each, and of sums and differences of two.
+        Whether rows are those of `with_edges`. A quarter of the directions are then single edges,
+        and sums and differences of two edges.
     random_state : int, RandomState or None, default=0
         Seed.
 
@@ -116,7 +115,7 @@ def image_projections(
     >>> image_projections((28, 28)).shape
     (1024, 784)
     """
-    image = _image(image_shape, _LEAST_WITH_EDGES if edges else 2)
+    image = image_with_sides(image_shape, LEAST_WITH_EDGES if edges else 2)
     rng = solver_generator(random_state)
     if not edges:
         return image_directions(image, n_projections, rng)
@@ -130,10 +129,10 @@ def image_projections(
 
 
 class WithEdges(nn.Module):
-    """Flat images in (-1, 1), followed by how steep they are in eight directions, place by place.
+    """Append edges to flat images in (-1, 1): averages of derivatives in eight directions.
 
-    The derivatives of a smoothed image in [0, 1], where positive, are averaged over squares of 6
-    pixels a side, multiplied by 4 and cut at 1; they are returned in (-1, 1) too.
+    The positive parts of the derivatives of a smoothed image in [0, 1] are averaged over squares of
+    6 x 6 pixels, multiplied by 4, cut at 1 and mapped to (-1, 1).
     """
 
     slopes: torch.Tensor

@@ -1,4 +1,4 @@
-"""TODO: image_network."""
+"""A network that draws images: a smooth picture, bent by a smooth field of displacements."""
 
 import math
 from dataclasses import KW_ONLY, dataclass
@@ -10,25 +10,23 @@ from scipy.fft import idct
 from torch import nn
 from torch.nn import functional
 
-from skdpot._utils.validation import (
-    torch_randomness,
-)
+from skdpot._utils.validation import torch_randomness
 from skdpot.base import COUNT
 from skdpot.release.bounds import DataBounds
-from skdpot.sampling.architecture import _Networks
-from skdpot.sampling.autoencoder_networks import image_dimensions
-from skdpot.sampling.image_edges import _LEAST_WITH_EDGES, WithEdges, _image
+from skdpot.sampling.architecture import image_dimensions
+from skdpot.sampling.generator_network import GeneratorNetwork
+from skdpot.sampling.image_edges import LEAST_WITH_EDGES, WithEdges, image_with_sides
 from skdpot.sampling.output_units import OutputUnits
 
-_IMAGE_WIDTH = 160
+_WIDTH = 160  # of the hidden layers
 _SLOPE = 3.0  # of logits per unit of a coefficient
 _DARK = -2.0  # logit of an image whose coefficients are zero
 _REACH = 0.25  # of a displacement, in half sides of the image
-_FIRST_WEIGHTS = 0.02  # a displacement is nearly none at first
+_FIRST_WEIGHTS = 0.02  # displacements are small at first
 
 
 @dataclass(eq=False, repr=False)
-class ImageNetwork(_Networks):
+class ImageNetwork(GeneratorNetwork):
     r"""Network of a generator of images: smooth shapes, bent by smooth displacements.
 
     A perceptron draws low cosine coefficients of a picture and of a field of displacements; the
@@ -89,14 +87,13 @@ class ImageNetwork(_Networks):
         "pixels": [tuple, list, None],
         "edges": ["boolean"],
     }
-    of_caller = True
 
     def dimension(self, n_features: int) -> int:
         """Return the number of latent numbers."""
         return self.latent_dim
 
     def units(self, bounds: DataBounds) -> OutputUnits:
-        """Return the map from (-1, 1) to the range of the mapped pixels."""
+        """Return the affine map from (-1, 1) to the range of the mapped pixels."""
         ends = np.tile([[-1.0], [1.0]], bounds.n_features)
         if self.pixels is not None:
             ends = bounds.to_ball(np.tile(np.reshape(self.pixels, (2, 1)), bounds.n_features))
@@ -107,25 +104,25 @@ class ImageNetwork(_Networks):
         self, n_features: int, n_classes: int, width: int, rng: np.random.Generator
     ) -> nn.Module:
         """Make the network with initial weights."""
-        image = _image(self.image_shape, _LEAST_WITH_EDGES if self.edges else 1)
+        image = image_with_sides(self.image_shape, LEAST_WITH_EDGES if self.edges else 1)
         seen = [WithEdges(image)] if self.edges else []
         image_dimensions(self.image_shape, n_features - sum(view.n_edges for view in seen))
         if self.pixels is not None and (len(self.pixels) != 2 or not np.less(*self.pixels)):
             raise ValueError("pixels of ImageNetwork must be (low, high), such as (0, 1).")
-        sizes = (_IMAGE_WIDTH, self.n_frequencies, self.n_bends)
+        sizes = (_WIDTH, self.n_frequencies, self.n_bends)
         with torch_randomness(rng):
             images = DeformedImages(self.latent_dim + n_classes, image, *sizes)
         return nn.Sequential(images, *seen)
 
 
 class DeformedImages(nn.Module):
-    """Draw a smooth image and a smooth displacement of its pixels, and apply one to the other.
+    """Draw a smooth image and a smooth field of displacements, and move the pixels by the field.
 
-    A perceptron makes both: low cosine coefficients of the logits of each channel, and of a field
-    of displacements, whose coefficients of frequency f are divided by ``1 + f²``. Pixels are
-    ``tanh(logit / 2)``, in (-1, 1): edges are sharp where logits are steep. Slant, position, size
-    and proportions of a shape are then few numbers, where a network without displacements has to
-    learn each shape at each place.
+    A perceptron computes the low cosine coefficients of the logits of each channel and of the
+    field, whose coefficients of frequency f are divided by ``1 + f²``. Pixels are ``tanh(logit /
+    2)``, in (-1, 1), with sharp edges where logits are steep. A few numbers determine slant,
+    position, size and proportions of a shape. A network without displacements has to learn each
+    shape at each place.
     """
 
     def __init__(

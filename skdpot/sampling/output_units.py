@@ -1,4 +1,4 @@
-"""TODO: output_units."""
+"""The units of a generator's outputs, from a release or from the bounds."""
 
 import math
 from dataclasses import dataclass
@@ -9,8 +9,9 @@ from skdpot.ot.slices import CDFTable
 from skdpot.release.bounds import DataBounds
 from skdpot.sampling.row_releases import SmoothedProjections
 
-_N_LEVELS = 256
-_NARROWEST = 1e-3
+_N_LEVELS = 256  # of quantiles that mean and spread are computed from
+_NARROWEST = 1e-3  # spread, as a share of the range of the table
+_LEAST_VARIANCE = 0.01  # as a share of the largest possible one
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,13 +23,13 @@ class OutputUnits:
 
     @classmethod
     def of_ball(cls, bounds: DataBounds) -> "OutputUnits":
-        """Scale the ball of the mapped rows to the radius √d, for want of anything released."""
+        """Scale the ball of the mapped rows to the radius √d, where nothing has been released."""
         scale = bounds.radius / math.sqrt(bounds.n_features)
         return cls(np.zeros(bounds.n_features), scale)
 
     @classmethod
     def of_table(cls, table: CDFTable) -> "OutputUnits":
-        """Take mean and spread from a table of distribution functions."""
+        """Compute mean and spread from a table of distribution functions."""
         levels = (np.arange(_N_LEVELS) + 0.5) / _N_LEVELS
         quantiles = table.quantiles(levels)
         location = np.linalg.lstsq(table.directions, quantiles.mean(axis=1))[0]
@@ -37,7 +38,7 @@ class OutputUnits:
 
     @classmethod
     def of_release(cls, projections: SmoothedProjections, radius: float) -> "OutputUnits":
-        """Take mean and spread from noisy projections, as far as they lie in the ball."""
+        """Compute mean and spread from noisy projections, restricted to the ball."""
         d = projections.batches[0].directions.shape[1]
         gram, moments, variances = np.zeros((d, d)), np.zeros(d), []
         for batch in projections.batches:
@@ -49,7 +50,7 @@ class OutputUnits:
         location *= radius / max(radius, float(np.linalg.norm(location)))
         largest = radius**2 / d
         variance = float(np.mean(variances)) - projections.sigma**2
-        return cls(location, math.sqrt(min(max(variance, 0.01 * largest), largest)))
+        return cls(location, math.sqrt(min(max(variance, _LEAST_VARIANCE * largest), largest)))
 
     def to_mapped(self, outputs: np.ndarray) -> np.ndarray:
         """Map outputs of shape (n_rows, n_features) to the units of the mapped rows."""

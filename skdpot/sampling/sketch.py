@@ -1,4 +1,4 @@
-"""TODO: sketch."""
+"""The mechanism "sketch": a `SlicedSketch` of the rows, released once."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
@@ -6,21 +6,25 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot.base import COUNT, FitContext, Mechanism, MechanismResult
+from skdpot.base import COUNT, FitContext, MechanismResult
 from skdpot.exceptions import warn_of_privacy
 from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem
 from skdpot.release.bounds import MAX_AUTO_FEATURES, ball_radius
 from skdpot.release.decoding import measured_cdf
 from skdpot.release.sketch import SlicedSketch
+from skdpot.sampling.row_mechanism import FlowMechanism
 
-_OF_SKETCH = ("n_projections", "n_bins", "projections", "classes", "public_labels", "group_size")
+# Parameters that are passed on to the sketch.
+_PASSED_ON = ("n_projections", "n_bins", "projections", "classes", "public_labels", "group_size")
+# Thresholds of the warning. Beyond the first, synthetic rows were at least 0.6 times, mostly more
+# than 0.8 times, as far from the data as their repeated mean (`doc/bounds.rst`).
 _MOST_NOISE = 0.2
-_MOST_NARROW = 0.05  # of more than MAX_AUTO_FEATURES features
+_MOST_NARROW = 0.05  # share of the features, with more than MAX_AUTO_FEATURES
 _MOST_NARROW_OF_FEW = 0.5
 
 
 @dataclass(eq=False, repr=False)
-class Sketch(Mechanism):
+class Sketch(FlowMechanism):
     r"""Release a `SlicedSketch` of the rows, once.
 
     Any number of flows and training steps on the sketch is free.
@@ -79,15 +83,21 @@ class Sketch(Mechanism):
     n_projections_per_step: int | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{name: SlicedSketch._parameter_constraints[name] for name in _OF_SKETCH},
+        **{name: SlicedSketch._parameter_constraints[name] for name in _PASSED_ON},
         "n_projections_per_step": [COUNT, None],
     }
 
     def release(
-        self, context: FitContext, rows: np.ndarray, y: Any, *, conditional: bool, n_steps: Any
+        self,
+        context: FitContext,
+        rows: np.ndarray,
+        y: Any,
+        *,
+        conditional: bool,
+        n_steps: int | None,
     ) -> MechanismResult:
-        """Charge, then release a closed `SlicedSketch`; any number of steps costs the same."""
-        options = {name: getattr(self, name) for name in _OF_SKETCH}
+        """Charge, then release a closed `SlicedSketch`; the number of steps does not matter."""
+        options = {name: getattr(self, name) for name in _PASSED_ON}
         options |= {"conditional": conditional, "device": context.device}
         sketch = context.sketch(rows, y, **options)
         if context.feature_names is not None:
@@ -95,32 +105,30 @@ class Sketch(Mechanism):
         return self.result_of(sketch, context.caller)
 
     def result_of(self, sketch: SlicedSketch, caller: str) -> MechanismResult:
-        """Return what a sampler stores of a closed sketch."""
+        """Return a closed sketch, released now or before, as a result for samplers."""
         warn_of_noise(sketch, caller)
         counts = sketch.class_counts_  # noisy where labels are private
         shares = counts / counts.sum()
         classes = getattr(sketch, "classes_", None)
         return MechanismResult(sketch, sketch.bounds_, sketch.privacy_spent_, classes, shares)
 
-    def problem(self, sketch: SlicedSketch, radius: float, label: Any) -> SlicedFlowProblem:
-        """Return the distance to a table of the sketch."""
-        return SlicedFlowProblem(sketch.table(label), self.n_projections_per_step)
+    def problem(self, released: SlicedSketch, radius: float, label: Any) -> SlicedFlowProblem:
+        """Return the distance to the table of a class."""
+        return SlicedFlowProblem(released.table(label), self.n_projections_per_step)
 
     def schedule(
-        self, sketch: SlicedSketch, n_steps: int, step_size: float | str, diffusion: float
+        self, released: SlicedSketch, n_steps: int, step_size: float | str, diffusion: float
     ) -> FlowSchedule:
-        """Return steps that shorten, with momentum unless particles diffuse."""
+        """Return steps of decreasing length, with momentum unless particles diffuse."""
         momentum = 0.0 if diffusion > 0 else FlowSchedule.momentum
         share = 1.0 if isinstance(step_size, str) else step_size
         return FlowSchedule(n_steps, share, diffusion, momentum)
 
 
 def warn_of_noise(sketch: SlicedSketch, caller: str) -> None:
-    """Warn of synthetic rows that would show noise, or leave the range of the data.
+    """Warn if synthetic rows will show the noise, or leave the range of the data.
 
-    Reads released values and the law of their noise alone. The thresholds are calibrated: beyond
-    the first, rows were at least 0.6 times, mostly more than 0.8 times, as far from the data as
-    their repeated mean (`doc/bounds.rst`).
+    Reads released values and the law of their noise alone.
     """
     noise = _typical_noise(sketch)
     if noise > _MOST_NOISE:
@@ -132,13 +140,13 @@ def warn_of_noise(sketch: SlicedSketch, caller: str) -> None:
         )
         return
     bounds, n_features = sketch.bounds_, len(sketch.bounds_.center)
-    # Private bounds may be one radius that was found; a fallback has its own warning.
-    found = not sketch._is_declared and bounds.radius != ball_radius(n_features)
-    if found and np.all(bounds.scale == 1.0):
-        few = n_features <= MAX_AUTO_FEATURES
+    # Private bounds may be a single estimated radius; the fallback has a warning of its own.
+    is_estimated = not sketch._is_declared and bounds.radius != ball_radius(n_features)
+    if is_estimated and np.all(bounds.scale == 1.0):
+        is_few = n_features <= MAX_AUTO_FEATURES
         share = _narrow_features(sketch)
-        if share > (_MOST_NARROW_OF_FEW if few else _MOST_NARROW):
-            why = "too few rows" if few else f"more than {MAX_AUTO_FEATURES} features"
+        if share > (_MOST_NARROW_OF_FEW if is_few else _MOST_NARROW):
+            why = "too few rows" if is_few else f"more than {MAX_AUTO_FEATURES} features"
             warn_of_privacy(
                 f"{caller}: private bounds of {why} are one ball, and about {share:.0%} of the "
                 "features vary less than its resolution, so synthetic values leave their range. "
@@ -147,7 +155,7 @@ def warn_of_noise(sketch: SlicedSketch, caller: str) -> None:
 
 
 def _typical_noise(sketch: SlicedSketch) -> float:
-    """Return the noise of a distribution function after averaging over slices."""
+    """Return the standard deviation of a distribution function, averaged over the slices."""
     n_projections, n_features = sketch.directions_.shape
     labels = getattr(sketch, "classes_", (None,))
     shares = sketch.class_counts_ / sketch.class_counts_.sum()

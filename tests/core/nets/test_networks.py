@@ -11,8 +11,8 @@ from skdpot._utils.validation import torch_randomness
 from skdpot.nets.layers import LatentEncoding
 from skdpot.nets.networks import build_predictor, checked_network
 from skdpot.nets.per_sample import chain_of_layers
-from skdpot.sampling.autoencoder_networks import build_networks, image_dimensions
-from skdpot.sampling.latent_network import draw_latents, make_mlp
+from skdpot.sampling.architecture import build_networks, image_dimensions
+from skdpot.sampling.generator_network import draw_latents, make_mlp
 
 # --- encoders and decoders ------------------------------------------------------------------------
 

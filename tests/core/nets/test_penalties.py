@@ -39,11 +39,21 @@ OUTPUTS = {
 
 
 def parity(sizes=(7, 7), latent_dim=2, radius=2.0, n_projections=6):
-    return ParityDistance(latent_dim, tuple(sizes), radius, n_projections)
+    return ParityDistance(
+        latent_dim=latent_dim,
+        batch_sizes=tuple(sizes),
+        clip_output=radius,
+        n_projections=n_projections,
+    )
 
 
 def prior(kind="sphere", latent_dim=4, batch_size=20, n_projections=10):
-    return PriorDistance(kind, latent_dim, (batch_size,), n_projections)
+    return PriorDistance(
+        prior=kind,
+        latent_dim=latent_dim,
+        batch_sizes=(batch_size,),
+        n_projections=n_projections,
+    )
 
 
 CODES = {

@@ -14,7 +14,7 @@ from skdpot.nets.gradients import (
 )
 from skdpot.nets.layers import ToSphere
 from skdpot.nets.per_sample import chain_of_layers
-from skdpot.sampling.autoencoder_networks import build_networks
+from skdpot.sampling.architecture import build_networks
 
 RNG = torch.Generator().manual_seed(7)
 N_RECORDS = 7

@@ -1,4 +1,4 @@
-"""TODO: gradient_steps."""
+"""Steps that train a generator on noisy gradients, and their linear map for audits."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -12,19 +12,24 @@ from torch import nn
 from skdpot._utils.validation import SecretStream
 from skdpot.nets.compared_outputs import ClippedOutputs
 from skdpot.nets.gradient_release import Gradients, expected_batch, release_gradient
-from skdpot.nets.gradients import by_jacobians, pulled_back_sum, shares_of_jacobians
+from skdpot.nets.gradients import (
+    by_jacobians,
+    pulled_back_sum,
+    shares_of_jacobians,
+    trained_parameters,
+)
 from skdpot.nets.per_sample import record_jacobians, record_outputs
 from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan
 from skdpot.ot.transport import pulls_between, ranked_projections
 from skdpot.release.gate import Records, candidates
 
-# In radii of the rows: no output has to be further away. Outputs may be anywhere, but rounding
-# errors of far ones would not be small beside the noise.
+# Outputs count as shortened to this norm, in radii of the rows: rounding errors of distant outputs
+# would not be small compared with the noise.
 _REACH = 4.0
 _INPUTS_AT_ONCE = 2048
-_SIMULATIONS = 3  # of thousands of numbers each
 _SLICES_AT_ONCE = 16
+_N_SIMULATIONS = 3  # of the error of the linear map; each averages thousands of numbers
 
 
 def noisy_gradient_steps(
@@ -36,7 +41,7 @@ def noisy_gradient_steps(
     clip_jacobian: float,
     secret: SecretStream,
 ) -> GradientStep:
-    """Make training steps from noisy gradients of batches."""
+    """Make training steps from noisy gradients of secret batches."""
     batches, reach = plan.batches(secret), _REACH * radius
 
     def step(network: nn.Module, number: int) -> None:
@@ -45,7 +50,7 @@ def noisy_gradient_steps(
         total = clipped_gradient(network, inputs, rows[next(batches)], along, clip_jacobian, reach)
         facts = {"inputs": inputs, "directions": along, "clip_jacobian": clip_jacobian}
         summed = {parameter: plan.batch_size * value for parameter, value in total.items()}
-        linear = partial(_step_part, plan=plan, reach=reach)
+        linear = partial(_contributions, plan=plan, reach=reach)
         release_gradient(network, summed, plan, secret, facts, linear)
 
     return step
@@ -61,8 +66,8 @@ def clipped_gradient(
 ) -> dict[nn.Parameter, torch.Tensor]:
     """Return the clipped gradient of the squared sliced Wasserstein distance of points to rows.
 
-    Not private by itself: `skdpot.nets.parity_penalty.fixed_side_sensitivity` bounds how far
-    one of the rows moves it, times their number. Outputs are shortened to a ball of radius `reach`.
+    Not private by itself: `skdpot.nets.parity_penalty.fixed_side_sensitivity` bounds how far a row
+    moves the gradient times the number of rows. Outputs are shortened to the norm `reach`.
     """
     outputs = [record_outputs(network, chunk) for chunk in inputs.split(_INPUTS_AT_ONCE)]
     points = ClippedOutputs(rows.shape[1], reach).values(torch.cat(outputs).cpu().double()).numpy()
@@ -71,7 +76,7 @@ def clipped_gradient(
     return pulled_back_sum(network, inputs, vectors)
 
 
-def _step_part(
+def _contributions(
     network: nn.Module,
     records: Records,
     codes: np.ndarray,
@@ -81,7 +86,7 @@ def _step_part(
     inputs: np.ndarray,
     **options: Any,
 ) -> dict[str, Any]:
-    """Return what rows add to a step, to first order in the share of each."""
+    """Return the contributions of rows to a step, to first order in the share of each."""
     rows, latents = records[0], torch.from_numpy(inputs)
 
     def exact(batch: np.ndarray) -> np.ndarray:
@@ -90,18 +95,18 @@ def _step_part(
 
     order, _, _ = expected_batch(codes, shares)
     center = exact(rows[order])
-    own = _derivative(network, latents, rows, order, **options)
-    found = {"rows": own, "center": center, "exact": False}
+    derivative = _derivative(network, latents, rows, order, **options)
+    linear = {"rows": derivative, "center": center, "exact": False}
     if not np.any(shares < 1.0):
-        return found
+        return linear
     rng, squares = np.random.default_rng(0), []
-    for _ in range(_SIMULATIONS):
+    for _ in range(_N_SIMULATIONS):
         first, second = candidates(shares)
         present = np.where(rng.random(len(first)) < 0.5, first, second)
         batch = rng.choice(present, size=plan.batch_size, replace=False)
         weights = np.bincount(batch, minlength=len(rows)) - plan.rates(codes) * shares
-        squares.append(np.mean((exact(rows[batch]) - center - own.sum(weights)) ** 2))
-    return found | {"missed": math.sqrt(float(np.mean(squares)))}
+        squares.append(np.mean((exact(rows[batch]) - center - derivative.sum(weights)) ** 2))
+    return linear | {"missed": math.sqrt(float(np.mean(squares)))}
 
 
 def _derivative(
@@ -113,7 +118,7 @@ def _derivative(
     clip_jacobian: float,
     reach: float,
 ) -> Gradients:
-    """Return the derivative of the gradient by the weight of each row, times their number."""
+    """Return the derivative of the gradient by the weight of each row, times the number of rows."""
     along = directions.astype(np.float64)
     jacobians = record_jacobians(network, inputs)
     shares = shares_of_jacobians(jacobians.gram(), clip_jacobian).numpy()
@@ -136,4 +141,4 @@ def _derivative(
     pulls *= shares[:, None] * (2.0 / len(along))
     weights = torch.from_numpy(pulls)
     parts = tuple(part.of_all(weights) for part in jacobians.parts)
-    return Gradients(parts, tuple(p for p in network.parameters() if p.requires_grad))
+    return Gradients(parts, trained_parameters(network))
