@@ -11,22 +11,19 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, clone
 
-from skdpot._utils.validation import (
-    Interval,
-    Streams,
-    check_is_fitted,
-    check_parameters,
-    resolve_device,
-    solver_generator,
-)
-from skdpot.privacy.accounting import PrivacyTarget, privacy_target
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.parameters import Interval, check_is_fitted, check_parameters
+from skdpot._utils.streams import Streams, solver_generator
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.charges import charge, row_assumptions
+from skdpot.privacy.earlier_steps import warn_of_composition
 from skdpot.privacy.events import Event
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import PrivacySpent, charge, row_assumptions, warn_of_composition
+from skdpot.privacy.statement import PrivacySpent
+from skdpot.privacy.targets import PrivacyTarget, privacy_target
 from skdpot.release.bounds import ROW_BOUNDS, DataBounds
-from skdpot.release.gate import Records, Release
 from skdpot.release.moments import NoisyMoments
+from skdpot.release.releases import Records, Release
 from skdpot.release.sketch import SlicedSketch
 
 # Parameters of many mechanisms: numbers of something, and lengths that gradients are clipped to.

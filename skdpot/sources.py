@@ -27,8 +27,9 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
+from skdpot._utils.labels import encode_labels
 from skdpot._utils.nothing import MISSING_TEXTS
-from skdpot._utils.validation import encode_labels, read_rows, record_features, validate_rows
+from skdpot._utils.rows import read_rows, record_features, validate_rows
 
 Tables: TypeAlias = tuple[Any, ...]  # arrays of integers, and Counters
 Batch: TypeAlias = tuple[np.ndarray, np.ndarray | None]  # rows of numbers, and their labels

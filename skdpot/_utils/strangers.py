@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from skdpot._utils.validation import safe_indexing
+from skdpot._utils.parameters import safe_indexing
 
 _TEXTS, _NUMBERS = ["a", "b"], [0, 1]
 

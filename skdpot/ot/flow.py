@@ -31,7 +31,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from tqdm.auto import tqdm
 
-from skdpot._utils.validation import one_blas_thread
+from skdpot._utils.threads import one_blas_thread
 from skdpot.ot.slices import CDFTable, orthogonal_directions
 
 if TYPE_CHECKING:

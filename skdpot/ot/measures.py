@@ -17,7 +17,9 @@ from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 from tqdm.auto import tqdm
 
-from skdpot._utils.validation import as_points, check_count, check_real, encode_labels
+from skdpot._utils.arguments import check_count, check_real
+from skdpot._utils.finite import as_points
+from skdpot._utils.labels import encode_labels
 from skdpot.ot.slices import CDFTable
 from skdpot.ot.transport import exact_plan, point_masses
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from skdpot._utils.validation import as_finite
+from skdpot._utils.finite import as_finite
 
 _SAFE = 150.0  # decimal digits of a power, of the 308 that a double has
 

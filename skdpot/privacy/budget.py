@@ -10,24 +10,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from skdpot._utils.pages import html_card
 from skdpot.exceptions import BudgetExceededError, LedgerError
-from skdpot.privacy.accounting import (
-    LEAK_SHARE,
-    PrivacyTarget,
-    Reserve,
-    Units,
-    event_cost,
-    leak_of,
-    mu_of,
-    reserve,
-)
-from skdpot.privacy.events import Event, Relation, gdp_epsilon
+from skdpot.privacy.events import Event, Relation
+from skdpot.privacy.gdp import gdp_epsilon
 from skdpot.privacy.journal import resuming
 from skdpot.privacy.ledger import (
     PATIENCE,
@@ -42,6 +32,12 @@ from skdpot.privacy.ledger import (
     warn_of_drive,
 )
 from skdpot.privacy.other_libraries import event_of
+from skdpot.privacy.planned import Reserve, reserve
+from skdpot.privacy.targets import LEAK_SHARE, PrivacyTarget, event_cost
+from skdpot.privacy.units import Units, leak_of, mu_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def epsilon_text(epsilon: float) -> str:
@@ -501,7 +497,7 @@ class PrivacyBudget:
         """
         return self._state().spent
 
-    def history(self) -> pd.DataFrame:
+    def history(self) -> "pd.DataFrame":
         """Return all charges, the oldest first.
 
         Returns
@@ -518,6 +514,8 @@ class PrivacyBudget:
         LedgerError
             If the ledger cannot be read.
         """
+        import pandas as pd  # loading it takes half a second
+
         charges, relation = self._ledger.records(), str(self.relation)
         unfinished = self._ledger.open_charges()
         times = np.asarray([charge.time for charge in charges], dtype=float) * 1e6

@@ -14,6 +14,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import check_scoring
 
+from skdpot._utils.arguments import check_count
 from skdpot._utils.panels import (
     COLORS,
     add_legend_beside,
@@ -23,12 +24,12 @@ from skdpot._utils.panels import (
     draw_methods,
     single_axes,
 )
-from skdpot._utils.validation import check_count
 from skdpot.exceptions import BudgetExceededError
-from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget, epsilon_of, rounded_up
 from skdpot.privacy.events import ComposedEvent, GaussianEvent
-from skdpot.privacy.spent import PrivacySpent, total_spent
+from skdpot.privacy.spent import total_spent
+from skdpot.privacy.statement import PrivacySpent
+from skdpot.privacy.targets import privacy_target
 
 _MOST_TICKS = 8
 _ROUNDING = 1 + 1e-9  # each charge is rounded up by itself

@@ -27,8 +27,8 @@ from typing import Any, Literal
 
 from skdpot._utils.files import draft_beside
 from skdpot.exceptions import LedgerError, warn_of_privacy
-from skdpot.privacy.accounting import Units
 from skdpot.privacy.events import Relation
+from skdpot.privacy.units import Units
 
 PATIENCE = 60.0  # seconds that a call waits for other processes
 # Python reads up to 4300 digits; no sum of charges comes near to 1000.

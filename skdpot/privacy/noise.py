@@ -116,7 +116,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skdpot._utils.arrays import IntArray
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import CalibrationError
 
 _Words = npt.NDArray[np.uint64] | npt.NDArray[np.uint16]

@@ -15,7 +15,8 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 from sklearn.utils import get_tags
 
-from skdpot._utils.validation import DEVICE, Interval, read_rows
+from skdpot._utils.parameters import DEVICE, Interval
+from skdpot._utils.rows import read_rows
 from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.budget import PrivacyBudget
 

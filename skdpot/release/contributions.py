@@ -34,7 +34,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from skdpot._utils.arrays import IntArray
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 
 Parts: TypeAlias = list[tuple[IntArray, int]]
 

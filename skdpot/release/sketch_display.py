@@ -13,7 +13,8 @@ from skdpot._utils.panels import (
     feature_labels,
     label_panel,
 )
-from skdpot._utils.validation import check_is_fitted, validate_rows
+from skdpot._utils.parameters import check_is_fitted
+from skdpot._utils.rows import validate_rows
 from skdpot.release.decoding import measured_cdf
 from skdpot.release.sketch import SlicedSketch
 

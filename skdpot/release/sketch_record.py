@@ -18,10 +18,11 @@ from skdpot._utils.records import LARGEST_COUNT, Record, refusing
 from skdpot.ot.slices import bin_edges
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.noise import NOISE_REACH
-from skdpot.privacy.spent import PrivacySpent, check_epsilon_delta, check_statement
+from skdpot.privacy.statement import PrivacySpent, check_epsilon_delta, check_statement
 from skdpot.release.bounds import DataBounds
 from skdpot.release.contributions import UNITS
-from skdpot.release.histogram import projection_half_widths, sketch_release
+from skdpot.release.histogram import sketch_release
+from skdpot.release.sketch_plan import projection_half_widths
 from skdpot.release.strategy import Energy, Strategy, strategy_of
 
 _FITTED = ("directions", "half_widths", "bounds", "n_samples")  # as they stand in the sketch

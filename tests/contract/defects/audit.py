@@ -11,7 +11,7 @@ from tests.contract.injection import (
 # fmt: off
 INJECTIONS: Injections = {
     8: [
-        (rewritten("_epsilon", (" * (1.0 - 2.0 * ROUNDING)", "")), {"no room for other machines in _epsilon": "core/privacy/test_spent.py::test_a_statement_bounds_what_any_machine_computes[1e-05-event1]"}),
+        (rewritten("stated_epsilon", (" * (1.0 - 2.0 * ROUNDING)", "")), {"no room for other machines in _epsilon": "core/privacy/test_spent.py::test_a_statement_bounds_what_any_machine_computes[1e-05-event1]"}),
     ],
     21: [
         (given("guessing_p_value", delta=0.0), {"delta of the claim": "audit/test_guessing.py::test_golden_ceiling"}),

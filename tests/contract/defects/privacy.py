@@ -190,7 +190,7 @@ INJECTIONS: Injections = {
         (given("ThresholdedCountsEvent.group_leak", self=of_one_column), {"the tail of one column for all": "core/privacy/test_selection.py::test_no_neighbours_of_two_columns_exceed_what_is_charged"}),
         (given("ThresholdedCountsEvent._steps", self=of_one_column), {"one column charged for all": "core/privacy/test_selection.py::test_no_neighbours_of_two_columns_exceed_what_is_charged"}),
         (rewritten("PrivacyLoss.delta", ("self.leak + (1.0 - self.leak) * ", "")), {"tails that delta forgets": "core/privacy/test_selection.py::test_no_neighbours_exceed_what_is_charged[grid0]"}),
-        (rewritten("_certain_leak_units", ("_in_leak_units(loss.leak, math.ceil)", "0")), {"tails that a ledger forgets": "core/privacy/test_selection.py::test_a_budget_remembers_the_tail_and_admits_as_many_as_fit"}),
+        (rewritten("_certain_leak_units", ("leak_units_of(loss.leak, math.ceil)", "0")), {"tails that a ledger forgets": "core/privacy/test_selection.py::test_a_budget_remembers_the_tail_and_admits_as_many_as_fit"}),
     ],
     23: [
         (rewritten("ChoiceEvent.mu", ("CHOICE_MU * ", "0.64 * ")), {

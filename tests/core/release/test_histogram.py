@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from skdpot import SlicedSketch
 from skdpot.ot.slices import uniform_directions
-from skdpot.release.histogram import count_projections
+from skdpot.release.projection_counts import count_projections
 
 CPU = torch.device("cpu")
 

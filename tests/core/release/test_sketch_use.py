@@ -18,7 +18,7 @@ from skdpot.distance.debiased import debiased_squared_distance
 from skdpot.exceptions import BudgetExceededError, OpenSketchError
 from skdpot.ot.slices import CDFTable, uniform_directions
 from skdpot.ot.transport import wasserstein_1d
-from skdpot.privacy.spent import SEEDED
+from skdpot.privacy.charges import SEEDED
 from skdpot.release import histogram
 
 RNG = np.random.default_rng(8841)
