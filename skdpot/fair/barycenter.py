@@ -30,7 +30,8 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import pandas as pd
 
-from skdpot._utils.validation import Interval, SecretStream
+from skdpot._utils.parameters import Interval
+from skdpot._utils.streams import SecretStream
 from skdpot.base import COUNT, FitContext, MechanismResult
 from skdpot.exceptions import told_safely
 from skdpot.fair.group_scores import GroupScorePlan, plan_group_scores
@@ -45,8 +46,9 @@ from skdpot.fair.regression_frontier import FrontierPlan, plan_frontier, release
 from skdpot.fair.transport import BallScores, RoundsPlan, Transport, plan_rounds, release_rounds
 from skdpot.nets.cells import Cells
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
-from skdpot.release.bounds import BoundsPlan, DataBounds, bounds_share
+from skdpot.release.bounds import DataBounds
 from skdpot.release.moments import SumNoise
+from skdpot.release.private_bounds import BoundsPlan, bounds_share
 
 _SHARES = {  # of the squared mu of what is measured of predictions
     "rounds": 0.12,

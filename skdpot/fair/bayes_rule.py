@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from skdpot._utils.validation import Interval
+from skdpot._utils.parameters import Interval
 from skdpot.base import FitContext, MechanismResult
 from skdpot.exceptions import told_safely
 from skdpot.fair.group_scores import plan_group_scores
@@ -20,7 +20,7 @@ from skdpot.fair.score_tables import plan_score_tables, release_score_tables
 from skdpot.nets.cells import Cells, warn_of_small_cells
 from skdpot.nets.output_tables import TableNoise
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
-from skdpot.release.gate import Records
+from skdpot.release.releases import Records
 
 
 @dataclass(eq=False, repr=False)

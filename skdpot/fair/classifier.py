@@ -7,7 +7,8 @@ import numpy as np
 from scipy.special import log_softmax
 from sklearn.utils import Tags
 
-from skdpot._utils.validation import StrOptions, encode_labels
+from skdpot._utils.labels import encode_labels
+from skdpot._utils.parameters import StrOptions
 from skdpot.base import FitContext
 from skdpot.fair.bayes_rule import BayesRule
 from skdpot.fair.decisions import RULE_PARAMETERS, FairDecisions
@@ -17,7 +18,7 @@ from skdpot.fair.predictor import PENALTY_MECHANISMS, FairPredictor
 from skdpot.fair.score_losses import LOSSES
 from skdpot.nets.cells import SAME_CLASS, SAME_GROUP, Cells, within_classes
 from skdpot.nets.compared_outputs import Probabilities
-from skdpot.privacy.spent import KNOWN_LABELS
+from skdpot.privacy.charges import KNOWN_LABELS
 
 _LABELS = {
     "needed_by": "A classifier",

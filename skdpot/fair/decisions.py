@@ -11,7 +11,7 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 
-from skdpot._utils.validation import Interval, StrOptions, check_is_fitted, check_parameters
+from skdpot._utils.parameters import Interval, StrOptions, check_is_fitted, check_parameters
 from skdpot.fair.fair_rule import FairConstraint, FairRule, RuleProgram, frontier
 from skdpot.fair.notions import NOTIONS
 from skdpot.fair.score_law import ScoreLaw

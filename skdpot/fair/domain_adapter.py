@@ -12,17 +12,17 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from torch.nn import functional
 
-from skdpot._utils.validation import (
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.labels import encode_labels
+from skdpot._utils.parameters import (
     HasMethods,
     StrOptions,
     all_or_nothing,
     check_is_fitted,
-    encode_labels,
     fit_context,
-    resolve_device,
     safe_indexing,
-    spawn_streams,
 )
+from skdpot._utils.streams import spawn_streams
 from skdpot.base import FitContext, chosen_mechanism
 from skdpot.fair.mechanism import FairMechanism, FairTask
 from skdpot.fair.predictor import NetworkPredictor
@@ -35,9 +35,9 @@ from skdpot.nets.compared_outputs import Probabilities
 from skdpot.nets.networks import evaluate
 from skdpot.nets.training import check_callbacks
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.charges import KNOWN_LABELS
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import KNOWN_LABELS
-from skdpot.release.gate import Records, Release
+from skdpot.release.releases import Records, Release
 
 SAME_DOMAIN = (
     "the domain of each record and the sizes of both domains are public: the record that replaces "

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from skdpot._utils.finite import as_finite
 from skdpot._utils.panels import COLORS, add_legend_beside, check_choice, single_axes
-from skdpot._utils.validation import as_finite, binary_responses
+from skdpot._utils.parameters import binary_responses
 from skdpot.fair.notions import NOTIONS
 from skdpot.fair.rates import as_labels, find_positive, group_codes, rate_ratios
 

@@ -12,7 +12,8 @@ from torch import nn
 from skdpot.base import FitContext, Mechanism, MechanismResult
 from skdpot.nets.cells import Cells
 from skdpot.nets.compared_outputs import ComparedOutputs
-from skdpot.release.bounds import BoundsPlan, DataBounds
+from skdpot.release.bounds import DataBounds
+from skdpot.release.private_bounds import BoundsPlan
 
 # From outputs, (n, q), and targets to the gradient of each record's loss by its outputs, (n, q).
 OutputLoss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]

@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpot._utils.validation import Interval, SecretStream, StrOptions
+from skdpot._utils.parameters import Interval, StrOptions
+from skdpot._utils.streams import SecretStream
 from skdpot.base import COUNT, LENGTH, FitContext, MechanismResult
 from skdpot.fair.fair_loss import FairLoss
 from skdpot.fair.mechanism import FairMechanism, FairTask
@@ -30,10 +31,7 @@ from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
 from skdpot.nets.local_penalty import network_outputs
 from skdpot.nets.loss_curve import LossCurve
 from skdpot.nets.output_tables import TableNoise
-from skdpot.nets.training import (
-    GradientStep,
-    noisy_learning_rate,
-)
+from skdpot.nets.training import GradientStep, noisy_learning_rate
 from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.privacy.events import Event
 from skdpot.release.moments import SumNoise

@@ -6,25 +6,20 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from skdpot._utils.labels import encode_labels
+from skdpot._utils.parameters import HasMethods, all_or_nothing, check_is_fitted, fit_context
+from skdpot._utils.rows import without_groups
 from skdpot._utils.strangers import bounded, check_scores, scores_of
-from skdpot._utils.validation import (
-    HasMethods,
-    all_or_nothing,
-    check_is_fitted,
-    encode_labels,
-    fit_context,
-    spawn_streams,
-    without_groups,
-)
+from skdpot._utils.streams import spawn_streams
 from skdpot.base import FitContext
 from skdpot.fair.bayes_rule import PlacedScores, plan_counts, release_law
 from skdpot.fair.decisions import RULE_PARAMETERS, FairDecisions
 from skdpot.fair.score_lists import ScoreLists
 from skdpot.nets.cells import SAME_GROUP, read_groups
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.charges import KNOWN_LABELS
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import KNOWN_LABELS
-from skdpot.release.gate import Records, Release
+from skdpot.release.releases import Records, Release
 
 _LABELS = {
     "needed_by": "A fair rule",

@@ -13,19 +13,17 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from torch import nn
 
-from skdpot._utils.validation import (
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.labels import encode_labels
+from skdpot._utils.parameters import (
     HasMethods,
     StrOptions,
     all_or_nothing,
     check_is_fitted,
-    encode_labels,
     fit_context,
-    resolve_device,
-    spawn_streams,
-    torch_randomness,
-    validate_rows,
-    without_groups,
 )
+from skdpot._utils.rows import validate_rows, without_groups
+from skdpot._utils.streams import spawn_streams, torch_randomness
 from skdpot.base import FitContext, chosen_mechanism
 from skdpot.exceptions import warn_of_fairness, warn_of_privacy
 from skdpot.fair.mechanism import FairMechanism, FairTask
@@ -39,7 +37,7 @@ from skdpot.nets.per_record_check import check_per_record
 from skdpot.nets.training import check_callbacks
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.release.gate import Records, Release
+from skdpot.release.releases import Records, Release
 
 # Mechanisms with a penalty, for classifiers and regressors.
 PENALTY_MECHANISMS: dict[str, type[FairMechanism]] = {

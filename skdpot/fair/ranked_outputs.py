@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import nn
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.base import LENGTH, FitContext
 from skdpot.fair.fair_loss import FairLoss
 from skdpot.fair.mechanism import FairTask
@@ -25,7 +25,7 @@ from skdpot.nets.gradients import pulled_back_sum
 from skdpot.nets.parity_penalty import ParityPenalty
 from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan
-from skdpot.release.gate import Records
+from skdpot.release.releases import Records
 
 
 @dataclass(eq=False, repr=False)

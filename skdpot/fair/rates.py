@@ -13,7 +13,8 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import make_scorer
 from sklearn.utils import check_consistent_length
 
-from skdpot._utils.validation import FINITE, as_finite, as_points, label_column
+from skdpot._utils.finite import FINITE, as_finite, as_points
+from skdpot._utils.labels import label_column
 from skdpot.fair.notions import DEMOGRAPHIC_PARITY, EQUALIZED_ODDS, FairnessNotion
 from skdpot.ot.distances import directions_of
 from skdpot.ot.transport import sliced_wasserstein_distance

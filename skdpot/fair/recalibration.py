@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.nets.networks import evaluate
 from skdpot.nets.per_sample import chain_of_layers
 from skdpot.release.moments import SumNoise, as_finite_rows, plan_sums, release_sums

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.fair.transport import ScoresOf, Transport, in_ball
 from skdpot.nets.cells import Cells
 from skdpot.nets.output_tables import OutputTables, TableNoise, plan_output_tables, release_tables

@@ -11,14 +11,9 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import Tags
 
-from skdpot._utils.validation import (
-    Interval,
-    StrOptions,
-    check_is_fitted,
-    check_parameters,
-    resolve_device,
-    validate_targets,
-)
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.labels import validate_targets
+from skdpot._utils.parameters import Interval, StrOptions, check_is_fitted, check_parameters
 from skdpot.base import FitContext
 from skdpot.fair.barycenter import Barycenter
 from skdpot.fair.mechanism import FairMechanism, FairTask
@@ -29,8 +24,9 @@ from skdpot.fair.transport import BallScores
 from skdpot.nets.cells import SAME_GROUP, Cells
 from skdpot.nets.compared_outputs import ClippedOutputs
 from skdpot.nets.networks import evaluate
-from skdpot.release.bounds import planned_bounds, public_bounds
-from skdpot.release.gate import Records, Release
+from skdpot.release.bounds import public_bounds
+from skdpot.release.private_bounds import planned_bounds
+from skdpot.release.releases import Records, Release
 
 
 @dataclass(eq=False, repr=False)

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.fair.score_law import ScoreLaw
 from skdpot.fair.score_lists import ScoreLists
 from skdpot.nets.cells import Cells

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpot._utils.validation import SecretStream, Streams
+from skdpot._utils.streams import SecretStream, Streams
 from skdpot.exceptions import warn_of_privacy
 from skdpot.fair.score_losses import LOSSES, ScoreLoss
 from skdpot.nets.cells import Cells
@@ -39,7 +39,8 @@ from skdpot.nets.training import noisy_learning_rate, train_to_the_end
 from skdpot.nets.training_plan import TrainingPlan, trained_numbers
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, noisy_sum
-from skdpot.release.gate import Part, Records, Release, Vectors, of_candidates, pass_gate
+from skdpot.release.gate import pass_gate
+from skdpot.release.releases import Part, Records, Release, Vectors, of_candidates
 
 _MOMENTS = 0.1  # of the squared mu, for means and spreads of the features
 _LATTICE = 2.0**-10  # of features, so that their squares lie on a lattice, too

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import nn
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.base import COUNT, FitContext
 from skdpot.fair.fair_loss import FairLoss, compared_values
 from skdpot.fair.mechanism import FairTask
@@ -30,7 +30,7 @@ from skdpot.nets.local_penalty import TABLE_SHARE, LocalPenalty
 from skdpot.nets.output_tables import OutputTables, TableNoise, plan_output_tables, release_tables
 from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan
-from skdpot.release.gate import Records
+from skdpot.release.releases import Records
 
 _N_RELEASES = 20
 _N_RELEASES_GIVEN_TARGET = 5  # cells hold fewer records, so each release needs more of the budget

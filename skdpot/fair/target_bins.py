@@ -5,11 +5,11 @@ from functools import partial
 
 import numpy as np
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.nets.cells import Cells
 from skdpot.nets.output_tables import OutputTables, TableNoise, plan_output_tables, release_tables
 from skdpot.ot.slices import CDFTable
-from skdpot.release.gate import Records
+from skdpot.release.releases import Records
 
 _TARGET_BINS = 5
 _DIRECTION = np.ones((1, 1))  # of a single target

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.nets.output_tables import TableNoise, plan_output_tables, release_tables
 from skdpot.privacy.events import Event, GaussianEvent
 from skdpot.privacy.noise import calibrate_lattice, lattice_noise
-from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate
+from skdpot.release.gate import pass_gate
+from skdpot.release.releases import Part, Records, Release, Vectors
 
 _DIRECTION = np.ones((1, 1))  # of a single probability
 _LIMIT = np.full(1, 0.5)  # of probabilities less one half

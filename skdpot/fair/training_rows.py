@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpot._utils.validation import resolve_device
+from skdpot._utils.devices import resolve_device
 from skdpot.base import FitContext
 from skdpot.nets.per_sample import chain_of_layers
 from skdpot.nets.training import GradientStep, train_to_the_end, with_trained_parameters

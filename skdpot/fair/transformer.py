@@ -9,34 +9,27 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
 
-from skdpot._utils.validation import (
+from skdpot._utils.labels import encode_labels
+from skdpot._utils.parameters import (
     Interval,
     all_or_nothing,
     check_is_fitted,
     check_parameters,
-    encode_labels,
     fit_context,
-    spawn_streams,
-    validate_rows,
-    without_groups,
 )
+from skdpot._utils.rows import validate_rows, without_groups
+from skdpot._utils.streams import spawn_streams
 from skdpot.base import FitContext
 from skdpot.exceptions import warn_of_fairness
 from skdpot.fair.transport import Transport, plan_rounds, release_rounds, unresolved_groups
 from skdpot.nets.cells import SAME_GROUP, one_cell, read_groups
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.earlier_steps import made_by
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import made_by
-from skdpot.release.bounds import (
-    ROW_BOUNDS,
-    BoundsPlan,
-    DataBounds,
-    bounds_share,
-    planned_bounds,
-    public_bounds,
-)
-from skdpot.release.gate import Records, Release
+from skdpot.release.bounds import ROW_BOUNDS, DataBounds, public_bounds
+from skdpot.release.private_bounds import BoundsPlan, bounds_share, planned_bounds
+from skdpot.release.releases import Records, Release
 
 
 @dataclass(eq=False, repr=False)

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.fair.group_scores import GroupScores
 from skdpot.fair.recalibration import Affine
 from skdpot.nets.cells import Cells

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpot._utils.validation import Interval, SecretStream, StrOptions
+from skdpot._utils.parameters import Interval, StrOptions
+from skdpot._utils.streams import SecretStream
 from skdpot.base import COUNT, LENGTH, FitContext, MechanismResult
 from skdpot.fair.fair_loss import FairLoss
 from skdpot.fair.mechanism import FairMechanism, FairTask
@@ -29,7 +30,7 @@ from skdpot.nets.training import GradientStep, noisy_learning_rate
 from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.ot.flow import SlicedMap, sliced_map
 from skdpot.ot.slices import orthogonal_directions
-from skdpot.release.gate import Records
+from skdpot.release.releases import Records
 
 SOURCE, TARGET = 0, 1  # codes of the domains
 

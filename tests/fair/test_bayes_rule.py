@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdpot import FairPrivateClassifier, FairPrivatePostProcessor, PrivacyBudget
-from skdpot._utils.validation import spawn_streams
+from skdpot._utils.streams import spawn_streams
 from skdpot.datasets import make_biased_classification
 from skdpot.exceptions import BudgetExceededError, FairnessWarning
 from skdpot.fair.fair_rule import FairConstraint, FairRule, RuleProgram, frontier

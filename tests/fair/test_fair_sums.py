@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.fair.training_rows import TrainingRows
 from skdpot.nets import local_penalty as local_penalties
 from skdpot.nets.local_penalty import LocalPenalty, network_outputs
