@@ -12,14 +12,14 @@ import numpy as np
 from skdpot._utils.parameters import Interval
 from skdpot.base import FitContext, MechanismResult
 from skdpot.exceptions import told_safely
-from skdpot.fair.group_scores import plan_group_scores
+from skdpot.fair.group_scores import GroupScorePlan, plan_group_scores
 from skdpot.fair.mechanism import FairMechanism, FairTask
 from skdpot.fair.score_law import ScoreLaw
 from skdpot.fair.score_lists import ScoreLists
 from skdpot.fair.score_tables import plan_score_tables, release_score_tables
 from skdpot.nets.cells import Cells, warn_of_small_cells
 from skdpot.nets.output_tables import TableNoise
-from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
+from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.release.releases import Records
 
 
@@ -71,11 +71,10 @@ class BayesRule(FairMechanism):
             mu *= math.sqrt(1.0 - self.share)
         loss = "logistic" if task.compared.n_outputs == 1 else "softmax"
         networks = plan_group_scores(mu, self.posterior_share, task, rows.shape[1], loss)
-        events = (*networks.events, *(() if noise is None else (noise.event,)))
         private = math.isfinite(context.target.epsilon)
         assumptions = context.assumptions(declared_bounds=False)
         spent = context.charge_event(
-            ComposedEvent(events=events) if private else NonPrivateEvent(),
+            _event_of_fit(networks, noise) if private else NonPrivateEvent(),
             len(rows),
             (*assumptions, *public, "the network's initial weights"),
             "noisy sums of clipped gradients of all records"
@@ -130,6 +129,12 @@ class PlacedScores:
         """Return the margins of rows with classes, (n, 1), and the histogram of each."""
         _, lists, margins = self(records[0], codes)
         return margins[:, np.newaxis], self.lists.tables(lists, codes, np.asarray(records[1]))
+
+
+def _event_of_fit(networks: GroupScorePlan, noise: TableNoise | None) -> Event:
+    """Return the event of the networks and of the counts."""
+    counts = () if noise is None else (noise.event,)
+    return ComposedEvent(events=(*networks.events, *counts))
 
 
 def plan_counts(context: FitContext, cells: Cells, mu: float) -> TableNoise:
