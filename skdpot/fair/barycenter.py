@@ -21,7 +21,6 @@ References
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from numbers import Real
@@ -97,13 +96,7 @@ class Barycenter(FairMechanism):
     }
 
     def release(
-        self,
-        context: FitContext,
-        task: FairTask,
-        rows: np.ndarray,
-        targets: np.ndarray,
-        public: Sequence[str],
-        callbacks: Sequence[Any] | None,
+        self, context: FitContext, task: FairTask, rows: np.ndarray, targets: np.ndarray
     ) -> MechanismResult:
         """Plan, charge, and only then read the rows."""
         plan = self._plan(context, task, *rows.shape)
@@ -112,7 +105,7 @@ class Barycenter(FairMechanism):
         spent = context.charge_event(
             ComposedEvent(events=plan.events) if private else NonPrivateEvent(),
             len(rows),
-            (*assumptions, *public, "the network's initial weights"),
+            (*assumptions, *task.public, "the network's initial weights"),
             "noisy sums of clipped gradients of all records"
             + ", and noisy distributions and errors of predictions" * (plan.moves is not None),
         )
@@ -120,7 +113,7 @@ class Barycenter(FairMechanism):
         bounds = cast(DataBounds | BoundsPlan, task.bounds).settled(targets, streams)
         units = bounds.to_units(targets)
         spread = release_spread(units, task.cells.codes, plan.spread, streams.secret)
-        trained = plan.networks.train(context, task, rows, spread.before(units), callbacks)
+        trained = plan.networks.train(context, task, rows, spread.before(units))
         scores = BallScores(
             spread.after(trained.network), trained.posterior, n_groups=trained.n_groups
         )
@@ -205,13 +198,7 @@ class BarycenterPlan:
 
 
 def plan_moves(
-    mu: float,
-    cells: Cells,
-    *,
-    n_outputs: int,
-    n_rounds: int,
-    blind: bool,
-    rng: np.random.Generator,
+    mu: float, cells: Cells, *, n_outputs: int, n_rounds: int, blind: bool, rng: np.random.Generator
 ) -> MovesPlan:
     """Divide a privacy parameter between the releases of predictions."""
     shares = _SHARES | ({} if blind else {"weights": 0.0})

@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, ClassVar, Protocol
@@ -55,13 +54,7 @@ class BayesRule(FairMechanism):
     }
 
     def release(
-        self,
-        context: FitContext,
-        task: FairTask,
-        rows: np.ndarray,
-        targets: np.ndarray,
-        public: Sequence[str],
-        callbacks: Sequence[Any] | None,
+        self, context: FitContext, task: FairTask, rows: np.ndarray, targets: np.ndarray
     ) -> MechanismResult:
         """Plan, charge, and only then read the rows."""
         compared, cells = bool(task.cells.strata), task.cells
@@ -76,11 +69,11 @@ class BayesRule(FairMechanism):
         spent = context.charge_event(
             _event_of_fit(networks, noise) if private else NonPrivateEvent(),
             len(rows),
-            (*assumptions, *public, "the network's initial weights"),
+            (*assumptions, *task.public, "the network's initial weights"),
             "noisy sums of clipped gradients of all records"
             + ", and noisy counts of their scores by group and class" * compared,
         )
-        scores = networks.train(context, task, rows, targets, callbacks)
+        scores = networks.train(context, task, rows, targets)
         attributes: dict[str, Any] = {"threshold_": 0.5, "scores_": None, "score_law_": None}
         if noise is not None:
             n_classes = max(2, task.compared.n_outputs)

@@ -189,7 +189,7 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
 
     def _task(
         self, context: FitContext, rows: np.ndarray, y: Any, cells: Cells
-    ) -> tuple[FairTask, np.ndarray, list[str]]:
+    ) -> tuple[FairTask, np.ndarray]:
         codes, self.classes_ = encode_labels(y, len(rows), self.classes, **_LABELS)
         n_classes, public = len(self.classes_), ["the set of classes"]
         if n_classes < 2:
@@ -214,8 +214,10 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
             network=self._network(n_inputs, n_outputs, context.streams.solver),
             public_classes=public_classes,
             group_aware=aware,
+            public=public,
+            callbacks=self.callbacks,
         )
-        return task, codes, public
+        return task, codes
 
     def _classes_are_public(self) -> bool:
         """Whether a record keeps its class in all neighbours. A property would be read by `dir`."""

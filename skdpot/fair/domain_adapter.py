@@ -225,8 +225,10 @@ class DPDomainAdapter(ClassifierMixin, NetworkPredictor):
                 compared=Probabilities(len(self.classes_)),
                 cells=cells,
                 network=self._network(rows.shape[1], len(self.classes_), context.streams.solver),
+                public=public,
+                callbacks=self.callbacks,
             )
-            result = mechanism.release(context, task, rows, targets, public, self.callbacks)
+            result = mechanism.release(context, task, rows, targets)
             self.network_, self.privacy_spent_ = result.value, result.privacy_spent
             self.__dict__.update(result.attributes)
             self.__dict__.pop("threshold_", None)

@@ -5,7 +5,6 @@ of each group given the features, with privacy too: groups are public, but rows 
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -72,12 +71,7 @@ class GroupScorePlan:
         return (self.scores.event, *hidden)
 
     def train(
-        self,
-        context: FitContext,
-        task: FairTask,
-        rows: np.ndarray,
-        targets: np.ndarray,
-        callbacks: Sequence[Any] | None,
+        self, context: FitContext, task: FairTask, rows: np.ndarray, targets: np.ndarray
     ) -> GroupScores:
         """Train the networks, whose events the caller has charged."""
         cells, n_groups = task.cells, len(task.cells.sizes)
@@ -91,7 +85,7 @@ class GroupScorePlan:
             inputs,
             targets,
             context.streams,
-            callbacks=callbacks,
+            callbacks=task.callbacks,
             seen=seen,
             **options,
         )

@@ -41,6 +41,10 @@ class FairTask:
         Whether outputs are to be alike among records with similar targets.
     group_aware : bool, default=False
         Whether the network reads the group, as columns after the features.
+    public : sequence of str, default=()
+        Facts that the estimator takes to be public, for the statement of privacy.
+    callbacks : sequence of skorch.callbacks.Callback, optional
+        Called at each step of the training.
     """
 
     gradient: OutputLoss
@@ -51,6 +55,8 @@ class FairTask:
     public_classes: bool = False
     given_target: bool = False
     group_aware: bool = False
+    public: Sequence[str] = ()
+    callbacks: Sequence[Any] | None = None
 
 
 class FairMechanism(Mechanism):
@@ -69,13 +75,7 @@ class FairMechanism(Mechanism):
 
     @abstractmethod
     def release(
-        self,
-        context: FitContext,
-        task: FairTask,
-        rows: np.ndarray,
-        targets: np.ndarray,
-        public: Sequence[str],
-        callbacks: Sequence[Any] | None,
+        self, context: FitContext, task: FairTask, rows: np.ndarray, targets: np.ndarray
     ) -> MechanismResult:
         """Plan, charge, and only then read the rows.
 
@@ -89,10 +89,6 @@ class FairMechanism(Mechanism):
             Private rows, without the group. Read after the charge only.
         targets : ndarray of shape (n_samples,) or (n_samples, n_targets)
             Private codes of classes, or targets in their own unit. Read after the charge only.
-        public : sequence of str
-            Facts that the estimator takes to be public, for the statement of privacy.
-        callbacks : sequence of skorch.callbacks.Callback, optional
-            Called at each step of the training.
 
         Returns
         -------

@@ -7,7 +7,7 @@ they compute the gradient of the penalty: `skdpot.fair.sketched_outputs` and
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Real
@@ -110,13 +110,7 @@ class PenaltyMechanism(FairMechanism):
         return self.alpha > 0.0
 
     def release(
-        self,
-        context: FitContext,
-        task: FairTask,
-        rows: np.ndarray,
-        targets: np.ndarray,
-        public: Sequence[str],
-        callbacks: Sequence[Any] | None,
+        self, context: FitContext, task: FairTask, rows: np.ndarray, targets: np.ndarray
     ) -> MechanismResult:
         """Plan, charge, and only then read the rows."""
         n_steps = self.n_steps or _default_steps(self.alpha)
@@ -125,7 +119,7 @@ class PenaltyMechanism(FairMechanism):
         words = f"{n_steps} noisy sums of clipped gradients over batches of {plan.batches}"
         if side.level is not None:
             words += ", and noisy histograms or moments for the level of predictions"
-        facts = (*public, "the network's initial weights", *context.arithmetic)
+        facts = (*task.public, "the network's initial weights", *context.arithmetic)
         spent = context.charge(plan.training, facts, words)
 
         attributes: dict[str, Any] = {"n_steps_": n_steps}
@@ -149,7 +143,7 @@ class PenaltyMechanism(FairMechanism):
             n_steps,
             learning_rate=rate,
             context=context,
-            callbacks=callbacks,
+            callbacks=task.callbacks,
         )
         network, threshold = _levelled(network, task, side.level, rows, targets, secret)
         attributes |= {"losses_": curve.table(), **threshold}
@@ -186,12 +180,7 @@ class PenaltyMechanism(FairMechanism):
 
     @abstractmethod
     def _plan(
-        self,
-        context: FitContext,
-        task: FairTask,
-        loss: FairLoss,
-        side: SideReleases,
-        n_steps: int,
+        self, context: FitContext, task: FairTask, loss: FairLoss, side: SideReleases, n_steps: int
     ) -> PenaltyPlan:
         """Plan the training, whose noise leaves room for the side releases."""
 

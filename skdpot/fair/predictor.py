@@ -146,9 +146,9 @@ class FairPredictor(NetworkPredictor, ABC):
             rows = self._rows(features, reset=True)
             cells, self.groups_ = self._groups(groups, len(rows))
             context = FitContext.of(self, X, spawn_streams(self.random_state, type(self).__name__))
-            task, targets, public = self._task(context, rows, y, cells)
+            task, targets = self._task(context, rows, y, cells)
             self._warn_of_one_group()
-            result = mechanism.release(context, task, rows, targets, public, self.callbacks)
+            result = mechanism.release(context, task, rows, targets)
             self.network_, self.privacy_spent_ = result.value, result.privacy_spent
             self.__dict__.update(result.attributes)
             self._finish()
@@ -160,8 +160,8 @@ class FairPredictor(NetworkPredictor, ABC):
     @abstractmethod
     def _task(
         self, context: FitContext, rows: np.ndarray, y: Any, cells: Cells
-    ) -> tuple[FairTask, np.ndarray, list[str]]:
-        """Return the task, the targets of the rows, and public facts for the statement."""
+    ) -> tuple[FairTask, np.ndarray]:
+        """Return the task, and the targets of the rows."""
 
     @abstractmethod
     def _targets(self, y: Any) -> np.ndarray:

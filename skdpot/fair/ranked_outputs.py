@@ -71,12 +71,7 @@ class RankedOutputs(PenaltyMechanism):
     }
 
     def _plan(
-        self,
-        context: FitContext,
-        task: FairTask,
-        loss: FairLoss,
-        side: SideReleases,
-        n_steps: int,
+        self, context: FitContext, task: FairTask, loss: FairLoss, side: SideReleases, n_steps: int
     ) -> PenaltyPlan:
         cells = task.cells
         if not cells.strata:  # nothing is compared, so nothing is ranked

@@ -184,7 +184,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
 
     def _task(
         self, context: FitContext, rows: np.ndarray, y: Any, cells: Cells
-    ) -> tuple[FairTask, np.ndarray, list[str]]:
+    ) -> tuple[FairTask, np.ndarray]:
         targets = validate_targets(y, len(rows))
         self._flat, targets = targets.ndim == 1, targets.reshape(len(rows), -1)
         n_samples, n_targets = targets.shape
@@ -211,8 +211,10 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
             bounds=planned_bounds(declared or n_samples, n_targets, context.target.mu_cap),
             group_aware=aware,
             given_target=odds,
+            public=["the number of targets", *[SAME_GROUP] * (self.groups_ is not None)],
+            callbacks=self.callbacks,
         )
-        return task, targets, ["the number of targets", *[SAME_GROUP] * (self.groups_ is not None)]
+        return task, targets
 
     def _targets(self, y: Any) -> np.ndarray:
         return self.target_bounds_.to_units(y.reshape(len(y), -1))

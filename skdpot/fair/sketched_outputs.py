@@ -84,12 +84,7 @@ class SketchedOutputs(PenaltyMechanism):
     }
 
     def _plan(
-        self,
-        context: FitContext,
-        task: FairTask,
-        loss: FairLoss,
-        side: SideReleases,
-        n_steps: int,
+        self, context: FitContext, task: FairTask, loss: FairLoss, side: SideReleases, n_steps: int
     ) -> PenaltyPlan:
         cells, tables, given_target = task.cells, None, side.bins is not None
         release_at = self._release_at(n_steps, given_target) if cells.strata else []

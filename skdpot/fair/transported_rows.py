@@ -6,7 +6,6 @@ so training on moved rows has the privacy of training on the rows.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Real
@@ -93,13 +92,7 @@ class TransportedRows(FairMechanism):
     }
 
     def release(
-        self,
-        context: FitContext,
-        task: FairTask,
-        rows: np.ndarray,
-        targets: np.ndarray,
-        public: Sequence[str],
-        callbacks: Sequence[Any] | None,
+        self, context: FitContext, task: FairTask, rows: np.ndarray, targets: np.ndarray
     ) -> MechanismResult:
         """Plan, charge, and only then read the rows."""
         network, cells, secret = task.network, task.cells, context.streams.secret
@@ -128,7 +121,7 @@ class TransportedRows(FairMechanism):
         spent = context.charge_event(
             plan.event,
             len(rows),  # of both domains
-            (*assumptions, *public, "the network's initial weights", *context.arithmetic),
+            (*assumptions, *task.public, "the network's initial weights", *context.arithmetic),
             f"noisy distributions of both domains along {n_projections} slices, and {plan.n_steps} "
             f"noisy sums of clipped gradients over batches of about {plan.batch_size} moved rows",
             scales=(plan.sigma, plan.sensitivity),
@@ -155,7 +148,7 @@ class TransportedRows(FairMechanism):
             plan.n_steps,
             learning_rate=rate,
             context=context,
-            callbacks=callbacks,
+            callbacks=task.callbacks,
         )
         attributes = {"n_steps_": plan.n_steps, "map_": to_target}
         return MechanismResult(network, None, spent, attributes=attributes)
