@@ -25,6 +25,7 @@ from skdpot._utils.parameters import (
 from skdpot._utils.streams import spawn_streams
 from skdpot.base import FitContext, chosen_mechanism
 from skdpot.fair.mechanism import FairMechanism, FairTask
+from skdpot.fair.penalty_mechanism import PenaltyMechanism
 from skdpot.fair.predictor import NetworkPredictor
 from skdpot.fair.ranked_outputs import RankedOutputs
 from skdpot.fair.sketched_outputs import SketchedOutputs
@@ -201,7 +202,7 @@ class DPDomainAdapter(ClassifierMixin, NetworkPredictor):
         check_callbacks(self.callbacks)
         with all_or_nothing(self):
             mechanism = self.mechanism_ = chosen_mechanism(self.mechanism, _MECHANISMS)
-            if isinstance(mechanism, SketchedOutputs | RankedOutputs):
+            if isinstance(mechanism, PenaltyMechanism):
                 mechanism.set_params(tune_threshold=False)  # it reads labels of all rows
             rows = self._rows(X, reset=True)
             cells = _domains(sample_domain, len(rows))

@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import islice, product
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -158,7 +157,9 @@ class RuleProgram:
             )
         return gains / self.law.sizes.sum(), np.array(rates)
 
-    def solve(self, *, randomized: bool = True, start: Any = 0.0) -> tuple[FairRule, np.ndarray]:
+    def solve(
+        self, *, randomized: bool = True, start: float | np.ndarray = 0.0
+    ) -> tuple[FairRule, np.ndarray]:
         """Return the best rule, and the corrections of its rates, (n_rates, n_groups).
 
         If no single rule agrees with its own corrections, the result is a mean of rules, whose
@@ -234,7 +235,7 @@ def frontier(law: ScoreLaw, constraint: FairConstraint, *, randomized: bool) -> 
 def _points(
     law: ScoreLaw, constraint: FairConstraint, randomized: bool
 ) -> Iterator[dict[str, float]]:
-    shifts: Any = 0.0
+    shifts: float | np.ndarray = 0.0
     parity = FairConstraint(DEMOGRAPHIC_PARITY.name, 1.0)
     odds = FairConstraint(EQUALIZED_ODDS.name, 1.0)
     for level in _SHOWN:

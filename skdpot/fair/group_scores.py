@@ -7,7 +7,6 @@ of each group given the features, with privacy too: groups are public, but rows 
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -28,7 +27,7 @@ class GroupScores:
     posterior: nn.Module | None
     n_groups: int
 
-    def __call__(self, rows: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def __call__(self, rows: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return outputs and probabilities of groups; `codes` are read if groups are known."""
         rows = np.asarray(rows, dtype=np.float64)
         if self.posterior is None:
@@ -38,7 +37,7 @@ class GroupScores:
             groups = class_probabilities(evaluate(self.posterior, rows, None))
         return evaluate(self.network, rows, None), groups
 
-    def probabilities(self, rows: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def probabilities(self, rows: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the probability of each class and of each group."""
         logits, groups = self(rows, codes)
         return class_probabilities(logits), groups
@@ -116,11 +115,13 @@ def plan_group_scores(
 # What the networks are trained on, made of the rows, targets and groups of an audit.
 
 
-def _groups_as_targets(rows: np.ndarray, _: Any, codes: np.ndarray) -> tuple[np.ndarray, Any]:
+def _groups_as_targets(
+    rows: np.ndarray, _: np.ndarray, codes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     return rows, codes
 
 
 def _rows_with_groups(
-    n_groups: int, rows: np.ndarray, targets: Any, codes: np.ndarray
-) -> tuple[np.ndarray, Any]:
+    n_groups: int, rows: np.ndarray, targets: np.ndarray, codes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     return with_groups(rows, codes, n_groups), targets

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -69,7 +68,7 @@ def release_recalibration(
     codes: np.ndarray,
     noise: SumNoise,
     stream: SecretStream,
-    outputs_of: Callable[[Any, np.ndarray], np.ndarray],
+    outputs_of: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> Affine:
     """Return the map to a better mean and spread. The caller has charged the noise.
 
@@ -77,7 +76,7 @@ def release_recalibration(
     """
     n, q = targets.shape
 
-    def vectors_of(rows: Any, targets: Any, codes: np.ndarray) -> np.ndarray:
+    def vectors_of(rows: np.ndarray, targets: np.ndarray, codes: np.ndarray) -> np.ndarray:
         return _moments_of_both(outputs_of(rows, codes), np.asarray(targets))
 
     vectors = _moments_of_both(outputs, targets)
@@ -101,7 +100,7 @@ def release_spread(
     """Return the map from targets of mean 0 and a spread of 1/2; the noise is charged already."""
     n, q = targets.shape
 
-    def vectors_of(_: Any, targets: Any, __: np.ndarray) -> np.ndarray:
+    def vectors_of(_: np.ndarray, targets: np.ndarray, __: np.ndarray) -> np.ndarray:
         return _moments_of_targets(np.asarray(targets))
 
     sums = release_sums(_moments_of_targets(targets), codes, 1, noise, stream, vectors_of)
@@ -128,7 +127,7 @@ def recalibrated(
     """Return a network with a better mean and spread of its outputs."""
     before = deepcopy(network)
 
-    def outputs_of(rows: Any, _: np.ndarray) -> np.ndarray:
+    def outputs_of(rows: np.ndarray, _: np.ndarray) -> np.ndarray:
         return as_finite_rows(evaluate(before, np.asarray(rows, dtype=np.float64), None))
 
     outputs = outputs_of(rows, codes)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ from skdpot.privacy.events import Event
 from skdpot.release.moments import SumNoise, plan_sums, release_sums
 
 # From rows, targets and groups of an audit to vectors that are summed.
-VectorsOf: TypeAlias = Callable[[Any, Any, np.ndarray], np.ndarray]
+VectorsOf: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 _MEASURED = np.array([0.0, 0.5, 1.0])  # levels whose predictions are measured
 _SHOWN = np.linspace(0.0, 1.0, 21)  # levels of the frontier
@@ -175,12 +175,12 @@ def release_frontier(
         moves = transport(outputs, weights) - outputs
         return np.hstack([(outputs + level * moves) @ slices.T for level in _MEASURED])
 
-    def values_of(rows: Any, codes: np.ndarray) -> np.ndarray:
+    def values_of(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
         outputs, weights = scores_of(rows, codes)
         return values(outputs, weights)
 
     def errors_and_moves(
-        outputs: np.ndarray, weights: np.ndarray, targets: Any
+        outputs: np.ndarray, weights: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         unit = scales / np.linalg.norm(scales) / _LARGEST_ERROR
         moves = transport(outputs, weights) - outputs
@@ -189,7 +189,7 @@ def release_frontier(
     def vectors_of(vectors: Callable[..., np.ndarray]) -> VectorsOf:
         """Return the vectors of the records of an audit."""
 
-        def of_records(rows: Any, targets: Any, codes: np.ndarray) -> np.ndarray:
+        def of_records(rows: np.ndarray, targets: np.ndarray, codes: np.ndarray) -> np.ndarray:
             outputs, weights = scores_of(rows, codes)
             errors, moves = errors_and_moves(outputs, weights, targets)
             return vectors(errors, moves)

@@ -63,8 +63,8 @@ _NO_CLIP = 1e30
 _DOWN = 1.0 - 1e-13  # absorbs the rounding of roots: squares must not exceed mu**2
 
 # From rows, targets and cells of records to the rows and targets that a network is trained on.
-Seen: TypeAlias = Callable[[np.ndarray, Any, np.ndarray], tuple[np.ndarray, Any]]
-Look: TypeAlias = Callable[[Records, np.ndarray], tuple[np.ndarray, Any]]
+Seen: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+Look: TypeAlias = Callable[[Records, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -289,7 +289,7 @@ def _clipped_features(rows: np.ndarray) -> np.ndarray:
 
 def _seen(
     seen: Seen | None, cells: Cells | None, records: Records, shares: np.ndarray
-) -> tuple[np.ndarray, Any]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows and targets of a training from the records of an audit."""
     rows, targets = np.asarray(records[0], dtype=np.float64), records[1]
     if seen is None or cells is None:

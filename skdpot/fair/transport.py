@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from skdpot.privacy.events import Event
 from skdpot.release.moments import SumNoise, as_finite_rows, plan_sums, release_sums
 
 # From rows and groups to outputs in a ball, (n, q), and the weights of the moves, (n, k).
-ScoresOf: TypeAlias = Callable[[Any, np.ndarray], tuple[np.ndarray, np.ndarray]]
+ScoresOf: TypeAlias = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 _N_POINTS = 257  # of a move along a direction
 _LEVELS = (np.arange(256) + 0.5) / 256  # of the quantiles that moves are computed from
@@ -45,7 +45,7 @@ _HIDDEN, _LARGEST_TAIL = 3.0, 0.2
 class BallScores(GroupScores):
     """Networks whose outputs are shortened to a ball, with the weight of each group's moves."""
 
-    def __call__(self, rows: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def __call__(self, rows: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return outputs and weights of rows; `codes` are their groups, read if known."""
         outputs, weights = super().__call__(rows, codes)
         return in_ball(as_finite_rows(outputs)), weights
@@ -85,7 +85,7 @@ class Transport:
             moved = in_ball(self.last(moved))
         return (1.0 - level) * outputs + level * moved
 
-    def of_rows(self, scores_of: ScoresOf, rows: Any, codes: np.ndarray) -> np.ndarray:
+    def of_rows(self, scores_of: ScoresOf, rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Score rows and move the outputs."""
         outputs, weights = scores_of(rows, codes)
         return self(outputs, weights)
@@ -191,7 +191,7 @@ def _mixing(
         return np.eye(n_groups)
     centre = 1.0 / n_groups
 
-    def vectors_of(rows: Any, _: Any, codes: np.ndarray) -> np.ndarray:
+    def vectors_of(rows: np.ndarray, _: np.ndarray, codes: np.ndarray) -> np.ndarray:
         return scores_of(rows, codes)[1] - centre
 
     sums = release_sums(weights - centre, cells.codes, n_groups, noise, stream, vectors_of)
