@@ -32,6 +32,7 @@ LENGTH = Interval(Real, 1e-30, 1e30, closed="both")
 
 
 _ON_A_GPU = "the GPU computes a record's gradient from this record alone, to the last bit"
+_KEPT_AS: dict[type, str] = {SlicedSketch: "sketch_", NoisyMoments: "moments_"}
 
 
 class Plan(Protocol):
@@ -107,8 +108,8 @@ class FitContext:
     def of(cls, estimator: BaseEstimator, X: Any, streams: Streams, groups: Any = None) -> Self:
         """Read the terms from the parameters of an estimator that has validated X."""
         known = {item.name for item in fields(cls)}
-        given = estimator.get_params(deep=False).items()
-        terms = {name: value for name, value in given if name in known}
+        parameters = estimator.get_params(deep=False).items()
+        terms = {name: value for name, value in parameters if name in known}
         terms["feature_names"] = getattr(estimator, "feature_names_in_", None)
         terms |= {"streams": streams, "source": X, "groups": groups}
         return cls(caller=type(estimator).__name__, **terms)
@@ -290,9 +291,6 @@ def refuse_classes(mechanism: Mechanism, conditional: bool) -> None:
             "class would have its own rows, and a record that changes its class would change the "
             "number of values, which no noise hides."
         )
-
-
-_KEPT_AS: dict[type, str] = {SlicedSketch: "sketch_", NoisyMoments: "moments_"}
 
 
 @dataclass(eq=False, repr=False)

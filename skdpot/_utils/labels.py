@@ -42,8 +42,8 @@ def encode_labels(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Encode labels as positions in the sorted set of classes."""
     if y is None:
-        given = "the target y" if argument == "y" else argument
-        raise ValueError(f"{needed_by} requires {argument} to be passed, but {given} is None.")
+        missing = "the target y" if argument == "y" else argument
+        raise ValueError(f"{needed_by} requires {argument} to be passed, but {missing} is None.")
     labels, fault = label_column(y, argument)
     if fault:
         raise ValueError(

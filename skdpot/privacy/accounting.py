@@ -237,12 +237,12 @@ def _epsilon(steps: Steps, delta: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _to_gdp(steps: Steps, leak: float) -> ApproximateGDP:
-    bound, own = mu_of_steps(steps), leak_of_steps(steps)
+    bound, certain_leak = mu_of_steps(steps), leak_of_steps(steps)
     losses, mu = _losses(steps)
     mu = math.inf if losses is None else math.hypot(mu, losses.to_gdp(leak).mu)
     if mu < bound:
-        return ApproximateGDP(mu, leak + (1.0 - leak) * own)
-    return ApproximateGDP(bound, own)
+        return ApproximateGDP(mu, leak + (1.0 - leak) * certain_leak)
+    return ApproximateGDP(bound, certain_leak)
 
 
 def _losses(steps: Steps) -> tuple[LossPair | None, float]:

@@ -20,6 +20,12 @@ from skdpot.privacy.searches import faults_of_callers
 from skdpot.privacy.statement import PrivacySpent, Scale, scales_of, stated_epsilon
 from skdpot.privacy.targets import privacy_target
 
+_PLANNING: ContextVar[bool] = ContextVar("planning", default=False)
+SEEDED = "nobody knows random_state"  # the assumption of every fit with a seed
+# That of every fit: it cannot see who divided the rows of a larger table before it.
+ROWS_GIVEN = "no private value decides which rows the fit is given, and none is given twice"
+KNOWN_LABELS = "every label is one of the classes; others are refused"
+
 
 def charge(
     owner: Any,
@@ -104,9 +110,6 @@ def charge(
     return spent
 
 
-_PLANNING: ContextVar[bool] = ContextVar("planning", default=False)
-
-
 class _PlannedError(BaseException):
     """Ends a fit where it would have been charged."""
 
@@ -166,32 +169,26 @@ def plan_fit(
             "plan_fit takes one private estimator; of a pipeline, plan each private step. Got "
             f"{type(estimator).__name__}."
         )
-    with planning(True) as found:
+    with planning(True) as statements:
         clone(estimator).set_params(budget=None).fit(X, y, **params)
-    if found:
-        return found[0]
+    if statements:
+        return statements[0]
     raise ValueError(f"{type(estimator).__name__} releases nothing in this fit: no plan is needed.")
 
 
 @contextmanager
 def planning(on: bool) -> Iterator[list[PrivacySpent]]:
     """End the block where a fit in it would be charged, and collect its statement, or do not."""
-    found: list[PrivacySpent] = []
+    statements: list[PrivacySpent] = []
     state = _PLANNING.set(on)
     try:
-        yield found
+        yield statements
     except _PlannedError as end:
         if not on:
             raise
-        found.append(end.args[0])
+        statements.append(end.args[0])
     finally:
         _PLANNING.reset(state)
-
-
-SEEDED = "nobody knows random_state"  # the assumption of every fit with a seed
-# That of every fit: it cannot see who divided the rows of a larger table before it.
-ROWS_GIVEN = "no private value decides which rows the fit is given, and none is given twice"
-KNOWN_LABELS = "every label is one of the classes; others are refused"
 
 
 def row_assumptions(

@@ -33,6 +33,9 @@ from skdpot.privacy.targets import privacy_target
 
 _MOST_TICKS = 8
 _ROUNDING = 1 + 1e-9  # each charge is rounded up by itself
+_MOST_BARS = 25
+_MOST_LETTERS = 34
+_ROW_HEIGHT = 0.28  # inches
 
 
 def _floor_of(floor: Any, estimator: Any, public: tuple[Any, Any], scoring: Any) -> float | None:
@@ -335,11 +338,6 @@ class PrivacyUtilityDisplay:
             lines = [*self.errorbars_.values(), *self.reference_lines_.values(), self.floor_line_]
             add_legend_beside(ax, beside, [line for line in lines if line is not None])
         return self
-
-
-_MOST_BARS = 25
-_MOST_LETTERS = 34
-_ROW_HEIGHT = 0.28  # inches
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -57,6 +57,8 @@ from skdpot.exceptions import LedgerError, add_charge
 from skdpot.privacy.ledger import Ledger, TakenError
 
 _MOST_RELEASES, _MOST_BYTES = 256, 2**24  # of a fit
+_WITHHELD: ContextVar[bool] = ContextVar("withheld", default=False)
+_UNTIL: ContextVar[ExitStack | None] = ContextVar("until", default=None)
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,6 @@ class Journal:
 
 
 _JOURNAL: ContextVar[Journal | None] = ContextVar("journal", default=None)
-_WITHHELD: ContextVar[bool] = ContextVar("withheld", default=False)
-_UNTIL: ContextVar[ExitStack | None] = ContextVar("until", default=None)
 
 
 def current_journal() -> Journal | None:

@@ -37,6 +37,37 @@ _UNITS = re.compile(r"inf|0|[1-9][0-9]{0,999}", re.ASCII)
 _UNPAID = "Nothing was charged."
 _PAID = "What was charged before stays charged."
 _NOT_OURS = "The file is not an intact skdpot ledger and was left unchanged. Pass another path."
+_MOUNTS = Path("/proc/self/mountinfo")  # on Linux
+_LOCAL = {"tmpfs", "ramfs", "rootfs", "overlay", "zfs"}  # are of one machine, and on no device
+_APPLICATION_ID = 0x736B6470  # "skdp": marks the file as one of ours
+_VERSION = 1
+# Units are decimal text, because an SQLite integer ends at 2^63 and knows no infinity.
+_SCHEMA = f"""
+CREATE TABLE terms (
+    uid TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL, relation TEXT NOT NULL,
+    mu_squared_cap TEXT NOT NULL, leak_cap TEXT NOT NULL, planned TEXT NOT NULL
+);
+CREATE TABLE charges (
+    number INTEGER PRIMARY KEY, time REAL NOT NULL, label TEXT NOT NULL, event TEXT NOT NULL,
+    epsilon REAL NOT NULL, mu_squared TEXT NOT NULL, leak TEXT NOT NULL,
+    mu_squared_total TEXT NOT NULL, leak_total TEXT NOT NULL
+);
+CREATE TABLE releases (
+    charge INTEGER NOT NULL, place INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (charge, place)
+) WITHOUT ROWID;
+PRAGMA application_id = {_APPLICATION_ID};
+PRAGMA user_version = {_VERSION};
+"""
+_STATEMENTS = tuple(part.strip() for part in _SCHEMA.split(";") if part.strip())
+_TABLES = tuple(statement for statement in _STATEMENTS if statement.startswith("CREATE TABLE"))
+_LATEST, _EARLIEST = 253_402_300_800.0, -62_135_596_800.0  # the years 1 to 9999
+_NEARLY = 1e-5  # relative: cheaper events are others than the planned one
+_CAP_ROUNDING = 10**6  # releases of this package may round caps differently, by one part in it
+# By uid, the largest totals that this process has seen: a ledger never goes back.
+_SEEN: dict[str, "Totals"] = {}
+_PLANNED: tuple[Callable[[Any], Any], ...] = (float, float, str, float, float, int, str)
+_KEEP = "INSERT INTO releases VALUES (?, ?, ?)"
 
 
 class TakenError(LedgerError):
@@ -165,10 +196,6 @@ def _explain(path: str, error: sqlite3.Error, then: str) -> str:
     return f"The ledger {path!r} cannot be used ({error}). {advice}"
 
 
-_MOUNTS = Path("/proc/self/mountinfo")  # on Linux
-_LOCAL = {"tmpfs", "ramfs", "rootfs", "overlay", "zfs"}  # are of one machine, and on no device
-
-
 def warn_of_drive(path: str | os.PathLike[str]) -> None:
     """Warn where other machines may reach a ledger, without each other's locks."""
     place = os.path.realpath(os.path.expanduser(path))
@@ -219,38 +246,6 @@ def damaged(path: str) -> LedgerError:
     )
 
 
-_APPLICATION_ID = 0x736B6470  # "skdp": marks the file as one of ours
-_VERSION = 1
-
-# Units are decimal text, because an SQLite integer ends at 2^63 and knows no infinity.
-_SCHEMA = f"""
-CREATE TABLE terms (
-    uid TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL, relation TEXT NOT NULL,
-    mu_squared_cap TEXT NOT NULL, leak_cap TEXT NOT NULL, planned TEXT NOT NULL
-);
-CREATE TABLE charges (
-    number INTEGER PRIMARY KEY, time REAL NOT NULL, label TEXT NOT NULL, event TEXT NOT NULL,
-    epsilon REAL NOT NULL, mu_squared TEXT NOT NULL, leak TEXT NOT NULL,
-    mu_squared_total TEXT NOT NULL, leak_total TEXT NOT NULL
-);
-CREATE TABLE releases (
-    charge INTEGER NOT NULL, place INTEGER NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (charge, place)
-) WITHOUT ROWID;
-PRAGMA application_id = {_APPLICATION_ID};
-PRAGMA user_version = {_VERSION};
-"""
-_STATEMENTS = tuple(part.strip() for part in _SCHEMA.split(";") if part.strip())
-_TABLES = tuple(statement for statement in _STATEMENTS if statement.startswith("CREATE TABLE"))
-
-_LATEST, _EARLIEST = 253_402_300_800.0, -62_135_596_800.0  # the years 1 to 9999
-_NEARLY = 1e-5  # relative: cheaper events are others than the planned one
-_CAP_ROUNDING = 10**6  # releases of this package may round caps differently, by one part in it
-
-# By uid, the largest totals that this process has seen: a ledger never goes back.
-_SEEN: dict[str, "Totals"] = {}
-
-
 @dataclass(frozen=True)
 class PlannedFit:
     """An event that was fixed when the ledger was made and is paid for by lower caps."""
@@ -272,9 +267,6 @@ class PlannedFit:
         """Whether an event of this account costs what is reserved, or hardly less."""
         closed = (1.0 - _NEARLY) * self.mu <= mu and mu <= self.mu and leak <= self.leak
         return closed and n_steps <= self.n_steps and others == self.others
-
-
-_PLANNED: tuple[Callable[[Any], Any], ...] = (float, float, str, float, float, int, str)
 
 
 @dataclass(frozen=True)
@@ -569,9 +561,6 @@ def _read_charges(
         if not sound or (number, *sums) != totals.sums:
             raise damaged(path)
     return charges, totals
-
-
-_KEEP = "INSERT INTO releases VALUES (?, ?, ?)"
 
 
 def _append(connection: sqlite3.Connection, charge: Charge, after: Totals) -> None:

@@ -128,6 +128,11 @@ _WORD = 64
 NOISE_REACH = 20.0  # standard deviations; noise beyond has a probability of 1e-88
 _LOG2_DRAWS = 32  # draws that one event may use, over all calls
 _MAX_LEAVES = 8  # tables that one draw may consult when s is wide
+MIN_LATTICE_STEPS = 16.0
+_ROUNDING_SHARE = 1 / 64
+_SUM_ROUNDING_SHARE = 1 / 512
+_FEWEST_SUM_STEPS, _MOST_SUM_STEPS = 64.0, 2.0**39
+_LARGEST_UNIT = 2.0**52
 
 
 @dataclass(frozen=True)
@@ -306,13 +311,6 @@ def discrete_gaussian(
         halves = np.frombuffer(stream.random_bytes(2 * count), dtype=np.uint16)
         drawn += step * _draw_from_table(_table(of_part, bits), halves, stream)
     return drawn.reshape(shape)
-
-
-MIN_LATTICE_STEPS = 16.0
-_ROUNDING_SHARE = 1 / 64
-_SUM_ROUNDING_SHARE = 1 / 512
-_FEWEST_SUM_STEPS, _MOST_SUM_STEPS = 64.0, 2.0**39
-_LARGEST_UNIT = 2.0**52
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,6 +46,9 @@ from skdpot.privacy.gdp import (
 from skdpot.privacy.targets import LEAK_SHARE, PrivacyTarget, SingleFitTarget
 from skdpot.privacy.units import Units, exact_leak, squared_mu_units
 
+# Directions that are drawn anew, and so sensitivities, change mu in the last digits.
+_RESERVE_MARGIN = 1e-6
+
 
 @dataclass(frozen=True)
 class Reserve:
@@ -68,10 +71,6 @@ class Reserve:
     def account(self) -> tuple[float, float, int, str]:
         """Return its parts as a ledger keeps them: numbers, and a text for what has no number."""
         return self.closed.mu, self.closed.leak, self.n_steps, repr(self.others)
-
-
-# Directions that are drawn anew, and so sensitivities, change mu in the last digits.
-_RESERVE_MARGIN = 1e-6
 
 
 def reserve(

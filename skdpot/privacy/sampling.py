@@ -221,8 +221,8 @@ class SampledStep:
 
     def losses(self, interval: float) -> LossPair:
         """Discretise the privacy loss of the step on the multiples of `interval`."""
-        own = astuple(self)
-        profiles = [lambda epsilon, of=of: of(epsilon, *own) for of in self._profiles]
+        arguments = astuple(self)
+        profiles = [lambda epsilon, of=of: of(epsilon, *arguments) for of in self._profiles]
         return losses_of_profiles(profiles, interval)
 
 

@@ -18,6 +18,7 @@ from skdpot.privacy.units import exact_leak
 
 # One number, one for each phase of the fit, or none where no single one exists.
 Scale: TypeAlias = float | tuple[float, ...] | None
+_ROUNDING = 1e-6  # of delta, between machines
 
 
 @dataclass(frozen=True)
@@ -172,9 +173,6 @@ def stated_epsilon(loss: PrivacyLoss, delta: float) -> float:
 def _numbers(value: float | tuple[float, ...]) -> str:
     """Write one number or several with four digits."""
     return ", ".join(f"{number:.4g}" for number in (value if isinstance(value, tuple) else [value]))
-
-
-_ROUNDING = 1e-6  # of delta, between machines
 
 
 def check_statement(spent: PrivacySpent, noun: str) -> tuple[tuple[Any, ...], float | None]:

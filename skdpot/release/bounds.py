@@ -13,7 +13,7 @@ from skdpot._utils.parameters import Interval, StrOptions
 from skdpot._utils.streams import Streams
 from skdpot.privacy.events import Event
 from skdpot.privacy.noise import check_positive
-from skdpot.sources import Rows
+from skdpot.sources.rows import Rows
 
 _LARGEST_NORM = 1e30
 

@@ -17,23 +17,23 @@ _MOST_HASHED = 2**17  # parts of facts: of the marginals of thousands of columns
 
 def digest(facts: Any) -> str:
     """Return a hash of public facts, the same in every process."""
-    found, met, left = hashlib.sha256(), dict[int, Any](), _MOST_HASHED
+    hashed, seen, left = hashlib.sha256(), dict[int, Any](), _MOST_HASHED
     parts = [facts]
     while parts and (left := left - 1):
         part = parts.pop()
-        held = None if id(part) in met else _parts(part)
-        found.update(type(part).__qualname__.encode())
-        if held is not None:
-            met[id(part)] = part
-            found.update(repr(list(map(str, held))).encode())
-            parts += held.values()
+        contents = None if id(part) in seen else _parts(part)
+        hashed.update(type(part).__qualname__.encode())
+        if contents is not None:
+            seen[id(part)] = part
+            hashed.update(repr(list(map(str, contents))).encode())
+            parts += contents.values()
         elif isinstance(part, np.ndarray | np.generic):
-            found.update(f"{part.dtype.str}{part.shape}".encode() + part.tobytes())
+            hashed.update(f"{part.dtype.str}{part.shape}".encode() + part.tobytes())
         elif isinstance(part, FunctionType | BuiltinFunctionType | type):
-            found.update(part.__qualname__.encode())
+            hashed.update(part.__qualname__.encode())
         elif isinstance(part, str | bytes | int | float | complex | Enum | type(None)):
-            found.update(repr(part).encode())
-    return found.hexdigest()
+            hashed.update(repr(part).encode())
+    return hashed.hexdigest()
 
 
 def _is_tensor(value: Any) -> bool:
@@ -81,9 +81,9 @@ def first_difference(
     if list(parts) != list(others):
         return f"{name} (parts)"
     for key, part in parts.items():
-        found = first_difference(part, others[key], f"{name}.{key}" if name else str(key), met)
-        if found is not None:
-            return found
+        difference = first_difference(part, others[key], f"{name}.{key}" if name else str(key), met)
+        if difference is not None:
+            return difference
     return None
 
 

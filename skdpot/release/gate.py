@@ -7,13 +7,7 @@ A mechanism wraps a noisy value in a `Release`, with its noise and its event, pa
 gradients of a training. The accountant charges a fit for all of them, so an audit must see them:
 
 >>> from skdpot.privacy.events import GaussianEvent
->>> from skdpot.release.releases import Part as Part
-from skdpot.release.releases import Records as Records
-from skdpot.release.releases import Release as Release
-from skdpot.release.releases import Vectors as Vectors
-from skdpot.release.releases import candidates as candidates
-from skdpot.release.releases import of_candidates as of_candidates
-from skdpot.release.releases import public_facts
+>>> from skdpot.release.releases import Release
 >>> from skdpot.release.gate import pass_gate, record_releases, replay_releases
 >>> from skdpot import PrivateScaler
 >>> import numpy as np

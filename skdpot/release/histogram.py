@@ -23,7 +23,9 @@ from skdpot.release.gate import pass_gate
 from skdpot.release.joint import SecureSum
 from skdpot.release.releases import Part, Records, Release, Vectors
 from skdpot.release.strategy import Strategy
-from skdpot.sources import Batch, Rows, Tables
+from skdpot.sources.exact_counts import Tables
+from skdpot.sources.reading import Batch
+from skdpot.sources.rows import Rows
 
 if TYPE_CHECKING:
     import torch

@@ -13,6 +13,13 @@ from skdpot.privacy.journal import Journal
 from skdpot.release.comparison import copied, digest, in_form_of, same_shape
 from skdpot.release.releases import Release, public_facts
 
+_OTHER_FACTS = (
+    "The interrupted fit released {} given other public facts: its parameters, a library or the "
+    "machine were others. Make the same fit, or leave budget.resume() to make a new one. Nothing "
+    "was charged."
+)
+_UNREADABLE = "{} of the interrupted fit is damaged, so that the fit cannot be resumed."
+
 
 @dataclass(frozen=True)
 class KeptRelease(Record):
@@ -29,20 +36,12 @@ class KeptRelease(Record):
     def restored(self, value: Any, where: str) -> Any:
         """Return the value, in the form that a value of the same release has now."""
         try:
-            found = _unpacked(json.loads(self.value), self.arrays)
-            if not same_shape(found, copied(value), np.ndim):  # batches are of random sizes
+            kept = _unpacked(json.loads(self.value), self.arrays)
+            if not same_shape(kept, copied(value), np.ndim):  # batches are of random sizes
                 raise ValueError("another form")
         except (TypeError, ValueError, LookupError, RecursionError) as error:
             raise LedgerError(_UNREADABLE.format(where)) from error
-        return in_form_of(found, value)
-
-
-_OTHER_FACTS = (
-    "The interrupted fit released {} given other public facts: its parameters, a library or the "
-    "machine were others. Make the same fit, or leave budget.resume() to make a new one. Nothing "
-    "was charged."
-)
-_UNREADABLE = "{} of the interrupted fit is damaged, so that the fit cannot be resumed."
+        return in_form_of(kept, value)
 
 
 def kept_value(journal: Journal, release: Release) -> Any:
@@ -87,5 +86,5 @@ def _unpacked(content: Any, arrays: Sequence[np.ndarray]) -> Any:
     if kind in ("tuple", "list"):
         parts = (_unpacked(part, arrays) for part in held)
         return tuple(parts) if kind == "tuple" else list(parts)
-    found = arrays[held].copy()
-    return found if kind == "array" else found[()]
+    array = arrays[held].copy()
+    return array if kind == "array" else array[()]

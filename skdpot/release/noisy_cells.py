@@ -33,9 +33,9 @@ def cells_seen(table: FloatArray, sigma: float, z: float) -> IntArray:
         steps = np.zeros(table.size + 1, dtype=np.int64)
         np.add.at(steps, np.maximum(hits - window // 2, 0), 1)
         np.add.at(steps, np.minimum(hits + window + window // 2, table.size), -1)
-        found = np.cumsum(steps[:-1]) > 0
-        seen |= found
-        left[found] = 0.0
+        inside = np.cumsum(steps[:-1]) > 0
+        seen |= inside
+        left[inside] = 0.0
     return np.flatnonzero(seen)
 
 

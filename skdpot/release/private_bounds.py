@@ -38,7 +38,7 @@ from skdpot.release.value_histogram import (
     Norms,
     release_histograms,
 )
-from skdpot.sources import Rows
+from skdpot.sources.rows import Rows
 
 MAX_AUTO_FEATURES = 32
 _MAX_UNITS = 5  # features; of more, noise takes features of clusters for small ones
@@ -52,6 +52,15 @@ _LARGEST_NORM_TAIL = 0.25
 _NORM_PARTS = 4
 _N_CELLS = 64
 _N_EXACT_CELLS = 2**14
+_LARGEST_RADIUS = 2.0**64
+_FEWEST = (1.0, 2.0)  # cells in a spread, or else they are divided
+_REACH = 3.0
+_LARGEST_WIDENING = 4.0
+_FAR_SMALLER = 4.0
+_SHOWN = 0.5
+_LARGE = 0.75
+_OCTAVES = 4  # that hold most values, and above these,
+_FEW = 0.2  # of the rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,16 +177,6 @@ def _of_counts(sensitivity: float, counted: str, mu: float) -> GaussianEvent:
     return GaussianEvent(**vars(noise), label=f"Histograms of {counted}")
 
 
-_LARGEST_RADIUS = 2.0**64
-_FEWEST = (1.0, 2.0)  # cells in a spread, or else they are divided
-_REACH = 3.0
-_LARGEST_WIDENING = 4.0
-_FAR_SMALLER = 4.0
-_SHOWN = 0.5
-_LARGE = 0.75
-_OCTAVES = 4  # that hold most values, and above these,
-_FEW = 0.2  # of the rows
-
 AnyRows: TypeAlias = npt.NDArray[Any] | Rows
 
 
@@ -206,10 +205,10 @@ def release_private_bounds(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     """
     center, unit = np.zeros(plan.n_features), np.ones(plan.n_features)
     if plan.by_features:
-        found = release_feature_scales(rows, plan, streams)
-        center = found.center
+        scales = release_feature_scales(rows, plan, streams)
+        center = scales.center
         # Heavy tails and clusters get a wider unit, within limits.
-        unit = np.clip(found.reach / _REACH, found.spread, _LARGEST_WIDENING * found.spread)
+        unit = np.clip(scales.reach / _REACH, scales.spread, _LARGEST_WIDENING * scales.spread)
     elif plan.features is not None:
         unit = _release_units(rows, plan, streams)
     elif 1 < plan.n_features <= MAX_AUTO_FEATURES:
@@ -249,9 +248,9 @@ def _release_units(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> FloatAr
     counts = np.maximum(np.take_along_axis(tables, cells, axis=1), 0.0)
     # The octave of a quantile of what is in the octaves that hold most.
     below = np.cumsum(counts, axis=1) < _LARGE * counts.sum(axis=1, keepdims=True)
-    found = [sizes.end(int(cell)) for cell in cells[:, 0] + below.sum(axis=1) + 1]
+    octave_ends = [sizes.end(int(cell)) for cell in cells[:, 0] + below.sum(axis=1) + 1]
     shown = totals.max(axis=1) > _SHOWN * plan.n_samples
-    usual = np.where(shown, found, 0.0)
+    usual = np.where(shown, octave_ends, 0.0)
     largest = max(float(usual.max()), 2.0**-1000)
     ends = np.array([sizes.end(cell + 1) for cell in range(tables.shape[1])])
     above = ends > usual[:, None]
@@ -271,10 +270,12 @@ def release_feature_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     -------
     Noisy histograms of each feature in rounds; the number of rows and of features is public.
     """
-    found = _release_features(rows, plan, streams)
-    if hidden := sum(one is None for one in found):
-        _warn_fallback(f"{hidden} of {len(found)} features", "centre 0, scale 1")
-    return FeatureScales(*np.array([one.scales if one else (0.0, 1.0, 0.0) for one in found]).T)
+    features = _release_features(rows, plan, streams)
+    if hidden := sum(feature is None for feature in features):
+        _warn_fallback(f"{hidden} of {len(features)} features", "centre 0, scale 1")
+    return FeatureScales(
+        *np.array([feature.scales if feature else (0.0, 1.0, 0.0) for feature in features]).T
+    )
 
 
 def _release_features(
@@ -292,7 +293,7 @@ def _release_features(
     ends = [sizes.usual_and_largest(table, sigma, threshold(tables.size)) for table in tables]
     cells = [EqualCells.over(-2 * usual, 2 * usual, n_cells) for usual, _ in ends]
     sums, times, z = np.zeros((d, n_cells)), np.zeros(d), threshold(d * n_cells)
-    found: list[FeatureCounts | None] = [None] * d
+    shown: list[FeatureCounts | None] = [None] * d
     # Narrow cells show more where the noise is low, and less where it is not.
     fewest = float(np.clip(0.08 * math.sqrt(plan.n_samples / (sigma or 1.0)), *_FEWEST))
     for _ in range(N_ROUNDS - 1):
@@ -301,14 +302,14 @@ def _release_features(
         sums += release(histograms)
         times += 1
         for j in range(d):
-            table, own = sums[j] / times[j], sigma / math.sqrt(times[j])
-            seen = cells_seen(table, own, z)
-            one = FeatureCounts(table, seen, own, cells[j], ends[j][1], plan.n_samples)
-            found[j] = one if seen.size else found[j]
-            following = one.next_cells(fewest) if seen.size else cells[j].wider
+            table, table_sigma = sums[j] / times[j], sigma / math.sqrt(times[j])
+            seen = cells_seen(table, table_sigma, z)
+            counts = FeatureCounts(table, seen, table_sigma, cells[j], ends[j][1], plan.n_samples)
+            shown[j] = counts if seen.size else shown[j]
+            following = counts.next_cells(fewest) if seen.size else cells[j].wider
             if following != cells[j]:
                 cells[j], sums[j], times[j] = following, 0.0, 0.0
-    return found
+    return shown
 
 
 def _warn_fallback(what: str, public: str) -> None:
@@ -350,12 +351,12 @@ def release_ranges(
     values that are seen. Zero is a bound if nothing beyond it stands out from the noise.
     """
     ranges = []
-    for j, one in enumerate(_release_features(rows, plan, streams)):
-        if one is None:
+    for j, feature in enumerate(_release_features(rows, plan, streams)):
+        if feature is None:
             ranges.append(ColumnRange(-4.0, 4.0, False))
         elif spans is None:
-            ranges.append(ColumnRange(*one.range(plan.n_samples), True))
+            ranges.append(ColumnRange(*feature.range(plan.n_samples), True))
         else:
-            knots = one.knots(*spans[j])
+            knots = feature.knots(*spans[j])
             ranges.append(ColumnRange(float(knots[0]), float(knots[-1]), True, knots))
     return tuple(ranges)

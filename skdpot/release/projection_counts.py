@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _BLOCK_ELEMENTS = 2**17  # projections held at once by a thread: 2 MB of buffers
 _MAX_BLOCK_ROWS = 2**14
+_UNIT = 2.0**26
+_PRODUCTS = ((1, 1, 1), (7, 16, 259), (61, 33, 1030), (784, 5, 2048))
 
 
 def count_projections(
@@ -77,10 +79,6 @@ def count_projections(
     ends = [len(rows) * k // n_stripes for k in range(n_stripes + 1)]
     stripes = [range(*pair) for pair in pairwise(ends)]
     return np.sum(in_threads(count, stripes), axis=0)
-
-
-_UNIT = 2.0**26
-_PRODUCTS = ((1, 1, 1), (7, 16, 259), (61, 33, 1030), (784, 5, 2048))
 
 
 def counting_device(device: Any) -> "torch.device | None":

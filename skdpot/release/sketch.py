@@ -42,7 +42,8 @@ from skdpot.release.releases import Records, Release
 from skdpot.release.sketch_plan import plan_sketch, projection_half_widths
 from skdpot.release.sketch_record import SketchRecord, check_comparable, merged_fields
 from skdpot.release.strategy import Strategy
-from skdpot.sources import HeldRows, Rows, SourceRows, read_numbers, source_of
+from skdpot.sources.reading import read_numbers, source_of
+from skdpot.sources.rows import HeldRows, Rows, SourceRows
 
 
 def _not_closed(sketch: "SlicedSketch") -> bool:
@@ -218,7 +219,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features), or source of rows
             Private rows, at least two: in memory, or read in batches from the paths of files,
             datasets of pyarrow, relations of DuckDB, LazyFrames of polars, DataFrames of Dask or
-            Spark, or a `skdpot.sources.Source`.
+            Spark, or a `skdpot.sources.source.Source`.
         y : array-like of shape (n_samples,) or str, optional
             Class labels, private unless `public_labels`; only used with ``conditional=True``. If X
             is read in batches, the name of their column.

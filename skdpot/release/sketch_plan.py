@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skdpot.ot.slices import make_directions
+from skdpot.ot.directions import make_directions
 from skdpot.privacy.calibration import calibrate
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import check_shares, noise_lattice
@@ -21,6 +21,11 @@ from skdpot.release.strategy import Energy, Strategy, best_strategy
 
 if TYPE_CHECKING:
     pass
+
+_SPREADS = 3.5
+_SIGNAL_PER_BLOCK = 25.0
+_MOST_SLICES = 1024
+_BINS_BELOW = ((100.0, 16), (2000.0, 32), (math.inf, 64))
 
 
 @dataclass(frozen=True)
@@ -48,12 +53,6 @@ class SketchPlan:
     def shape(self) -> tuple[int, int, int]:
         """Shape of the table."""
         return self.n_classes, len(self.directions), self.strategy.n_bins
-
-
-_SPREADS = 3.5
-_SIGNAL_PER_BLOCK = 25.0
-_MOST_SLICES = 1024
-_BINS_BELOW = ((100.0, 16), (2000.0, 32), (math.inf, 64))
 
 
 def projection_half_widths(bounds: DataBounds, directions: np.ndarray) -> np.ndarray:

@@ -31,6 +31,8 @@ _MOST_BINS = 4096
 _LEAST_NOISE, _LARGEST_NOISE = 1e-15, 1e15  # that of the largest finite epsilon exceeds the least
 _LARGEST_RADIUS = 1e150
 _ROUNDING = 1e-9  # machines may differ in the last digits
+_BOUNDS = "bounds; declare the same public bounds=(low, high) or norm_bound= in all of them"
+_PERSONS = "numbers of rows of one person; give all the largest group_size"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -230,10 +232,6 @@ def _without_objects(classes: np.ndarray) -> np.ndarray:
             raise ValueError("classes_ holds objects that are not strings and cannot be saved.")
         return classes.astype(str)
     return classes
-
-
-_BOUNDS = "bounds; declare the same public bounds=(low, high) or norm_bound= in all of them"
-_PERSONS = "numbers of rows of one person; give all the largest group_size"
 
 
 def counts_persons(sketch: Any) -> bool:

@@ -26,7 +26,8 @@ from skdpot.privacy.noise import lattice_noise
 from skdpot.release.gate import pass_gate
 from skdpot.release.noisy_cells import cells_seen, noisy_quantiles
 from skdpot.release.releases import Part, Records, Release, Vectors
-from skdpot.sources import HeldRows, Rows, Tables
+from skdpot.sources.exact_counts import Tables
+from skdpot.sources.rows import HeldRows, Rows
 
 _BLOCK = 4096  # rows
 _LEAST_EXPONENT, _LARGEST_EXPONENT = -1074, 1024  # of double precision

@@ -24,7 +24,9 @@ from skdpot.release.private_bounds import (
     release_private_bounds,
 )
 from skdpot.release.value_histogram import Intervals, Magnitudes, Norms
-from skdpot.sources import ExactCounts, Source, SourceRows
+from skdpot.sources.exact_counts import ExactCounts
+from skdpot.sources.rows import SourceRows
+from skdpot.sources.source import Source
 from tests.core.release.exact import streams
 
 MU = gdp_mu(1.0, 1e-5)

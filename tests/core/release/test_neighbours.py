@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.exceptions import OpenSketchError
-from skdpot.ot.slices import uniform_directions
+from skdpot.ot.directions import uniform_directions
 from skdpot.release import projection_counts
 from skdpot.release.bounds import DataBounds
 from skdpot.release.projection_counts import count_projections

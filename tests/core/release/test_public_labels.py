@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from skdpot import SlicedSketch
-from skdpot.ot.slices import uniform_directions
+from skdpot.ot.directions import uniform_directions
 from skdpot.privacy.targets import PrivacyTarget
 from skdpot.release.decoding import decode
 from skdpot.release.sketch_plan import plan_sketch

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.linalg import toeplitz
 from scipy.optimize import linprog
 
-from skdpot.ot.slices import make_directions
+from skdpot.ot.directions import make_directions
 from skdpot.release import DataBounds
 from skdpot.release.projection_counts import count_projections
 from skdpot.release.sketch_plan import projection_half_widths

@@ -27,7 +27,8 @@ from skdpot.preprocessing import (
 )
 from skdpot.release.comparison import first_difference
 from skdpot.release.gate import record_releases
-from skdpot.sources import ExactCounts, source_of
+from skdpot.sources.exact_counts import ExactCounts
+from skdpot.sources.reading import source_of
 from tests.core.sources import forms
 from tests.core.sources.forms import FORMS, NUMBERS, TABLE
 
