@@ -22,12 +22,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpot.nets.per_sample import (
-    ChunkJacobians,
-    OutputGradient,
-    chain_of_layers,
-    record_jacobians,
-)
+from skdpot.nets.per_sample import ChunkJacobians, OutputGradient, chain_of_layers, record_jacobians
 
 # Why one part in a million is enough room for rounding
 # ------------------------------------------------------

@@ -1,15 +1,14 @@
 """The penalty between cells as a sum over records, from a release of their distributions."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
 from torch import nn
 
 from skdpot.nets.cells import Cells
-from skdpot.nets.output_tables import (
-    OutputTables,
-)
+from skdpot.nets.output_tables import OutputTables
 from skdpot.nets.parity_penalty import ParityPenalty
 from skdpot.nets.per_sample import record_outputs
 
@@ -46,7 +45,12 @@ class LocalPenalty:
     stiffness: torch.Tensor
 
     @classmethod
-    def of_release(cls, tables: OutputTables, values: np.ndarray, cells: Cells) -> "LocalPenalty":
+    def of_arrays(cls, values: np.ndarray, pulls: np.ndarray, stiffness: np.ndarray) -> Self:
+        """Return a penalty with these values, (n, k), pulls, (n, k), and stiffness, (n, k, k)."""
+        return cls(*map(torch.from_numpy, (values, pulls, stiffness)))
+
+    @classmethod
+    def of_release(cls, tables: OutputTables, values: np.ndarray, cells: Cells) -> Self:
         """Return the penalty of all records, whose distributions were released as `tables`.
 
         Values are projected for all records at once, whose number is public. The size of a cell may
@@ -64,7 +68,7 @@ class LocalPenalty:
             scale[members] = _STIFFNESS * weight * (n / size) * len(others)
         mean_square = directions.T @ directions / len(directions)
         stiffness = scale[:, None, None] * mean_square
-        return cls(*map(torch.from_numpy, (values, pulls.T @ directions, stiffness)))
+        return cls.of_arrays(values, pulls.T @ directions, stiffness)
 
     def vectors(self, values: torch.Tensor, records: torch.Tensor) -> torch.Tensor:
         """Return n times the gradient of the penalty by the values, (n_records, k)."""

@@ -86,10 +86,9 @@ def build_predictor(module: Predictor, n_features: int, n_outputs: int) -> nn.Mo
 def evaluate(network: nn.Module, rows: np.ndarray, device: torch.device | None) -> np.ndarray:
     """Run a network on rows in chunks, without gradients."""
     convolutional = any(isinstance(layer, nn.modules.conv._ConvNd) for layer in network.modules())
-    where: dict[str, Any] = {"device": device or "cpu"}
-    where["dtype"] = torch.float32 if convolutional else torch.float64
-    copy = deepcopy(network).to(**where)
+    place, dtype = device or "cpu", torch.float32 if convolutional else torch.float64
+    copy = deepcopy(network).to(place, dtype)
     parts = np.array_split(rows, max(1, math.ceil(len(rows) / _ROWS_AT_ONCE)))
     with torch.inference_mode():
-        outputs = [copy(torch.from_numpy(part).to(**where)) for part in parts]
+        outputs = [copy(torch.from_numpy(part).to(place, dtype)) for part in parts]
     return torch.cat(outputs).cpu().numpy().astype(np.float64)

@@ -205,9 +205,9 @@ class PrivateSWAutoencoder(
         **PrivateEstimatorMixin._parameter_constraints,
         "latent_dim": [Interval(Integral, 1, None, closed="left")],
         "private": ["boolean"],
-        "penalty": [StrOptions(set(_PENALTIES)), *_PENALTIES.values(), None],
+        "penalty": [StrOptions(set(_PENALTIES)), CodePenalty, None],
         "architecture": [*NETWORKS, Architecture],
-        "mechanism": [StrOptions(set(_MECHANISMS)), *_MECHANISMS.values()],
+        "mechanism": [StrOptions(set(_MECHANISMS)), AutoencoderMechanism],
         "bounds": [StrOptions({"private"}), tuple, list],
         "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
     }

@@ -183,7 +183,7 @@ class PriorDistance(CodeDistance):
         pulls = both.pulls(both.projections(codes), 0, (1,)).T @ table.directions
         mean_square = table.directions.T @ table.directions / len(table.directions)
         stiffness = np.broadcast_to(mean_square, (len(codes), *mean_square.shape)).copy()
-        return LocalPenalty(*map(torch.from_numpy, (codes, pulls, stiffness)))
+        return LocalPenalty.of_arrays(codes, pulls, stiffness)
 
     def squared_distance(self, codes: np.ndarray, cells: Cells, directions: np.ndarray) -> float:
         """Return the squared distance to the prior's quantiles at the levels of the ranks."""

@@ -9,14 +9,7 @@ from sklearn.base import BaseEstimator
 
 from skdpot._utils.validation import Interval, StrOptions, encode_labels
 from skdpot.base import COUNT, LENGTH
-from skdpot.nets.cells import (
-    SAME_CLASS,
-    SAME_GROUP,
-    Cells,
-    one_cell,
-    read_groups,
-    within_classes,
-)
+from skdpot.nets.cells import SAME_CLASS, SAME_GROUP, Cells, one_cell, read_groups, within_classes
 from skdpot.sampling.code_distances import CodeDistance, ParityDistance, PriorDistance
 
 

@@ -34,6 +34,7 @@ MECHANISMS: dict[str, type[FlowMechanism]] = {
     "DPSWflow-r": Resample,  # names of the paper
     "DPSWflow": Presample,
 }
+_RELEASED = ("sketch_", "moments_", "releases_")  # attributes that hold a released value
 _MIN_PARTICLES, _MAX_PARTICLES = 1000, 10_000  # of a fit, by default
 _FEWEST_PARTICLES = 256  # in a flow: a few particles would end at the quantiles of their ranks
 _N_STATES = 24  # of a trace, by default: enough for the curve of the distance
@@ -184,7 +185,7 @@ class DPSlicedFlowSampler(SyntheticRows):
     _mechanisms = MECHANISMS
     _made_last = "particles_"
     _parameter_constraints = SyntheticRows._parameter_constraints | {
-        "mechanism": [StrOptions(set(MECHANISMS)), *MECHANISMS.values()],
+        "mechanism": [StrOptions(set(MECHANISMS)), FlowMechanism],
         "n_particles": [Interval(Integral, 1, None, closed="left"), None],
         "n_steps": [Interval(Integral, 1, None, closed="left")],
         "step_size": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="right")],
@@ -290,6 +291,12 @@ class DPSlicedFlowSampler(SyntheticRows):
             record_at=record_at,
         )
         return replace(result, particles=result.particles[:n_particles])
+
+    @property
+    def _released(self) -> Any:
+        """The value that the mechanism has released; None before a fit."""
+        values = (getattr(self, name) for name in _RELEASED if hasattr(self, name))
+        return next(values, None)
 
     def _schedule(self) -> FlowSchedule:
         """Return the steps of the flow."""

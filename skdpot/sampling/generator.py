@@ -197,7 +197,7 @@ class DPSlicedGenerator(SyntheticRows):
     _mechanisms = MECHANISMS
     _made_last = "module_"
     _parameter_constraints = SyntheticRows._parameter_constraints | {
-        "mechanism": [StrOptions(set(MECHANISMS)), *MECHANISMS.values()],
+        "mechanism": [StrOptions(set(MECHANISMS)), Sketch, Resample, TrainingMechanism],
         "module": [HasMethods("forward"), callable, LatentNetwork, ImageNetwork, None],
         "n_steps": [Interval(Integral, 1, None, closed="left"), None],
         "learning_rate": [Interval(Real, 0, 10, closed="right")],

@@ -13,9 +13,7 @@ from skdpot._utils.validation import Interval, StrOptions
 from skdpot.base import COUNT, LENGTH, FitContext, MechanismResult, refuse_classes
 from skdpot.nets.parity_penalty import fixed_side_sensitivity
 from skdpot.nets.per_record_check import check_per_record
-from skdpot.nets.training import (
-    train_to_the_end,
-)
+from skdpot.nets.training import train_to_the_end
 from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.release.bounds import planned_bounds, public_bounds
 from skdpot.sampling.generator_gradient_steps import noisy_gradient_steps

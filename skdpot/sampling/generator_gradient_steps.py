@@ -135,8 +135,8 @@ def _derivative(
         block = slice(start, start + _SLICES_AT_ONCE)
         reached = np.empty((len(rows), len(points), len(along[block])))
         for k, places in enumerate(ranked[block]):
-            ranges = lower[start + k], upper[start + k]
-            reached[:, places, k] = np.clip(projections[start + k][:, None], *ranges)
+            low, high = lower[start + k], upper[start + k]
+            reached[:, places, k] = np.clip(projections[start + k][:, None], low, high)
         pulls -= reached @ along[block]
     pulls *= shares[:, None] * (2.0 / len(along))
     weights = torch.from_numpy(pulls)

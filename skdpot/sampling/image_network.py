@@ -109,9 +109,14 @@ class ImageNetwork(GeneratorNetwork):
         image_dimensions(self.image_shape, n_features - sum(view.n_edges for view in seen))
         if self.pixels is not None and (len(self.pixels) != 2 or not np.less(*self.pixels)):
             raise ValueError("pixels of ImageNetwork must be (low, high), such as (0, 1).")
-        sizes = (_WIDTH, self.n_frequencies, self.n_bends)
         with torch_randomness(rng):
-            images = DeformedImages(self.latent_dim + n_classes, image, *sizes)
+            images = DeformedImages(
+                self.latent_dim + n_classes,
+                image,
+                width=_WIDTH,
+                n_frequencies=self.n_frequencies,
+                n_bends=self.n_bends,
+            )
         return nn.Sequential(images, *seen)
 
 

@@ -27,8 +27,6 @@ from skdpot.release.sketch import SlicedSketch
 from skdpot.sampling.sketch import Sketch
 from skdpot.sources import Source, fit_rows, head_of, record_columns
 
-_RELEASED = ("sketch_", "moments_", "releases_")  # where a released value is kept
-
 
 @dataclass(eq=False, repr=False)
 class SyntheticRows(PrivateSampler):
@@ -166,11 +164,6 @@ class SyntheticRows(PrivateSampler):
         self._class_shares = release.class_shares
         if release.classes is not None:
             self.classes_ = release.classes
-
-    @property
-    def _released(self) -> Any:
-        """The released value that `_store` has kept."""
-        return next(getattr(self, name) for name in _RELEASED if hasattr(self, name))
 
     @abstractmethod
     def _draw(self, n_samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
