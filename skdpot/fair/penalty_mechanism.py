@@ -135,11 +135,15 @@ class PenaltyMechanism(FairMechanism):
         rate = noisy_learning_rate(self.learning_rate, task.network, n_steps, _LARGEST_RATE)
         losses = prediction_losses(loss.compared, records.rows, records.targets, cells)
         curve = LossCurve.of_plan(losses, plan.training)
-        steps = plan.make_steps(records, cells=cells, plan=plan.training, secret=secret)
+
+        def make_step(records: TrainingRows) -> GradientStep:
+            steps = plan.make_steps(records, cells=cells, plan=plan.training, secret=secret)
+            return curve.told(steps)
+
         network = train_on(
             records,
             task.network,
-            curve.told(steps),
+            make_step,
             n_steps,
             learning_rate=rate,
             context=context,

@@ -1,6 +1,6 @@
 """Private rows and targets as tensors, and the training of a copy of a network on them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Self
@@ -40,18 +40,20 @@ class TrainingRows:
 def train_on(
     records: TrainingRows,
     network: nn.Module,
-    step: GradientStep,
+    make_step: Callable[[TrainingRows], GradientStep],
     n_steps: int,
     *,
     learning_rate: float,
     context: FitContext,
     callbacks: Sequence[Any] | None,
 ) -> nn.Module:
-    """Train a network in the precision of private records; return it in its own precision."""
-    trained = deepcopy(network).to(records.rows.dtype)
+    """Train a network on private records, and return it in its own precision."""
+    trained = deepcopy(network)
+    if _trains_in_double(network):
+        trained.to(torch.float64)
     train_to_the_end(
         trained,
-        step,
+        make_step(records),
         n_steps,
         learning_rate=learning_rate,
         # The dropout masks of a record depend on the rest of its Poisson batch: they are secret.

@@ -144,7 +144,14 @@ class TransportedRows(FairMechanism):
         network = train_on(
             records,
             network,
-            transported_steps(records, to_target, loss=loss, cells=cells, plan=plan, secret=secret),
+            partial(
+                transported_steps,
+                to_target=to_target,
+                loss=loss,
+                cells=cells,
+                plan=plan,
+                secret=secret,
+            ),
             plan.n_steps,
             learning_rate=rate,
             context=context,
@@ -156,8 +163,8 @@ class TransportedRows(FairMechanism):
 
 def transported_steps(
     records: TrainingRows,
-    to_target: SlicedMap | None,
     *,
+    to_target: SlicedMap | None,
     loss: FairLoss,
     cells: Cells,
     plan: TrainingPlan,
