@@ -11,9 +11,9 @@ from .distance.fedwad import FedWad as FedWad
 from .distance.sliced import Sliced as Sliced
 from .distance.triangle import Triangle as Triangle
 from .fair.barycenter import Barycenter as Barycenter
-from .fair.bayes import BayesRule as BayesRule
-from .fair.penalties import RankedOutputs as RankedOutputs
-from .fair.penalties import SketchedOutputs as SketchedOutputs
+from .fair.bayes_rule import BayesRule as BayesRule
+from .fair.ranked_outputs import RankedOutputs as RankedOutputs
+from .fair.sketched_outputs import SketchedOutputs as SketchedOutputs
 from .fair.transported_rows import TransportedRows as TransportedRows
 from .sampling.architecture import (
     Architecture as Architecture,

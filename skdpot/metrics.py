@@ -1,7 +1,8 @@
 """How far two samples are apart, how useful and how fair one is, and pictures of all of it."""
 
 from skdpot.distance.debiased import debiased_squared_distance
-from skdpot.fair.displays import FairnessDisplay, FairnessFrontierDisplay
+from skdpot.fair.fairness_display import FairnessDisplay
+from skdpot.fair.frontier_display import FairnessFrontierDisplay
 from skdpot.fair.rates import (
     demographic_parity_difference,
     disparate_impact,

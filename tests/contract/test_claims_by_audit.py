@@ -19,7 +19,9 @@ from torch import nn
 from skdpot import SlicedSketch
 from skdpot._utils.validation import SecretStream, Streams
 from skdpot.audit.many_runs import GaussianAuditResult
-from skdpot.fair.penalties import FairLoss, Records, tabled_steps
+from skdpot.fair.fair_loss import FairLoss
+from skdpot.fair.sketched_outputs import tabled_steps
+from skdpot.fair.training_rows import TrainingRows
 from skdpot.mechanisms import FitContext, Resample
 from skdpot.nets.cells import Cells
 from skdpot.nets.compared_outputs import ClippedOutputs
@@ -211,7 +213,7 @@ def fair_sums():
     options |= {"noise": None, "release_at": (), "n_projections": 1}
 
     def run(X):
-        records = Records(torch.from_numpy(X).float(), torch.from_numpy(X[:, 0]).double())
+        records = TrainingRows(torch.from_numpy(X).float(), torch.from_numpy(X[:, 0]).double())
         streams = {"secret": SecretStream(), "public": np.random.default_rng()}
         noisy_steps(tabled_steps(records, **options, **streams))
 

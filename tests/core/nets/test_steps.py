@@ -13,7 +13,9 @@ from scipy import stats
 from torch import nn
 
 from skdpot._utils.validation import SecretStream
-from skdpot.fair.penalties import Records, ranked_steps, tabled_steps
+from skdpot.fair.ranked_outputs import ranked_steps
+from skdpot.fair.sketched_outputs import tabled_steps
+from skdpot.fair.training_rows import TrainingRows
 from skdpot.nets import gradient_release
 from skdpot.nets.cells import Cells
 from skdpot.nets.layers import ToSphere
@@ -47,7 +49,7 @@ RNG = np.random.default_rng(3511)
 SIZES = (40, 60, 50)
 CELLS = Cells(RNG.permutation(np.repeat(np.arange(3), SIZES)), SIZES, ((0, 1, 2),))
 ROWS = torch.from_numpy(RNG.uniform(-1, 1, (N, N_FEATURES))).float()
-RECORDS = Records(ROWS, TASKS["softmax"].targets(N, RNG))
+RECORDS = TrainingRows(ROWS, TASKS["softmax"].targets(N, RNG))
 DIRECTIONS = orthogonal_directions(2 * N_FEATURES, N_FEATURES, RNG).astype(np.float32)
 RADIUS = math.sqrt(N_FEATURES)
 PENALTIES = {
