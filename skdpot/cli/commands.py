@@ -29,8 +29,8 @@ from skdpot.cli.inputs import (
     known_column,
     read_conditions,
     read_guessable,
-    read_table,
-    write_table,
+    read_table_file,
+    write_table_file,
 )
 from skdpot.cli.schemas import confirmed_schema
 from skdpot.distance.wasserstein_distance import PrivateWassersteinDistance
@@ -255,7 +255,7 @@ def _fit(
     persons = {n: getattr(args, n) for n in ("unit", "max_rows")}
     persons["weighting"] = args.weighting or "person"
     Unit.of_parameters(*persons.values())
-    frame, schema = read_table(args.data, confirmed_schema(args.schema), form, args.unit)
+    frame, schema = read_table_file(args.data, confirmed_schema(args.schema), form, args.unit)
     table = Table.of(frame)
     check_writable_format(args.output, table.kind)
     if args.target is not None:
@@ -304,7 +304,7 @@ def _write(
     n_rows = synthesizer.n_samples_ if args.rows is None else args.rows
     rows = synthesizer.sample(n_rows, conditions=conditions or None, random_state=args.seed)
     guard = args.guard_formulas
-    outputs["output"].write(lambda path: write_table(path, rows, form, guard=guard))
+    outputs["output"].write(lambda path: write_table_file(path, rows, form, guard=guard))
     facts |= {"output": args.output, "rows": n_rows, "columns": list(synthesizer.schema_.names)}
     if "report" in outputs:
         outputs["report"].write(synthesizer.quality_report().to_html)
@@ -420,7 +420,7 @@ def _encoded(args: Namespace, form: FileFormat) -> _Rows:
             "table, but all tables must be encoded alike. State the bounds and categories, or "
             'list the columns under "excluded".'
         )
-    tables = [read_table(path, given, form) for path in args.tables]
+    tables = [read_table_file(path, given, form) for path in args.tables]
     # In the order of the schema: the files need not have the same.
     parties = [TableEncoder(s).fit_transform(table[list(s.names)]) for table, s in tables]
     unit = "the unit ball that the schema encodes rows in"
@@ -485,7 +485,7 @@ def run_report(args: Namespace, console: Console) -> None:
     holdout: Any = None
     if args.holdout is not None:
         form = FileFormat(args.sep, args.missing, args.encoding)
-        holdout = read_table(args.holdout, synthesizer.schema_, form)[0]
+        holdout = read_table_file(args.holdout, synthesizer.schema_, form)[0]
     report = privacy_report(
         synthesizer,
         holdout,

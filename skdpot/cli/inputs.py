@@ -18,17 +18,14 @@ import pandas as pd
 
 from skdpot._utils.nothing import MISSING_TEXTS, is_nothing
 from skdpot.cli.console import USAGE, CommandError
-from skdpot.tables.column_base import (
-    TableColumn,
-    plain_number,
-    present_texts,
-    strings,
-    text_numbers,
-)
-from skdpot.tables.frames import Table, as_float, dtype_family
-from skdpot.tables.grids import parse_conditions
+from skdpot.tables.column_base import TableColumn
+from skdpot.tables.column_values import as_float
+from skdpot.tables.conditions import parse_conditions
+from skdpot.tables.dtypes import dtype_family
+from skdpot.tables.frames import Table
 from skdpot.tables.row_map import RowMap
 from skdpot.tables.schema import TableSchema, without_unit
+from skdpot.tables.texts import plain_number, present_texts, strings, text_numbers
 
 _CODE = re.compile(r"[-+]?0\d", re.ASCII)  # what digits after a zero are: no number
 # What a spreadsheet runs: OWASP's list, and what it becomes where blanks are cut or signs are wide.
@@ -57,7 +54,7 @@ class FileFormat:
         return "\t" if ".tsv" in Path(path).suffixes else ","
 
 
-def read_table(
+def read_table_file(
     path: str, schema: TableSchema, form: FileFormat, unit: str | None = None
 ) -> tuple[Any, TableSchema]:
     """Read the columns that a schema describes, with its data types, and whose row it is."""
@@ -141,7 +138,7 @@ def _as_text(value: Any) -> Any:
     return f"'{value}" if is_formula(value) else value
 
 
-def write_table(path: Path, table: Any, form: FileFormat, *, guard: bool = False) -> None:
+def write_table_file(path: Path, table: Any, form: FileFormat, *, guard: bool = False) -> None:
     """Write a table in the format that the name of the file says.
 
     `guard` sets a mark before all in a CSV file that a spreadsheet would run.

@@ -22,12 +22,14 @@ from skdpot.cli.inputs import (
     read_guessable,
     read_header,
 )
-from skdpot.tables.column_base import TableColumn, plain_number, tells_who
+from skdpot.tables.column_base import TableColumn
 from skdpot.tables.frames import Table
+from skdpot.tables.identifiers import tells_who
 from skdpot.tables.proposals import CATEGORIES, DURATIONS, TRUTHS, Proposal, propose, told_column
 from skdpot.tables.rules import LessEqual, numbers_of
 from skdpot.tables.schema import TableSchema
-from skdpot.tables.time_columns import TimedeltaColumn
+from skdpot.tables.texts import plain_number
+from skdpot.tables.timedelta_column import TimedeltaColumn
 
 _GUESSED = (
     "Guessed from the VALUES of {}. Everything that you confirm below becomes public: names and "

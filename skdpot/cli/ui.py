@@ -35,8 +35,8 @@ from skdpot.cli.commands import fitting_delta
 from skdpot.cli.console import USAGE, CommandError, Console, explain
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.tables.cells import MAX_BINS
-from skdpot.tables.fitting import plan_tables
+from skdpot.tables.bins import MAX_BINS
+from skdpot.tables.plan import plan_marginals
 from skdpot.tables.row_map import RowMap
 from skdpot.tables.schema import TableSchema
 
@@ -172,7 +172,7 @@ def planned_noise(
 ) -> tuple[float, list[tuple[str, str]]]:
     """Return the noise of the counts of one column, and what it leaves of each, by public facts."""
     rules = RowMap(schema)
-    plan = plan_tables(PrivacyTarget(epsilon, delta), rules.model, n_rows)
+    plan = plan_marginals(PrivacyTarget(epsilon, delta), rules.model, n_rows)
     sigma = float(plan.marginal_sigmas("columns", np.ones(len(rules.model)))[0])
     chosen = plan.schema.categories
     fewest = 0.0 if chosen is None else getattr(chosen.event, "threshold", 0.0)

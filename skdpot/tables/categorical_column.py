@@ -1,4 +1,4 @@
-"""Columns of categories, and of the two truth values."""
+"""Columns of categories, and of truth values."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,17 +13,12 @@ import pandas as pd
 
 from skdpot._utils.arrays import FloatArray
 from skdpot._utils.nothing import is_nothing
-from skdpot.tables.column_base import (
-    ONE_VALUE,
-    UNSHOWN,
-    TableColumn,
-    present_texts,
-    strings,
-    text_numbers,
-)
-from skdpot.tables.frames import PlainColumn, category_dtype, category_key, dtype_family
+from skdpot.tables.column_base import ONE_VALUE, UNSHOWN, TableColumn
+from skdpot.tables.column_values import PlainColumn, category_key
+from skdpot.tables.dtypes import category_dtype, dtype_family
 from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.numeric_column import no_number
+from skdpot.tables.texts import present_texts, strings, text_numbers
 
 _OTHER = "other"
 # What each family of data types can hold, by the kinds of `category_key`.
@@ -390,7 +385,7 @@ class CategoricalColumn(CodedColumn):
         other = self.other
         if other is None:
             dtype, taken = self.dtype or "object", set(map(category_key, selected))
-            names = _names(category_dtype(dtype) or dtype)
+            names = _candidate_names(category_dtype(dtype) or dtype)
             # None is left when each value of the data type was selected: there are no others.
             other = next((name for name in names if category_key(name) not in taken), None)
         return self.replace(categories=selected, other=other)
@@ -498,7 +493,7 @@ def _misfit(key: tuple[str, Any], dtype: str) -> str:
     return ""
 
 
-def _names(dtype: str) -> Iterable[Any]:
+def _candidate_names(dtype: str) -> Iterable[Any]:
     """Return the categories that a data type can hold, those first that are likely to be free."""
     family = dtype_family(dtype)
     if family == "integer":

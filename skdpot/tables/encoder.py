@@ -1,4 +1,4 @@
-"""Tables of mixed columns as points of the unit ball, and back."""
+"""Rows of a table with mixed columns as points of the unit ball, and back."""
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
@@ -24,16 +24,9 @@ from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import SEEDED, charge, made_by, warn_of_composition
 from skdpot.release.private_scaler import whole_mu
 from skdpot.sources import Rows
-from skdpot.tables.frames import build_table, open_table, read_table, table_rows
-from skdpot.tables.schema import (
-    GUESSED,
-    TableSchema,
-    bound_schema,
-    plan_schema,
-    release_schema,
-    to_measure,
-    warn_of_guess,
-)
+from skdpot.tables.frames import build_table, open_table, table_rows, validate_table
+from skdpot.tables.schema import GUESSED, TableSchema, bound_schema, warn_of_guess
+from skdpot.tables.schema_release import plan_schema, release_schema, to_measure
 
 _PUBLIC = (
     "the number of rows",
@@ -253,7 +246,7 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             If a column cannot be read; the message names it and quotes no value.
         """
         check_is_fitted(self)
-        table = read_table(self, X, reset=False, names=self._column_names)
+        table = validate_table(self, X, reset=False, names=self._column_names)
         points = [column.encode(table.read(column)) for column in self.schema_]
         return np.column_stack(points) * self._side
 

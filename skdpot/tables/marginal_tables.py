@@ -1,6 +1,6 @@
-"""Noisy contingency tables as data frames, and a model of those that somebody else released.
+"""Noisy contingency tables as data frames, and models of published ones.
 
-Everything here is computed from counts that were released.
+Everything here is computed from released counts.
 """
 
 import itertools
@@ -14,13 +14,18 @@ import pandas as pd
 
 from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot.privacy.events import Event
-from skdpot.tables.cells import ColumnBins, bins_in_order, coarsen, combined
-from skdpot.tables.contingency import Marginal, NoisyMarginal, release_of, tables_of
-from skdpot.tables.fitting import MOST_GROUPS, TARGET_IMPORTANCE, sampling_misfit
-from skdpot.tables.grids import ColumnGrid, parse_conditions
-from skdpot.tables.model import TableModel, fit_tree, spanning_tree
+from skdpot.tables.bins import ColumnBins, bins_in_order, coarsen
+from skdpot.tables.candidates import TARGET_IMPORTANCE, sampling_misfit
+from skdpot.tables.cells import combined
+from skdpot.tables.conditions import parse_conditions
+from skdpot.tables.contingency import Marginal, NoisyMarginal
+from skdpot.tables.grids import ColumnGrid
+from skdpot.tables.marginal_release import release_of, tables_of
+from skdpot.tables.model import TableModel
+from skdpot.tables.plan import MOST_GROUPS
+from skdpot.tables.tree import fit_tree, spanning_tree
 
-GIVEN = "given"  # kind of the releases of a model of tables that somebody else released
+PUBLISHED = "given"  # kind of the releases of a model of tables that somebody else released
 _COUNT, _ERROR, _RELEASES = "count", "standard_error", "n_releases"
 _SURE = 10.0  # standard deviations by which a table may miss the number of rows,
 _AMISS = 0.1  # and share of it
@@ -37,18 +42,18 @@ def frames_of(model: TableModel) -> tuple[pd.DataFrame, ...]:
             if table.marginal.columns == (place,)
         ]
         counts, errors = combined(rounds) if noisy.sigma > 0.0 else (noisy.counts, noisy.sigma)
-        frames.append(_frame(noisy.marginal, [grid], [np.arange(grid.size)], counts, errors))
+        frames.append(_counts_frame(noisy.marginal, [grid], [np.arange(grid.size)], counts, errors))
         frames[-1][_RELEASES] = len(rounds)
     for noisy in model.marginals:
         places, groups = noisy.marginal.columns, noisy.marginal.groups
         parts = [part[model.bins[c].bins] for c, part in zip(places, groups, strict=True)]
         grids = [model.grids[c] for c in places]
-        frames.append(_frame(noisy.marginal, grids, parts, noisy.counts, noisy.sigma))
+        frames.append(_counts_frame(noisy.marginal, grids, parts, noisy.counts, noisy.sigma))
         frames[-1][_RELEASES] = noisy.n_releases
     return tuple(frames)
 
 
-def _frame(
+def _counts_frame(
     marginal: Marginal,
     grids: Sequence[ColumnGrid],
     parts: Sequence[IntArray],
@@ -87,7 +92,7 @@ def labels_of(grid: ColumnGrid, parts: IntArray) -> pd.Series:
 
 
 @dataclass(frozen=True, eq=False)
-class _Given:
+class _PublishedTable:
     """A table that was given: what its axes list, and its counts."""
 
     name: str
@@ -103,7 +108,7 @@ class _Given:
         return self.counts.sum(axis=others), self.sigma * math.sqrt(size)
 
 
-def fit_given(
+def fit_published(
     marginals: Iterable[pd.DataFrame],
     schema: Any,
     n_rows: int,
@@ -113,8 +118,11 @@ def fit_given(
     event: Event,
 ) -> TableModel:
     """Fit a model to tables that somebody else released."""
-    given = [_read(f"marginals[{k}]", table, schema, n_rows) for k, table in enumerate(marginals)]
-    known = [_column(column, place, given, n_rows) for place, column in enumerate(schema)]
+    given = [
+        _read_published(f"marginals[{k}]", table, schema, n_rows)
+        for k, table in enumerate(marginals)
+    ]
+    known = [_publish_column(column, place, given, n_rows) for place, column in enumerate(schema)]
     grids = tuple(one.grid for one in known)
     bins = tuple(one.bins for one in known)
     tables: list[NoisyMarginal] = []
@@ -131,18 +139,18 @@ def fit_given(
             counts, sigma = one.summed(axes)
             some = Marginal(tuple(one.columns[a] for a in axes), tuple(groups[a] for a in axes))
             pairs.append(NoisyMarginal(some, counts.ravel(), sigma))
-    nodes, chosen = _tree(pairs, bins, n_rows, target)
+    nodes, chosen = _strongest_tree(pairs, bins, n_rows, target)
     shares, in_order = [one.shares for one in bins], bins_in_order(bins, grids)
     tree = fit_tree(nodes, shares, chosen, n_rows, target, in_order)
     alone = [one.counts for one in known]
-    releases = [replace(release_of(p, event), kind=GIVEN) for p in (alone, tables) if p]
+    releases = [replace(release_of(p, event), kind=PUBLISHED) for p in (alone, tables) if p]
     model = TableModel(n_rows, tuple(releases[:1]), bins, tree, (), grids)
     particles = model.particles(n_particles, rng)
     return replace(model, releases=tuple(releases)).fitted(particles)
 
 
 @dataclass(frozen=True, eq=False)
-class _Column:
+class _PublishedColumn:
     """Cells of a column, their counts, the bins, and the part of each table that a cell is in."""
 
     grid: ColumnGrid
@@ -151,7 +159,9 @@ class _Column:
     parts: dict[str, IntArray]
 
 
-def _column(column: Any, place: int, given: Sequence[_Given], n_rows: int) -> _Column:
+def _publish_column(
+    column: Any, place: int, given: Sequence[_PublishedTable], n_rows: int
+) -> _PublishedColumn:
     """Find what tables say about a column: by the finest, of equally fine by the least noisy."""
     own = {one.name: (one, one.columns.index(place)) for one in given if place in one.columns}
     if not own:
@@ -169,10 +179,10 @@ def _column(column: Any, place: int, given: Sequence[_Given], n_rows: int) -> _C
     joint = [parts[name] for name, (one, _) in own.items() if len(one.columns) > 1]
     _, bins = np.unique([single.bins, *joint], axis=1, return_inverse=True)
     found = ColumnBins(bins.reshape(-1), single.cell_shares, np.arange(int(bins.max()) + 1))
-    return _Column(grid, noisy, found, parts)
+    return _PublishedColumn(grid, noisy, found, parts)
 
 
-def _tree(
+def _strongest_tree(
     pairs: Sequence[NoisyMarginal], bins: Sequence[ColumnBins], n_rows: int, target: int | None
 ) -> tuple[Any, dict[tuple[int, ...], NoisyMarginal]]:
     """Join columns by the pairs that are farthest from independent, beyond chance and noise."""
@@ -193,7 +203,7 @@ def _tree(
     return spanning_tree(gains, columns), best
 
 
-def _read(name: str, table: Any, schema: Any, n_rows: int) -> _Given:
+def _read_published(name: str, table: Any, schema: Any, n_rows: int) -> _PublishedTable:
     """Read one table; its cells must be all combinations of what its columns list."""
     if not isinstance(table, pd.DataFrame):
         raise TypeError(f"{name} must be a DataFrame, got {type(table).__name__}.")
@@ -224,7 +234,9 @@ def _read(name: str, table: Any, schema: Any, n_rows: int) -> _Given:
     if abs(counts.sum() - n_rows) > max(_SURE * sigma * math.sqrt(len(cells)), _AMISS * n_rows):
         raise ValueError(f"The counts of {name} add up to {counts.sum():,.0f}, not to n_samples.")
     ordered = counts[np.argsort(cells)].reshape(shape)
-    return _Given(name, tuple(map(schema.names.index, names)), tuple(labels), ordered, sigma)
+    return _PublishedTable(
+        name, tuple(map(schema.names.index, names)), tuple(labels), ordered, sigma
+    )
 
 
 def plain_label(label: Any) -> Any:
@@ -234,7 +246,7 @@ def plain_label(label: Any) -> Any:
     return None if pd.isna(label) else label
 
 
-def _wanted(label: Any) -> Any:
+def _condition_of_label(label: Any) -> Any:
     """Return the condition that values in a part of a table satisfy."""
     if isinstance(label, tuple):
         return list(label)
@@ -255,7 +267,7 @@ def grid_within(column: Any, labels: Sequence[Any]) -> ColumnGrid:
     grid: ColumnGrid = column.grid()
     if grid.is_final:
         return grid
-    wanted = [_wanted(label) for label in labels if label is not None]
+    wanted = [_condition_of_label(label) for label in labels if label is not None]
     ends = [column.limits(*(one if isinstance(one, tuple) else (one, one)))[2:] for one in wanted]
     first, last = np.array(ends).T
     before, stops = column.ends(last)
@@ -270,7 +282,10 @@ def grid_within(column: Any, labels: Sequence[Any]) -> ColumnGrid:
 def parts_of(grid: ColumnGrid, labels: Sequence[Any], name: str) -> IntArray:
     """Return the part of a table that each cell is in; the narrower one where two hold it."""
     column = grid.column.name
-    inside = [parse_conditions({column: _wanted(one)}, (grid,))[0].kept > 0.5 for one in labels]
+    inside = [
+        parse_conditions({column: _condition_of_label(one)}, (grid,))[0].kept > 0.5
+        for one in labels
+    ]
     parts = np.full(grid.size, -1)
     for place in sorted(range(len(labels)), key=lambda place: -int(inside[place].sum())):
         parts[inside[place]] = place

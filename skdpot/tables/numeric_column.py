@@ -12,17 +12,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from skdpot._utils.arrays import FloatArray
-from skdpot.tables.column_base import (
-    LARGEST_UNEVEN,
-    ONE_VALUE,
-    UNSHOWN,
-    ScaledColumn,
-    TableColumn,
-    finite_number,
-    plain_number,
-)
-from skdpot.tables.frames import PlainColumn, as_float, dtype_family, is_number
-from skdpot.tables.grids import Rounding
+from skdpot.tables.column_base import ONE_VALUE, UNSHOWN, TableColumn
+from skdpot.tables.column_values import PlainColumn, as_float, is_number
+from skdpot.tables.dtypes import dtype_family
+from skdpot.tables.rounding import Rounding
+from skdpot.tables.scaled_column import LARGEST_UNEVEN, ScaledColumn
+from skdpot.tables.texts import finite_number, plain_number
 
 # What is beyond counts as these: integers that doubles hold, and numbers that can be added up.
 LARGEST_INTEGER, LARGEST_NUMBER = 2**62, 1e300
@@ -180,7 +175,7 @@ class NumericColumn(ScaledColumn):
         if in_full and self.is_resolved:
             shown = f"{numbers} from {self.lower!r} to {self.upper!r}"
             return f"{shown}, {scale}" if scale else shown
-        ends = ["?" if end is None else _written(end) for end in (self.lower, self.upper)]
+        ends = ["?" if end is None else _shown_bound(end) for end in (self.lower, self.upper)]
         private = "" if self.is_resolved else ", bounds to be estimated privately"
         comma = "," if private and scale else ""
         return f"{numbers} from {ends[0]} to {ends[1]}{private}{comma} {scale}".rstrip()
@@ -503,7 +498,7 @@ class NumericColumn(ScaledColumn):
         return values if values.dtype.kind in "iuf" else pd.Series(self.numbers(values))
 
 
-def _written(bound: float) -> str:
+def _shown_bound(bound: float) -> str:
     return f"{bound:,d}" if isinstance(bound, int) else f"{bound:,.12g}"
 
 

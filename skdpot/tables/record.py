@@ -1,4 +1,4 @@
-"""What files of synthesizers hold. Records whose parts contradict each other are refused."""
+"""Saved synthesizers. A file whose parts contradict each other is refused."""
 
 import itertools
 import json
@@ -14,20 +14,21 @@ from skdpot._utils.records import LARGEST_COUNT, Record, refusing
 from skdpot.privacy.noise import noise_lattice
 from skdpot.privacy.spent import PrivacySpent, check_epsilon_delta, check_statement, scales_of
 from skdpot.release.contributions import WEIGHTINGS, Unit
-from skdpot.tables.cells import MAX_CELLS, ROUNDS, ColumnBins
-from skdpot.tables.contingency import (
+from skdpot.tables.bins import ColumnBins
+from skdpot.tables.cells import MAX_CELLS, ROUNDS
+from skdpot.tables.contingency import Marginal, NoisyMarginal
+from skdpot.tables.grids import ColumnGrid
+from skdpot.tables.marginal_release import (
     MARGINAL_LATTICE,
     MARGINAL_SENSITIVITY,
-    Marginal,
-    NoisyMarginal,
     release_of,
     tables_of,
 )
-from skdpot.tables.fitting import events_of
-from skdpot.tables.grids import ColumnGrid
-from skdpot.tables.model import ColumnTree, TableModel
+from skdpot.tables.model import TableModel
+from skdpot.tables.plan import events_of
 from skdpot.tables.row_map import RowMap, constants_of
 from skdpot.tables.schema import TableSchema
+from skdpot.tables.tree import ColumnTree
 
 _PARAMETERS = ("epsilon", "delta", "target", "unit", "max_rows", "weighting", "n_particles")
 _MOST_COLUMNS = 4096
@@ -87,8 +88,8 @@ class TableRecord(Record):
             bins=model.bins,
             tree=model.tree,
             potentials=model.potentials,
-            edges=tuple(_given(grid.edges, 1) for grid in model.grids),
-            rounded=tuple(_given(grid.rounded, 2) for grid in model.grids),
+            edges=tuple(_as_stored(grid.edges, 1) for grid in model.grids),
+            rounded=tuple(_as_stored(grid.rounded, 2) for grid in model.grids),
         )
 
     def restore(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -201,7 +202,7 @@ def _read_schema(content: Any) -> TableSchema:
     return TableSchema.from_json(json.dumps(content))
 
 
-def _given(array: FloatArray | None, n_axes: int) -> FloatArray:
+def _as_stored(array: FloatArray | None, n_axes: int) -> FloatArray:
     return np.zeros((0,) * n_axes) if array is None else array
 
 
@@ -211,7 +212,7 @@ _NO_CELLS = "it has cells that its columns cannot have"
 def _grid(column: Any, edges: FloatArray, rounded: FloatArray) -> ColumnGrid:
     """Return the cells of a column: the public ones, or a refinement."""
     grid: ColumnGrid = column.grid()
-    public = _given(grid.edges, 1)
+    public = _as_stored(grid.edges, 1)
     if grid.is_final:
         alike = np.array_equal(public, edges) and not rounded.size
         _require(alike, _NO_CELLS)

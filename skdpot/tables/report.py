@@ -1,4 +1,4 @@
-"""How good a synthetic table is: a report for those who make it and those who use it."""
+"""The quality of a synthetic table: figures, pictures and warnings."""
 
 import itertools
 import math
@@ -19,22 +19,21 @@ from skdpot._utils.panels import cut_short, data_address
 from skdpot._utils.validation import solver_generator
 from skdpot.privacy.budget import epsilon_text
 from skdpot.privacy.spent import SEEDED, PrivacySpent
-from skdpot.tables.cells import ColumnBins, bin_codes, project_to_total
+from skdpot.tables.bins import ColumnBins, bin_codes, project_to_total
 from skdpot.tables.contingency import NoisyMarginal
-from skdpot.tables.frames import Table, read_table
+from skdpot.tables.frames import Table, validate_table
 from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.marginals import (
     PAIR_BINS,
     CodedTables,
     ColumnShares,
-    MarginalsDisplay,
     as_columns,
     column_numbers,
     distance_by_chance,
-    draw_pairs,
     marginal_of,
     normalized_wasserstein_distance,
 )
+from skdpot.tables.marginals_display import MarginalsDisplay, draw_pairs
 from skdpot.tables.model import TableModel
 from skdpot.tables.rules import LessEqual, numbers_of
 from skdpot.tables.schema import TableSchema
@@ -198,12 +197,12 @@ class TableQualityReport(HtmlReport):
             hidden=len(self.columns) - MOST_DRAWN,
             columns_picture=_columns_picture(self),
             column_heads=["column", *heads, *(["W₁ / range"] if self.of_rows else [])],
-            column_rows=[[str(name), *_cells(row)] for name, row in columns.iterrows()],
+            column_rows=[[str(name), *_figures_of_row(row)] for name, row in columns.iterrows()],
             number_rows=list(_number_rows(columns[columns["kind"] == "numeric"])),
             pairs_picture=_pairs_picture(self) if few else None,
             pair_heads=["pair", "cells", *heads],
             pair_rows=[
-                [" × ".join(map(str, pair)), f"{row['cells']:,}", *_cells(row)]
+                [" × ".join(map(str, pair)), f"{row['cells']:,}", *_figures_of_row(row)]
                 for pair, (_, row) in zip(pairs.index.tolist(), pairs.iterrows(), strict=True)
             ],
             order_rows=[
@@ -231,7 +230,7 @@ def make_report(
     """Compare rows of a fitted synthesizer with its releases, or with public rows."""
     schema, model, grids = synthesizer.schema_, synthesizer.model_, synthesizer._grids
     spent, of_rows = synthesizer.privacy_spent_, X is not None
-    table = read_table(synthesizer, X, reset=False, names=schema.names) if of_rows else None
+    table = validate_table(synthesizer, X, reset=False, names=schema.names) if of_rows else None
     n_rows = model.n_rows if table is None else table.n_rows
     size = int(np.clip(n_rows, _FEWEST, _MOST)) if n_samples is None else n_samples
     rng = solver_generator(random_state)
@@ -248,7 +247,7 @@ def make_report(
         **compared,
         rules=synthesizer._rules.broken(drawn),
         orders=_orders(schema, drawn),
-        cautions=(*_of_the_fit(schema, spent, of_rows), *_of_columns(model, grids)),
+        cautions=(*_cautions_of_fit(schema, spent, of_rows), *_cautions_of_columns(model, grids)),
         schema=schema,
         spent=spent,
         target=synthesizer.target,
@@ -289,17 +288,17 @@ def _beside_releases(
         shares = np.bincount(cells, minlength=grid.size) / len(codes)
         marginal, joined = drawn_marginal(grid, noisy, shares, model.n_rows, _DRAWN_BINS)
         marginals.append(marginal)
-        columns.append(_misfit(noisy, shares, joined, model.n_rows, len(codes), rng))
+        columns.append(_compare_counts(noisy, shares, joined, model.n_rows, len(codes), rng))
         if grid.column.figure == "number":
-            columns[-1] |= numbers_of_counts(grid, noisy)
-            columns[-1] |= _numbers_of_values(grid.column.numbers(own), "synthetic_")
+            columns[-1] |= figures_of_counts(grid, noisy)
+            columns[-1] |= _figures_of_values(grid.column.numbers(own), "synthetic_")
     binned = bin_codes(codes, model.bins)
     for noisy in (found for found in model.marginals if len(found.marginal.columns) == 2):
         shares = noisy.marginal.counts(binned) / len(codes)
         names = tuple(grids[place].column.name for place in noisy.marginal.columns)
         if len(shares) > pairs.get(names, (0,))[0]:
             cells = np.arange(len(shares))
-            figures = _misfit(noisy, shares, cells, model.n_rows, len(codes), rng)
+            figures = _compare_counts(noisy, shares, cells, model.n_rows, len(codes), rng)
             pairs[names] = len(shares), figures
     found = [(names, *pair) for names, pair in pairs.items()]
     return _compared([grid.column for grid in grids], columns, found, marginals)
@@ -315,14 +314,14 @@ def _beside_rows(schema: TableSchema, rows: Table, synthetic: Table) -> dict[str
     distances = normalized_wasserstein_distance(pd.DataFrame(real), pd.DataFrame(drawn))
     columns: list[dict[str, Any]] = []
     for place, column in enumerate(schema):
-        columns.append(_difference(tables, (place,))[1])
+        columns.append(_compare_rows(tables, (place,))[1])
         columns[-1]["normalized_wasserstein"] = distances.get(column.name, np.nan)
         if column.figure == "number":
             for prefix, side in (("", real), ("synthetic_", drawn)):
                 values = column_numbers(side[column.name], "number")
-                columns[-1] |= _numbers_of_values(values, prefix)
+                columns[-1] |= _figures_of_values(values, prefix)
     pairs = [
-        (tuple(schema.names[place] for place in pair), *_difference(tables, pair))
+        (tuple(schema.names[place] for place in pair), *_compare_rows(tables, pair))
         for pair in itertools.combinations(range(len(schema)), 2)
     ]
     marginals = [marginal_of(name, real[name], drawn[name], _DRAWN_BINS) for name in real]
@@ -349,11 +348,11 @@ def _compared(
     return {"columns": frame, "pairs": table, "marginals": tuple(marginals)}
 
 
-def _figures(found: float, expected: float, limit: float) -> dict[str, Any]:
+def _comparison(found: float, expected: float, limit: float) -> dict[str, Any]:
     return dict(zip(_FIGURES, (found, expected, limit, found > limit + _ROUNDING), strict=True))
 
 
-def _misfit(
+def _compare_counts(
     noisy: NoisyMarginal,
     synthetic: FloatArray,
     joined: IntArray,
@@ -367,36 +366,36 @@ def _misfit(
     private ones plus noise, and the synthetic rows at hand a sample: both are drawn anew.
     """
     sizes = np.bincount(joined)
-    counts, truth = (_join(part, joined) for part in (noisy.counts, synthetic))
+    counts, truth = (_sum_groups(part, joined) for part in (noisy.counts, synthetic))
     scales = noisy.sigma * np.sqrt(sizes)
-    found = _distance(counts, truth, n_rows)
+    found = _distance_to_counts(counts, truth, n_rows)
     draws = np.empty(_N_DRAWS)
     for draw in range(_N_DRAWS):
         sample = rng.multinomial(n_samples, truth / truth.sum()) / n_samples
         noise = scales * rng.standard_normal(len(sizes))
-        draws[draw] = _distance(n_rows * truth + noise, sample, n_rows)
+        draws[draw] = _distance_to_counts(n_rows * truth + noise, sample, n_rows)
     expected = float(draws.mean())
-    return _figures(found, expected, expected + _SURE * float(draws.std(ddof=1)))
+    return _comparison(found, expected, expected + _SURE * float(draws.std(ddof=1)))
 
 
-def _join(values: FloatArray, groups: IntArray) -> FloatArray:
+def _sum_groups(values: FloatArray, groups: IntArray) -> FloatArray:
     return np.bincount(groups, weights=values).astype(np.float64)
 
 
-def _distance(counts: FloatArray, shares: FloatArray, n_rows: int) -> float:
+def _distance_to_counts(counts: FloatArray, shares: FloatArray, n_rows: int) -> float:
     possible = project_to_total(counts, n_rows) / n_rows
     return float(np.abs(possible - shares).sum() / 2)
 
 
-def _difference(tables: CodedTables, columns: tuple[int, ...]) -> tuple[int, dict[str, Any]]:
+def _compare_rows(tables: CodedTables, columns: tuple[int, ...]) -> tuple[int, dict[str, Any]]:
     """Return the number of cells of a marginal, and the distance of two tables in it."""
     real, synthetic = tables.shares(columns)
     found = float(np.abs(real - synthetic).sum() / 2)
     chance = distance_by_chance(real, synthetic, tables.n_real, tables.n_synthetic)
-    return len(real), _figures(found, *chance)
+    return len(real), _comparison(found, *chance)
 
 
-def _numbers_of_values(values: FloatArray, prefix: str) -> dict[str, float]:
+def _figures_of_values(values: FloatArray, prefix: str) -> dict[str, float]:
     """Return the figures of a column of rows, NaN where a value is missing."""
     present = values[~np.isnan(values)]
     if not present.size:
@@ -406,7 +405,7 @@ def _numbers_of_values(values: FloatArray, prefix: str) -> dict[str, float]:
     return {f"{prefix}{name}": float(f) for name, f in zip(_NUMBERS, figures, strict=True)}
 
 
-def numbers_of_counts(grid: ColumnGrid, noisy: NoisyMarginal) -> dict[str, float]:
+def figures_of_counts(grid: ColumnGrid, noisy: NoisyMarginal) -> dict[str, float]:
     """Return the figures that noisy counts of cells give, each value in the middle of its cell."""
     values = column_numbers(grid.column.compared(grid.middles), "number")
     order = np.argsort(values, kind="stable")
@@ -435,30 +434,30 @@ def drawn_marginal(
     """Return the noisy and the synthetic shares of one column, and the bin of each cell."""
     column = grid.column
     if grid.on_scale:
-        ends = _drawn_cells(grid, synthetic[: grid.n_cells], n_bins)
+        ends = _drawn_edges(grid, synthetic[: grid.n_cells], n_bins)
         n_groups = len(ends) - 1
         joined = np.searchsorted(ends[1:-1], np.arange(grid.n_cells), side="right")
-        values = _axis(grid, ends)
+        values = _places_on_axis(grid, ends)
     else:
         n_groups = grid.n_cells
         joined = np.arange(n_groups)
         values = np.array(list(map(str, column.levels)), dtype=object)
     if column.missing:
         joined = np.append(joined, n_groups)
-    real = project_to_total(_join(noisy.counts, joined), n_rows) / n_rows
+    real = project_to_total(_sum_groups(noisy.counts, joined), n_rows) / n_rows
     noise = noisy.sigma * np.sqrt(np.bincount(joined)) / n_rows
     order = np.arange(n_groups)
     if not grid.ordered:  # neither a scale nor categories in an order: the frequent ones first
         order = np.argsort(-real[:n_groups], kind="stable")
         values = values[order]
-    parts = (real, _join(synthetic, joined), noise)
+    parts = (real, _sum_groups(synthetic, joined), noise)
     lost = [float(part[-1]) if column.missing else 0.0 for part in parts]
     real, drawn, noise = (part[order] for part in parts)
     facts = (real, drawn, lost[0], lost[1], noise, lost[2])
     return ColumnShares(column.name, column.figure, values, *facts), joined
 
 
-def _drawn_cells(grid: ColumnGrid, synthetic: FloatArray, n_bins: int) -> IntArray:
+def _drawn_edges(grid: ColumnGrid, synthetic: FloatArray, n_bins: int) -> IntArray:
     """Return the first cell of each drawn bin, about equally long, and where the last one ends."""
     below = np.cumsum(synthetic)
     first, last = np.searchsorted(below, [_TAIL * below[-1], (1.0 - _TAIL) * below[-1]])
@@ -471,7 +470,7 @@ def _drawn_cells(grid: ColumnGrid, synthetic: FloatArray, n_bins: int) -> IntArr
     return np.unique(first + np.abs(steps[first : stop + 1] - even[:, None]).argmin(axis=1))
 
 
-def _axis(grid: ColumnGrid, ends: IntArray) -> FloatArray:
+def _places_on_axis(grid: ColumnGrid, ends: IntArray) -> FloatArray:
     """Return where bins begin and end on the axis."""
     column: Any = grid.column
     bounds = column.compared(column.from_unit([0.0, 1.0]))
@@ -483,7 +482,7 @@ def _axis(grid: ColumnGrid, ends: IntArray) -> FloatArray:
 # ------------------------------------------------------------------- the page
 
 
-def _cells(row: Any) -> Iterator[str]:
+def _figures_of_row(row: Any) -> Iterator[str]:
     """Yield what a table of the page tells of a column or a pair."""
     yield f"{row['total_variation']:.4f}"
     yield f"{row['expected']:.4f}"
@@ -498,14 +497,14 @@ def _number_rows(frame: pd.DataFrame) -> Iterator[list[str]]:
     for name, row in frame.iterrows():
         cells = [str(name)]
         for figure in _NUMBERS:
-            own = _number(row[figure])
+            own = _shown_number(row[figure])
             if figure == "mean" and row.get("mean_noise", 0.0) > 0.0:
-                own += f" ± {_number(row['mean_noise'], digits=2)}"
-            cells += [own, _number(row[f"synthetic_{figure}"])]
+                own += f" ± {_shown_number(row['mean_noise'], digits=2)}"
+            cells += [own, _shown_number(row[f"synthetic_{figure}"])]
         yield cells
 
 
-def _number(value: float, digits: int = 4) -> str:
+def _shown_number(value: float, digits: int = 4) -> str:
     """Write a number with a few digits, in full if it is no giant."""
     if not math.isfinite(value):
         return "–"
@@ -554,7 +553,7 @@ def _pairs_picture(report: TableQualityReport) -> str:
 # ------------------------------------------------------------------- warnings
 
 
-def _of_the_fit(schema: TableSchema, spent: PrivacySpent | None, of_rows: bool) -> list[str]:
+def _cautions_of_fit(schema: TableSchema, spent: PrivacySpent | None, of_rows: bool) -> list[str]:
     """Return what a reader must be warned of in any case, the gravest first."""
     known = {
         _OF_ROWS: of_rows,
@@ -568,12 +567,12 @@ def _of_the_fit(schema: TableSchema, spent: PrivacySpent | None, of_rows: bool) 
     return [text for text, holds in known.items() if holds]
 
 
-def _of_columns(model: TableModel, grids: Sequence[ColumnGrid]) -> Iterator[str]:
+def _cautions_of_columns(model: TableModel, grids: Sequence[ColumnGrid]) -> Iterator[str]:
     """Yield what released counts say of columns that synthetic rows cannot be good in."""
     facts = list(zip(grids, model.columns, model.bins, strict=True))
     alone = [grid.column.name for grid in grids if grid.n_cells == 1]
     known = [fact for fact in facts if fact[0].n_cells > 1]
-    blank = [fact for fact in known if _is_blank(*fact, model.n_rows)]
+    blank = [fact for fact in known if _is_hidden_by_noise(*fact, model.n_rows)]
     known = [fact for fact in known if fact not in blank]
     if alone:
         yield f"A single value is possible, and every synthetic row has it, in {_listed(alone)}."
@@ -584,12 +583,14 @@ def _of_columns(model: TableModel, grids: Sequence[ColumnGrid]) -> Iterator[str]
             "fewer columns, or narrower bounds and fewer categories."
         )
     for grid, noisy, _ in known:
-        yield from _clipped(grid, noisy, model.n_rows)
+        yield from _cautions_of_bounds(grid, noisy, model.n_rows)
     for grid, _, bins in known:
-        yield from _lumped(grid, bins)
+        yield from _cautions_of_rare(grid, bins)
 
 
-def _is_blank(grid: ColumnGrid, noisy: NoisyMarginal, bins: ColumnBins, n_rows: int) -> bool:
+def _is_hidden_by_noise(
+    grid: ColumnGrid, noisy: NoisyMarginal, bins: ColumnBins, n_rows: int
+) -> bool:
     """Whether nothing is known of the values of a column: no bin stands out of the noise."""
     counts = noisy.counts[: grid.n_cells]
     groups = bins.bins[: grid.n_cells]
@@ -602,7 +603,7 @@ def _is_blank(grid: ColumnGrid, noisy: NoisyMarginal, bins: ColumnBins, n_rows: 
     return bool((np.minimum(sums, n_rows) <= visible).all())
 
 
-def _clipped(grid: ColumnGrid, noisy: NoisyMarginal, n_rows: int) -> Iterator[str]:
+def _cautions_of_bounds(grid: ColumnGrid, noisy: NoisyMarginal, n_rows: int) -> Iterator[str]:
     """Say where rows pile up at a bound as clipped values do; few values and zero may do so."""
     if not grid.on_scale or grid.n_cells < _FEWEST_VALUES:
         return
@@ -621,7 +622,7 @@ def _clipped(grid: ColumnGrid, noisy: NoisyMarginal, n_rows: int) -> Iterator[st
         )
 
 
-def _lumped(grid: ColumnGrid, bins: ColumnBins) -> Iterator[str]:
+def _cautions_of_rare(grid: ColumnGrid, bins: ColumnBins) -> Iterator[str]:
     """Say which categories share a bin."""
     if grid.on_scale:
         return

@@ -1,9 +1,9 @@
-"""Public rules between the columns of a table: what each says, and how rows come to obey it.
+"""Public rules between columns: what each states, and how synthetic rows obey it.
 
-A rule may determine a column. That column is then not modelled, or something else is in its place
-(`stand_in`), to which `encode` maps the values of private rows and from which `decode` maps the
-values of synthetic ones. Both are maps of single rows that the schema fixes, so that one private
-row is still one row of every count, whether it obeys the rule or not.
+A rule may determine a column. The model then leaves that column out, or holds another column in its
+place (`stand_in`): `encode` maps values of private rows to the stand-in, `decode` maps values of
+synthetic rows back. Both map single rows, by public facts. One private row is still one row of
+every count, whether it obeys the rule or not.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,8 +17,9 @@ import numpy as np
 import pandas as pd
 
 from skdpot._utils.arrays import BoolArray, FloatArray
-from skdpot.tables.frames import datetime_zone
-from skdpot.tables.grids import ColumnGrid, Condition, parse_conditions
+from skdpot.tables.conditions import Condition, parse_conditions
+from skdpot.tables.dtypes import datetime_zone
+from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.numeric_column import LARGEST_NUMBER, NumericColumn
 
 Columns = Mapping[str, Any]  # by their names
@@ -96,7 +97,7 @@ def numbers_of(column: Any, values: Any) -> FloatArray:
     return np.clip(found, *column.span)
 
 
-def _differ(first: FloatArray, second: FloatArray, rounding: Any = 0.0) -> BoolArray:
+def _values_differ(first: FloatArray, second: FloatArray, rounding: Any = 0.0) -> BoolArray:
     return ~((np.abs(first - second) <= rounding) | (np.isnan(first) & np.isnan(second)))
 
 
@@ -108,10 +109,10 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """Return a value as JSON has it, lists as tuples."""
     if _is_list(value):
-        return tuple(map(_plain, value))
+        return tuple(map(_plain_value, value))
     value = value.item() if isinstance(value, np.generic) else value
     is_number = isinstance(value, int | float) and abs(value) <= LARGEST_NUMBER
     if not (value is None or isinstance(value, str) or is_number):
@@ -122,7 +123,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _names(value: Any, least: int, what: str) -> tuple[str, ...]:
+def _column_names(value: Any, least: int, what: str) -> tuple[str, ...]:
     names = tuple(value) if _is_list(value) else (value,)
     distinct = all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
     if not distinct or len(names) < least:
@@ -175,8 +176,8 @@ class LessEqual(Rule):
     largest: float | None = None
 
     def __post_init__(self) -> None:
-        _names(self.names, 2, "smaller and larger")
-        limit = 0 if self.largest is None else _plain(self.largest)
+        _column_names(self.names, 2, "smaller and larger")
+        limit = 0 if self.largest is None else _plain_value(self.largest)
         if isinstance(limit, bool) or not isinstance(limit, Real) or limit < 0:
             raise ValueError("largest must be a number, 0 or more, or None.")
 
@@ -319,14 +320,14 @@ class Implies(Rule):
         return f"{_quoted(self.columns)} determine “{self.target}”"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", _names(self.columns, 1, "columns"))
-        _names(self.names, 2, "columns and target")
+        object.__setattr__(self, "columns", _column_names(self.columns, 1, "columns"))
+        _column_names(self.names, 2, "columns and target")
         if not isinstance(self.learned, bool):
             raise ValueError("learned must be True or False.")
         if self.table is None:
             return
         rows = self.table.items() if isinstance(self.table, Mapping) else self.table
-        table = _plain(rows) if _is_list(rows) else ()
+        table = _plain_value(rows) if _is_list(rows) else ()
         rows_fit = all(isinstance(row, tuple) and len(row) == len(self.names) for row in table)
         if not (0 < len(table) <= _MOST_ENTRIES and rows_fit):
             raise ValueError(f"table must have up to {_MOST_ENTRIES} rows of {len(self.names)}.")
@@ -388,7 +389,7 @@ class Implies(Rule):
         counts = pd.DataFrame(places).value_counts(dropna=False).reset_index()
         best = counts.drop_duplicates(list(self.columns)).head(_MOST_ENTRIES)
         parts = [columns[name].from_unit(best[name]).astype(object) for name in self.names]
-        plain = [[None if pd.isna(v) else _written(v) for v in part] for part in parts]
+        plain = [[None if pd.isna(v) else _plain_entry(v) for v in part] for part in parts]
         return replace(self, table=list(zip(*plain, strict=True)), learned=True)
 
     def narrowed(self, columns: Columns, wanted: Condition) -> dict[str, Any]:
@@ -406,7 +407,7 @@ class Implies(Rule):
     def broken(self, columns: Columns, values: Values) -> BoolArray:
         """Return where the target is another."""
         target, due = columns[self.target], self.decode(columns, values)
-        return _differ(target.to_unit(due), target.to_unit(values[self.target]))
+        return _values_differ(target.to_unit(due), target.to_unit(values[self.target]))
 
     @cached_property
     def _entries(self) -> dict[str, tuple[Any, ...]]:
@@ -441,7 +442,7 @@ def _n_values(column: Any) -> float:
     return np.inf if n_values is None else n_values + column.missing
 
 
-def _written(value: Any) -> Any:
+def _plain_entry(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
@@ -493,7 +494,7 @@ class Forbidden(Rule):
     def __post_init__(self) -> None:
         if not isinstance(self.values, Mapping) or not self.values:
             raise ValueError("values must be a mapping from columns to values.")
-        plain = {name: _plain(wanted) for name, wanted in self.values.items()}
+        plain = {name: _plain_value(wanted) for name, wanted in self.values.items()}
         object.__setattr__(self, "values", plain)
 
     @property
@@ -593,9 +594,9 @@ class SumTo(Rule):
         return f"{_quoted(self.columns)} add up to {total}"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", _names(self.columns, 2, "columns"))
-        object.__setattr__(self, "total", _plain(self.total))
-        _names(self.names, 2, "columns and total")
+        object.__setattr__(self, "columns", _column_names(self.columns, 2, "columns"))
+        object.__setattr__(self, "total", _plain_value(self.total))
+        _column_names(self.names, 2, "columns and total")
         if not isinstance(self.total, str | Real) or isinstance(self.total, bool):
             raise ValueError("total must be a number or the name of a column.")
 
@@ -660,7 +661,7 @@ class SumTo(Rule):
         """Return where the sum is another."""
         due, column = self._due(columns, values), columns[self.made]
         rounding = 0.0 if column.step else _ROUNDING * np.maximum(np.abs(due), 1.0)
-        return _differ(due, column.numbers(values[self.made]), rounding)
+        return _values_differ(due, column.numbers(values[self.made]), rounding)
 
     def _left(self, number: Any) -> Any:
         """Return the determined column from the sum of the others, and the other way around."""

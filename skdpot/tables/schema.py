@@ -1,47 +1,27 @@
-"""Schemas: what is public about the columns of a table, and what they leave to be estimated.
-
-Estimators read the table (`TableSchema.read`) before and call `release_schema` after the charge.
-"""
+"""Schemas: what is public about the columns of a table."""
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from skdpot._utils.files import write_file
 from skdpot._utils.pages import html_card
-from skdpot._utils.validation import Streams
 from skdpot.exceptions import warn_of_privacy
-from skdpot.privacy.events import ComposedEvent
-from skdpot.release.bounds import BoundsPlan, plan_private_bounds, release_ranges
-from skdpot.sources import Rows, Tables
-from skdpot.tables.category_selection import (
-    CategorySelectionPlan,
-    count_categories,
-    plan_category_selection,
-    select_categories,
-)
-from skdpot.tables.column_base import TableColumn, tells_who
-from skdpot.tables.frames import PlainColumn, Table
-from skdpot.tables.proposals import (
-    KINDS,
-    Proposal,
-    column_from_dtype,
-    columns_of,
-    propose,
-    sdv_metadata,
-)
-from skdpot.tables.row_map import RULES, Pattern, RowMap
+from skdpot.tables.column_base import TableColumn
+from skdpot.tables.column_values import PlainColumn
+from skdpot.tables.frames import Table
+from skdpot.tables.identifiers import tells_who
+from skdpot.tables.metadata import columns_of, sdv_metadata
+from skdpot.tables.pattern import Pattern
+from skdpot.tables.proposals import KINDS, Proposal, column_from_dtype, propose
+from skdpot.tables.row_map import RULES, RowMap
 from skdpot.tables.rules import Rule
-
-Scale: TypeAlias = Literal["auto", "private", "even"]
 
 _FORMAT = "skdpot.TableSchema"
 _VERSION = 1
@@ -408,7 +388,7 @@ class TableSchema:
         is_text = isinstance(source, str) and source.lstrip().startswith("{")
         text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
         try:
-            content = json.loads(text, object_pairs_hook=_said_once)
+            content = json.loads(text, object_pairs_hook=_unique_entries)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"This is not a schema: it is not valid JSON ({error}).") from None
         if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:
@@ -426,8 +406,8 @@ class TableSchema:
             raise ValueError("The schema has no list of columns.")
         if not isinstance(rules, list):
             raise ValueError("The rules of a schema must be a list.")
-        columns = tuple(_described(entries, KINDS, "column") for entries in columns)
-        rules = tuple(_described(entries, RULES, "rule") for entries in rules)
+        columns = tuple(_rebuild(entries, KINDS, "column") for entries in columns)
+        rules = tuple(_rebuild(entries, RULES, "rule") for entries in rules)
         return cls(columns, rules=rules, **content)
 
     def to_sdv(self) -> dict[str, Any]:
@@ -506,14 +486,14 @@ def without_unit(schema: TableSchema, unit: str | None) -> TableSchema:
     return replace(schema, excluded=(*schema.excluded, unit))
 
 
-def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_entries(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     entries = dict(pairs)
     if len(entries) < len(pairs):
         raise ValueError("This is not a schema: an entry occurs twice.")
     return entries
 
 
-def _described(entries: Any, kinds: Iterable[Any], noun: str) -> Any:
+def _rebuild(entries: Any, kinds: Iterable[Any], noun: str) -> Any:
     """Rebuild a column or a rule from what its `to_dict` returned."""
     if not isinstance(entries, Mapping):
         raise ValueError(f"Every {noun} of a schema must be an object with a kind.")
@@ -535,98 +515,6 @@ def _described(entries: Any, kinds: Iterable[Any], noun: str) -> Any:
 
 # What a privacy statement assumes where nobody has confirmed a guessed schema.
 GUESSED = "the schema, which was guessed from values"
-_ROUNDING = 1 - 1e-13
-_LEAST_SHOWN = 0.5  # of the rows, by noisy counts
-
-
-@dataclass(frozen=True)
-class SchemaPlan:
-    """The public part of resolving a schema, fixed before data are touched."""
-
-    schema: TableSchema
-    n_samples: int
-    scale: Scale
-    ranges: BoundsPlan | None
-    categories: CategorySelectionPlan | None
-
-    @property
-    def event(self) -> Any:
-        """The charge for everything; None if nothing is left to be estimated."""
-        events = tuple(plan.event for plan in (self.ranges, self.categories) if plan is not None)
-        return ComposedEvent(events=events) if len(events) > 1 else next(iter(events), None)
-
-
-def plan_schema(
-    schema: TableSchema, n_samples: int, *, mu: float, delta: float, scale: Scale = "even"
-) -> SchemaPlan:
-    """Fix what resolving a schema does and costs; each open column gets an equal share of mu².
-
-    `delta` is the probability that the selection of categories may leave open. Scales follow the
-    counts of columns without bounds, or of all ("private"). No data are touched, and everything
-    that the plan is made of is public.
-    """
-    scaled, coded = len(to_measure(schema, scale)), len(_left_open(schema, False))
-    per_column = mu * _ROUNDING / math.sqrt(max(scaled + coded, 1))
-    ranges = categories = None
-    if scaled:
-        share = per_column * math.sqrt(scaled)
-        ranges = plan_private_bounds(n_samples, scaled, share, mode="features")
-    if coded:
-        share = per_column * math.sqrt(coded)
-        categories = plan_category_selection(n_samples, mu=share, delta=delta, n_columns=coded)
-    return SchemaPlan(schema, n_samples, scale, ranges, categories)
-
-
-def release_schema(rows: Rows, plan: SchemaPlan, streams: Streams) -> TableSchema:
-    """Estimate what the schema leaves open; batches of rows are what `TableSchema.read` returns.
-
-    The caller has charged ``plan.event``. Releases bounds and categories; see
-    `skdpot.release.bounds` and `skdpot.tables.category_selection`. Missing values are no
-    category, and in no histogram.
-    """
-    columns: list[TableColumn] = []
-    unseen, hidden = [], []
-    if plan.ranges is not None:
-        measured = to_measure(plan.schema, plan.scale)
-        numbers = rows.map(partial(_numbers, columns=measured))
-        spans = None if plan.scale == "even" else [column.span for column in measured]
-        ranges = release_ranges(numbers, plan.ranges, streams, spans)
-        for column, found in zip(measured, ranges, strict=True):
-            bounded = column.bounded(found.lower, found.upper, found.found)
-            columns.append(bounded if found.knots is None else bounded.stretched(found.knots))
-            if not found.found and not column.is_resolved:
-                unseen.append(repr(column.name))
-    if plan.categories is not None:
-        unlisted = _left_open(plan.schema, False)
-        occurring = rows.sum(partial(_categories, columns=unlisted))
-        for column, values in zip(unlisted, occurring, strict=True):
-            selected, counts = select_categories(values, plan.categories, streams.secret)
-            columns.append(column.listed(selected))
-            shown = float(counts.sum()) / plan.n_samples
-            if shown < _LEAST_SHOWN and plan.categories.event.is_private:
-                hidden.append(f"{column.name!r} (about {shown:.0%})")
-    if unseen:
-        warn_of_privacy(
-            f"Private bounds: {', '.join(unseen)} did not stand out from the privacy noise. "
-            "Default bounds were used, which may not fit the data (-4 and 4, or 1900 and 2100). "
-            "State bounds in the schema, or use more rows or a larger epsilon."
-        )
-    if hidden:
-        warn_of_privacy(
-            f"Private categories: only some rows keep their values in {', '.join(hidden)}; rare "
-            "values become missing or 'other'. State the categories if they are public, say how "
-            "texts of dates and of numbers are written, exclude names and free text, or raise "
-            "epsilon."
-        )
-    return plan.schema.replace(*columns)
-
-
-def _numbers(batch: Mapping[str, PlainColumn], columns: Sequence[Any]) -> Any:
-    return np.column_stack([column.numbers(batch[column.name]) for column in columns])
-
-
-def _categories(batch: Mapping[str, PlainColumn], columns: Sequence[Any]) -> Tables:
-    return tuple(count_categories(column.labels(batch[column.name])) for column in columns)
 
 
 def warn_of_guess(schema: TableSchema, caller: str) -> None:
@@ -636,17 +524,3 @@ def warn_of_guess(schema: TableSchema, caller: str) -> None:
             f"{caller}: the schema was guessed from the values of a table, which the privacy "
             "statement does not cover. Replace what is not public, then pass schema.confirm()."
         )
-
-
-def to_measure(schema: TableSchema, scale: str) -> list[Any]:
-    """Return the columns that histograms are released of."""
-    if scale != "private":
-        return _left_open(schema, True)
-    scaled: list[Any] = [column for column in schema if column.on_scale]
-    even = [c for c in scaled if not c.log_scale and c.knots is None and c.lower != c.upper]
-    return [c for c in scaled if c in even or not c.is_resolved]
-
-
-def _left_open(schema: TableSchema, on_scale: bool) -> list[Any]:
-    """Return the columns that lack bounds, or those that lack categories."""
-    return [c for c in schema if c.on_scale == on_scale and not c.is_resolved]

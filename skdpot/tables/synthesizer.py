@@ -34,16 +34,20 @@ from skdpot.privacy.spent import SEEDED, PrivacySpent, charge, warn_of_compositi
 from skdpot.release.contributions import WEIGHTINGS, Unit
 from skdpot.release.gate import Records, Release
 from skdpot.sources import Rows
-from skdpot.tables.fitting import TableFit, TablePlan, plan_tables
-from skdpot.tables.frames import PlainColumn, Table, build_table, open_table, read_table, table_rows
-from skdpot.tables.grids import Condition, parse_conditions
-from skdpot.tables.marginal_tables import GIVEN, fit_given, frames_of
+from skdpot.tables.column_values import PlainColumn
+from skdpot.tables.conditions import Condition, parse_conditions
+from skdpot.tables.fitting import TableFit
+from skdpot.tables.frames import Table, build_table, open_table, table_rows, validate_table
+from skdpot.tables.marginal_tables import PUBLISHED, fit_published, frames_of
 from skdpot.tables.marginals import as_columns, marginal_total_variation
 from skdpot.tables.model import draw_cells
+from skdpot.tables.pattern import Pattern
+from skdpot.tables.plan import TablePlan, plan_marginals
 from skdpot.tables.record import TableRecord
 from skdpot.tables.report import TableQualityReport, make_report
-from skdpot.tables.row_map import Pattern, RowMap
-from skdpot.tables.schema import GUESSED, TableSchema, bound_schema, release_schema, warn_of_guess
+from skdpot.tables.row_map import RowMap
+from skdpot.tables.schema import GUESSED, TableSchema, bound_schema, warn_of_guess
+from skdpot.tables.schema_release import release_schema
 
 _ASSUMPTIONS = (
     "the names, the data types and the order of the columns; a data type that a file reader "
@@ -247,7 +251,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             n_samples = rows.n_rows if persons is None else int(persons.max()) + 1
             warn_of_guess(schema, name)
             target = privacy_target(self.epsilon, self.delta, self.budget)
-            plan = plan_tables(target, rules.model, n_samples, unit.weight)
+            plan = plan_marginals(target, rules.model, n_samples, unit.weight)
             _warn_of_small_table(plan)
             guessed = (GUESSED,) if schema.guessed else ()
             seeded = (SEEDED,) if self.random_state is not None else ()
@@ -269,14 +273,14 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
                 weights, one_each = None, rows
                 if persons is not None:
                     drawn = unit.draw(persons, streams.secret)
-                    one_each = rows.map(partial(_taken, rows=drawn.one_each))
-                    rows, weights = rows.map(partial(_taken, rows=drawn.rows)), drawn.weights
+                    one_each = rows.map(partial(_take_rows, rows=drawn.one_each))
+                    rows, weights = rows.map(partial(_take_rows, rows=drawn.rows)), drawn.weights
                 model = release_schema(one_each, plan.schema, streams)
                 grids = tuple(column.grid() for column in model)
                 fit = TableFit(
                     plan,
                     streams,
-                    rows.map(partial(_weighed, weights=weights)),
+                    rows.map(partial(_with_weights, weights=weights)),
                     grids=grids,
                     target=column,
                     n_particles=self._n_particles(n_samples),
@@ -342,7 +346,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     @property
     def releases_(self) -> tuple[Release, ...]:
         """The contingency tables as they were released; none that were given."""
-        return tuple(release for release in self.model_.releases if release.kind != GIVEN)
+        return tuple(release for release in self.model_.releases if release.kind != PUBLISHED)
 
     @property
     def marginals_(self) -> tuple[pd.DataFrame, ...]:
@@ -399,7 +403,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             self._check_target(schema)
             rules = RowMap(schema)
             column = rules.place(self.target)
-            self.model_ = fit_given(
+            self.model_ = fit_published(
                 marginals,
                 rules.model,
                 n_rows,
@@ -497,7 +501,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             for a table of one column, of that column.
         """
         check_is_fitted(self)
-        table = read_table(self, X, reset=False, names=self.schema_.names)
+        table = validate_table(self, X, reset=False, names=self.schema_.names)
         drawn = self._sampled(max(_SCORED_ROWS, table.n_rows), None, 0)
         tables = [self._scored(part) for part in (table, Table.of(drawn, self.schema_.names))]
         return -marginal_total_variation(*tables, n_way=min(2, len(self.schema_)))
@@ -614,11 +618,11 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return tags
 
 
-def _weighed(values: dict[str, PlainColumn], weights: Any) -> tuple[Any, Any]:
+def _with_weights(values: dict[str, PlainColumn], weights: Any) -> tuple[Any, Any]:
     return tuple(values.values()), weights
 
 
-def _taken(readings: dict[str, PlainColumn], rows: IntArray) -> dict[str, PlainColumn]:
+def _take_rows(readings: dict[str, PlainColumn], rows: IntArray) -> dict[str, PlainColumn]:
     return {name: column.take(rows) for name, column in readings.items()}
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from skdpot.cli import commands, schemas
 from skdpot.cli.console import explain, where_it_happened
-from skdpot.cli.inputs import FileFormat, read_guessable, read_table
+from skdpot.cli.inputs import FileFormat, read_guessable, read_table_file
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import (
     BooleanColumn,
@@ -171,7 +171,7 @@ def test_no_message_about_any_file_quotes_it(tmp_path_factory, tokens, columns):
     path.write_text("".join(tokens))
     schema = TableSchema({column.name: column for column in columns}.values())
     for read in (
-        lambda: read_table(str(path), schema, FileFormat()),
+        lambda: read_table_file(str(path), schema, FileFormat()),
         lambda: read_guessable(str(path), FileFormat()),
     ):
         try:

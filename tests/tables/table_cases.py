@@ -21,7 +21,7 @@ from skdpot.preprocessing import (
     TableSchema,
     TimedeltaColumn,
 )
-from skdpot.tables.frames import read_column
+from skdpot.tables.column_values import read_column
 
 YEAR = {"lower": "2024-01-01", "upper": "2024-12-31"}
 ROME = "datetime64[ns, Europe/Rome]"

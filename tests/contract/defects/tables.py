@@ -55,6 +55,10 @@ def since_the_earliest(unit):
     return unit - np.nanmin(unit)
 
 
+def with_more_for_pairs(shares):
+    return shares | {"pairs": 0.2 + shares["pairs"]}
+
+
 # fmt: off
 INJECTIONS: Injections = {
     1: [
@@ -68,7 +72,11 @@ INJECTIONS: Injections = {
             "misfits of a synthesizer": "tables/test_marginal_release.py::test_noise_of_misfits_has_the_stated_standard_deviation",
             "misfits of a synthesizer, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[misfits of a synthesizer]"}),
     ],
+    17: [
+        (rewritten("plan_marginals", ("(first.event,)", "()")), {"schema of a synthesizer": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer, nothing known]"}),
+    ],
     18: [
+        (given("TablePlan.__init__", "plan_marginals", weight=1.0), {"the noise of one row for several": "contract/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
         (rewritten("TableFit._chosen", ("release_choices(rows,", "release_choices(type(rows)(rows._rows.map(lambda batch: (batch[0], None))),")), {"rows of a person that weigh one each in a choice": "contract/test_unit_of_privacy.py::test_rows_that_a_person_repeats_change_nothing"}),
         (returning("TablePlan.choice_sigma", half), {"a choice with less noise than the rows of a person need": "contract/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
         (rewritten("DPTableSynthesizer.fit", ("int(persons.max()) + 1", "rows.n_rows")), {"a private number of rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer, persons]"}),
@@ -86,11 +94,12 @@ INJECTIONS: Injections = {
         (rewritten("count_categories", ("type(plain).__name__", "''")), {"the first of equal values stands for the others": "tables/test_category_selection.py::test_equal_values_of_different_types_are_not_merged"}),
     ],
     23: [
+        (given("TablePlan.__init__", "plan_marginals", shares=with_more_for_pairs), {"shares of 1.2": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer]"}),
         (given("discrete_gaussian", "release_misfits", s=1.0), {"misfits without noise": "tables/test_marginal_release.py::test_noise_of_misfits_has_the_stated_standard_deviation"}),
         (returning("release_marginals", with_true_counts), {"counts are kept before the noise is added": "tables/test_marginal_release.py::test_what_is_recorded_has_its_noise"}),
-        (given("noise_lattice", "_noise", data_lattice=0.3), {"a lattice on which no count lies": "contract/test_draws_are_charged.py::test_whatever_is_released_is_on_its_lattice[synthesizer]"}),
+        (given("noise_lattice", "_draw_table_noise", data_lattice=0.3), {"a lattice on which no count lies": "contract/test_draws_are_charged.py::test_whatever_is_released_is_on_its_lattice[synthesizer]"}),
         (rewritten("on_lattice", ("np.round(prediction * PREDICTED) / PREDICTED", "prediction")), {"predictions that lie on no lattice": "contract/test_draws_are_charged.py::test_whatever_is_released_is_on_its_lattice[synthesizer]"}),
-        (given("_noise", "release_marginals", mu=half), {"the sampler is told of one table": "tables/test_marginal_release.py::test_the_sampler_is_told_of_the_whole_release"}),
+        (given("_draw_table_noise", "release_marginals", mu=half), {"the sampler is told of one table": "tables/test_marginal_release.py::test_the_sampler_is_told_of_the_whole_release"}),
         (rewritten("release_marginals", ("noise = [", "early = exact_counts(rows, marginals); noise = ["), ("exact = exact_counts(rows, marginals)", "exact = early")), {"rows before noise": "tables/test_marginal_release.py::test_noise_is_drawn_before_the_rows_are_counted"}),
         (rewritten("JointTables.count", ("map(np.add, total, found)", "map(np.add, total, map(np.add, found, total))")), {"rows of a joint table counted twice": "tables/test_marginal_release.py::test_counts_by_joint_tables_are_those_of_single_marginals[16384-False]"}),
         (returning("misfit_sensitivity", half), {"one of two counts in a misfit": "tables/test_marginal_release.py::test_the_worst_predictions_attain_the_sensitivity_of_misfits[4]"}),
@@ -100,20 +109,20 @@ INJECTIONS: Injections = {
             "a triple charged as a pair": "tables/test_marginal_release.py::test_the_worst_triple_attains_its_sensitivity"}),
         (rewritten("release_choices", ("draw.next(stream)", "int(np.argmax(np.where(draw.is_open, scores, -math.inf)))")), {
             "choices without noise": "tables/test_choices.py::test_choices_have_the_law_of_the_exponential_mechanism[1-3.0]"}),
-        (given("_Draw.__init__", rate=twice), {
+        (given("_ExponentialDraw.__init__", rate=twice), {
             "choices with half of their noise": "tables/test_choices.py::test_choices_have_the_law_of_the_exponential_mechanism[2-6.0]"}),
-        (rewritten("_Draw.__init__", ("(shift * log2 - exponent).exp()", "decimal.Decimal(math.exp(float(shift * log2 - exponent)))")), {
+        (rewritten("_ExponentialDraw.__init__", ("(shift * log2 - exponent).exp()", "decimal.Decimal(math.exp(float(shift * log2 - exponent)))")), {
             "weights in floating point": "tables/test_choices.py::test_weights_are_exact_to_the_last_bit"}),
-        (rewritten("_event_for", ("mu / math.sqrt(steps)", "mu")), {
+        (rewritten("_planned_event", ("mu / math.sqrt(steps)", "mu")), {
             "one of several choices": "tables/test_fitting.py::test_a_plan_costs_what_was_asked_and_no_less[SingleFitTarget-1.0-1e-05-known]"}),
         (rewritten("TableFit._chosen", ("sorted(places)", "sorted(np.argsort([-np.abs(rows.counts([m])[0] - p).sum() for m, p in zip(marginals, predictions)])[:len(places)])")), {
             "triples by true misfits": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
         (given("misfit_sensitivity", marginals=first_alone), {"one of several misfits": "tables/test_marginal_release.py::test_the_worst_predictions_attain_the_sensitivity_of_misfits[4]"}),
         (returning("TablePlan.marginal_sigmas", for_one_count), {"one of two counts in a table": "tables/test_fitting.py::test_marginals_of_a_release_cost_its_share_together[tree-weights1]"}),
         (rewritten("TablePlan.marginal_sigmas", ("weights.sum()", "weights.max()")), {"the whole share for each table": "tables/test_fitting.py::test_marginals_of_a_release_cost_its_share_together[pairs-weights1]"}),
-        (rewritten("find_cells", ("refined(grids[c], *combined([*known[c], noisy]))", "refined(grids[c], noisy.marginal.counts(coded._rows.value[0]), np.zeros(noisy.marginal.n_cells))")), {"cells split by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
-        (rewritten("find_cells", ("rounding_of(noisy.counts, noisy.sigma)", "rounding_of(of_round(0)[wide.index(c)].counts(coded._rows.value[0]), 0.0)")), {"round values by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
-        (rewritten("find_cells", ("np.ones(len(wide)), name)", "np.ones(len(wide)), 'roundness' if level else name)")), {"rounds of cells under one charge": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer]"}),
+        (rewritten("count_cells", ("refined(grids[c], *combined([*known[c], noisy]))", "refined(grids[c], noisy.marginal.counts(coded._rows.value[0]), np.zeros(noisy.marginal.n_cells))")), {"cells split by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
+        (rewritten("count_cells", ("rounding_of(noisy.counts, noisy.sigma)", "rounding_of(of_round(0)[wide.index(c)].counts(coded._rows.value[0]), 0.0)")), {"round values by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
+        (rewritten("count_cells", ("np.ones(len(wide)), name)", "np.ones(len(wide)), 'roundness' if level else name)")), {"rounds of cells under one charge": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer]"}),
         (rewritten("TableFit._model", ("coarsen(noisy,", "coarsen(replace(noisy, counts=noisy.marginal.counts(found.rows.value[0])),")), {"bins by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
         (returning("release_misfits", true_misfits, "TableFit._release_tree"), {"a tree by true strengths": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
         (returning("release_misfits", true_misfits, "TableFit._release_pairs"), {"pairs by true misfits": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer]"}),
