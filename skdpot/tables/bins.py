@@ -15,22 +15,22 @@ from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot.tables.contingency import NoisyMarginal
 from skdpot.tables.grids import ColumnGrid
 
-MAX_BINS = 24  # of a column with a scale or an order
-_MAX_CATEGORIES = 64
-_SEEN_CATEGORY = 3.0  # standard deviations of noise at which a category has a bin of its own,
-_SEEN_INTERVAL = 4.0  # and rows of an interval
-_SEEN_TAIL = 1.5  # and rows of a part of a tail
-FEW_GROUPS = 4  # of a column in which triples are counted
-POSSIBLE = 1e-9  # least share of a cell: what the noise hides may occur
+MAX_BINS = 24  # bins of a column with a scale or an order
+_MAX_CATEGORIES = 64  # bins of a column of categories
+# Standard deviations of noise at which a bin of its own pays: for a category, for an interval, and
+# for a part of a tail (its error only shifts the end of the tail).
+_SEEN_CATEGORY, _SEEN_INTERVAL, _SEEN_TAIL = 3.0, 4.0, 1.5
+FEW_GROUPS = 4  # groups of a column in triples
+POSSIBLE = 1e-9  # smallest share of a cell: values that noise hides may occur
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnBins:
     """Bins of one column."""
 
-    bins: IntArray
-    cell_shares: FloatArray
-    coarse: IntArray
+    bins: IntArray  # bin of each cell
+    cell_shares: FloatArray  # estimated share of the rows in each cell
+    coarse: IntArray  # group of each bin
 
     @property
     def n_bins(self) -> int:
@@ -52,43 +52,43 @@ class ColumnBins:
         return fine, coarse, _group_intervals(shares, FEW_GROUPS, 0.0)[coarse]
 
     def groups(self, level: int) -> IntArray:
-        """Return the group of each bin: itself (0), a coarse one (1) or one of few (2)."""
+        """Return the group of each bin at a level: the bin (0), its group (1) or one of few (2)."""
         return self._groups[level]
 
     def satisfied(self, kept: FloatArray) -> FloatArray:
-        """Return the share of each bin that satisfies a condition, by shares of cells that do."""
+        """Return the share of each bin that satisfies a condition, from shares of cells."""
         return np.bincount(self.bins, weights=self.cell_shares * kept) / self.shares
 
 
 def bins_in_order(bins: Sequence[ColumnBins], grids: Sequence[ColumnGrid]) -> list[int]:
-    """Return how many of the first bins of each column are in an order."""
+    """Return the number of leading bins of each column that have an order."""
     return [
-        (one.n_bins - grid.column.missing) * grid.ordered
-        for one, grid in zip(bins, grids, strict=True)
+        (column.n_bins - grid.column.missing) * grid.ordered
+        for column, grid in zip(bins, grids, strict=True)
     ]
 
 
 def bin_codes(codes: IntArray, bins: Sequence[ColumnBins]) -> IntArray:
-    """Return the bins that the cells of rows are in."""
+    """Return the bins of the cells of rows; both of shape (n_rows, n_columns)."""
     binned = np.empty(codes.shape, dtype=np.int32, order="F")
-    for column, found in enumerate(bins):
-        binned[:, column] = found.bins[codes[:, column]]
+    for place, column in enumerate(bins):
+        binned[:, place] = column.bins[codes[:, place]]
     return binned
 
 
 def coarsen(noisy: NoisyMarginal, grid: ColumnGrid, n_rows: int, n_groups: int) -> ColumnBins:
-    """Choose bins by a noisy histogram.
+    """Choose bins from a noisy histogram.
 
-    Neighbouring cells of a scale are joined until a bin stands out of the noise and has about its
-    share of the rows; rare categories are joined to one bin. Missing values keep their own.
+    Neighbouring cells of a scale are joined until a bin stands out of the noise and holds about an
+    equal share of the rows; rare categories share one bin. Missing values have a bin of their own.
     """
     counts, sigma = noisy.counts, noisy.sigma
-    counts = counts + (n_rows - counts.sum()) / len(counts)  # the total is known
+    counts = counts + (n_rows - counts.sum()) / len(counts)  # the total is public
     ordered, missing = grid.ordered, grid.column.missing
     empty = grid.is_doubtful & (counts <= _SEEN_CATEGORY * sigma)
     if ordered:
-        # Noise on many empty cells, once negative counts are cut off, would look like a long tail.
-        # From either end halves are dropped that noise explains, as a whole and in each cell.
+        # Clipped noise on many empty cells would look like a long tail. From either end, parts are
+        # dropped if noise explains both their sum and each of their counts.
         last = len(counts) - missing
         empty[: _first_visible(counts[:last], sigma)] = True
         empty[last - _first_visible(counts[:last][::-1], sigma) : last] = True
@@ -108,7 +108,7 @@ def coarsen(noisy: NoisyMarginal, grid: ColumnGrid, n_rows: int, n_groups: int) 
 
 
 def _first_visible(counts: FloatArray, sigma: float) -> int:
-    """Return where the first half, quarter and so on begins that stands out of the noise."""
+    """Return the start of the first half, quarter and so on that stands out of the noise."""
     start, stop = 0, len(counts)
     while stop - start > 1:
         middle = (start + stop) // 2
@@ -124,14 +124,14 @@ def _first_visible(counts: FloatArray, sigma: float) -> int:
 def _join_cells(
     counts: FloatArray, n_groups: int, least: float, *, ordered: bool, missing: bool
 ) -> IntArray:
-    """Join cells to groups; missing values keep their own."""
+    """Join cells to groups; missing values have a group of their own."""
     present = counts[:-1] if missing else counts
     groups = (_group_intervals if ordered else _group_categories)(present, n_groups, least)
     return np.append(groups, groups.max() + 1) if missing else groups
 
 
 def project_to_total(counts: FloatArray, total: float) -> FloatArray:
-    """Return the nearest counts (L2) that are not negative and have the right sum."""
+    """Return the nearest counts (L2) that are non-negative and have the given sum."""
     falling = np.sort(counts)[::-1]
     excess = np.cumsum(falling) - total
     last = np.flatnonzero(falling * np.arange(1, len(counts) + 1) > excess)[-1]
@@ -139,11 +139,11 @@ def project_to_total(counts: FloatArray, total: float) -> FloatArray:
 
 
 def _group_intervals(counts: FloatArray, n_groups: int, least: float) -> IntArray:
-    """Join neighbouring cells; one that has more than its share alone stays alone.
+    """Join neighbouring cells; a cell with more than an equal share stays alone.
 
-    Whatever the noise, there are at most ``3 * n_groups`` groups. Of the k large cells each has
-    one, and between them are k + 1 runs of others, of which two groups in a row hold more than
-    1.25 steps of the ``n_groups - k`` that the others have together: ``2.6 * n_groups`` in all.
+    Whatever the noise, there are at most ``3 * n_groups`` groups. Each of the k large cells is one.
+    Between them are k + 1 runs of other cells, which hold ``n_groups - k`` steps together; two
+    groups in a row hold more than 1.25 steps. This gives at most ``2.6 * n_groups``.
     """
     is_large = counts > counts.sum() / n_groups
     rest = counts[~is_large].sum() / max(n_groups - int(is_large.sum()), 1)
@@ -155,14 +155,14 @@ def _group_intervals(counts: FloatArray, n_groups: int, least: float) -> IntArra
             group, held = group + 1, 0.0
         groups[cell], alone = group, bool(large)
         held += count
-    # A small rest goes to its neighbour, unless that is one cell.
+    # A small last group joins its neighbour, unless that is a large cell.
     if group and held < 0.3 * step and not is_large[groups == group - 1].any():
         groups[groups == group] = group - 1
     return groups
 
 
 def _group_categories(counts: FloatArray, n_groups: int, least: float) -> IntArray:
-    """Keep the frequent categories and join the others, the last group."""
+    """Keep frequent categories and join the others to the last group."""
     order = np.argsort(-counts, kind="stable")
     n_seen = min(int(np.sum(counts > least)), n_groups)
     if n_seen >= len(counts) - 1:
@@ -175,10 +175,10 @@ def _group_categories(counts: FloatArray, n_groups: int, least: float) -> IntArr
 def _shrink_cells(
     counts: FloatArray, nearest: FloatArray, bins: IntArray, sigma: float, weights: FloatArray
 ) -> FloatArray:
-    """Draw the cells of a bin towards their weights by as much as noise explains the difference.
+    """Shrink the cells of a bin towards their weights, as far as noise explains the difference.
 
-    Cells that stand far out of the noise stay as they are. The sum of a bin is that of its raw
-    counts, which unlike those without negative ones have no bias.
+    Cells far above the noise stay unchanged. A bin keeps the sum of its raw counts, which have no
+    bias, unlike clipped ones.
     """
     n_bins = int(bins.max()) + 1
 
@@ -188,7 +188,7 @@ def _shrink_cells(
     raw = np.where(weights > 0.0, counts, 0.0)
     sums = project_to_total(added(raw), float(nearest.sum()))
     plain = weights > 0.0
-    for _ in range(2):  # the second time without what stands out
+    for _ in range(2):  # the second time without cells that stand out
         share = np.where(plain, weights, 0.0)
         share /= np.maximum(added(share), 1e-300)[bins]
         expected = share * added(np.where(plain, raw, 0.0))[bins]
@@ -199,8 +199,8 @@ def _shrink_cells(
     kept = np.maximum(spread - sigma**2, 0.0) / np.maximum(spread, 1e-300)
     shrunk = np.where(plain, expected + kept[bins] * deviations, raw)
     shrunk = np.maximum(shrunk, 0.0)
-    found = added(shrunk)
-    # Of a bin without rows cells are as likely as their weights.
+    totals = added(shrunk)[bins]
+    # In a bin without rows, cells are as likely as their weights.
     flat = weights / np.maximum(added(weights), 1e-300)[bins]
-    within = np.where(found[bins] > 0.0, shrunk / np.maximum(found[bins], 1e-300), flat)
+    within = np.where(totals > 0.0, shrunk / np.maximum(totals, 1e-300), flat)
     return sums[bins] * within

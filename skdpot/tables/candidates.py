@@ -12,9 +12,9 @@ from skdpot.tables.bins import ColumnBins
 from skdpot.tables.contingency import Marginal
 from skdpot.tables.tree import TreeNode, spanning_tree
 
-TARGET_IMPORTANCE = 4.0  # of pairs with the target against other pairs
-NOISE_COST = 0.25  # rows put wrong by noise of standard deviation 1 in a cell, scaled
-_SHARING = 30  # marginals that the noise of one is guessed for
+TARGET_IMPORTANCE = 4.0  # weight of pairs with the target; other pairs have 1
+NOISE_COST = 0.25  # scaled number of rows misplaced by noise of standard deviation 1 in a cell
+_SHARING = 30  # assumed number of chosen marginals, for the noise of each
 
 
 Columns: TypeAlias = tuple[int, ...]
@@ -23,8 +23,8 @@ Columns: TypeAlias = tuple[int, ...]
 def marginals_of(
     bins: Sequence[ColumnBins], columns: Iterable[Columns], level: int
 ) -> tuple[Marginal, ...]:
-    """Return marginals by bins (level 0), by groups of them (1) or by few groups (2)."""
-    groups = [found.groups(level) for found in bins]
+    """Return marginals of bins (level 0), of their groups (1) or of few groups (2)."""
+    groups = [column.groups(level) for column in bins]
     return tuple(
         Marginal(some, tuple(groups[column] for column in some), levels=(level,) * len(some))
         for some in columns
@@ -32,23 +32,23 @@ def marginals_of(
 
 
 def both_levels(bins: Sequence[ColumnBins], pairs: Iterable[Columns]) -> tuple[Marginal, ...]:
-    """Return the marginals of pairs, in groups of bins too where those are fewer."""
+    """Return the marginals of pairs: of bins, and of groups of bins if these are fewer."""
     pairs = list(pairs)
-    found = zip(marginals_of(bins, pairs, 0), marginals_of(bins, pairs, 1), strict=True)
+    levels = zip(marginals_of(bins, pairs, 0), marginals_of(bins, pairs, 1), strict=True)
     return tuple(
-        m for fine, less in found for m in (fine, less)[: 1 + (less.n_cells < fine.n_cells)]
+        m for fine, less in levels for m in (fine, less)[: 1 + (less.n_cells < fine.n_cells)]
     )
 
 
 def sampling_misfit(prediction: FloatArray, n_rows: int) -> float:
-    """Return the misfit that rows drawn from the prediction itself would have, about."""
+    """Return the approximate expected misfit of rows drawn from the prediction itself."""
     shares = np.clip(prediction / n_rows, 0.0, 1.0)
     return float(np.sqrt(2.0 / math.pi * n_rows * shares * (1.0 - shares)).sum())
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Marginals of pairs and triples, and how far a model is off in each."""
+    """Marginals of pairs and triples, and the released misfit of a model in each."""
 
     marginals: tuple[Marginal, ...]
     misfits: FloatArray
@@ -56,11 +56,11 @@ class Candidates:
 
     @property
     def n_cells(self) -> FloatArray:
-        """Number of cells of each."""
+        """Number of cells of each marginal."""
         return np.array([marginal.n_cells for marginal in self.marginals], dtype=np.float64)
 
     def gains(self, sigma: float) -> dict[Columns, tuple[float, int]]:
-        """Return the largest gain of a release per pair or triple, and its marginal."""
+        """Return the largest gain per pair or triple, and the place of its marginal."""
         gains = self.importance * (self.misfits - NOISE_COST * sigma * self.n_cells)
         best: dict[Columns, tuple[float, int]] = {}
         for place, marginal in enumerate(self.marginals):
@@ -70,11 +70,11 @@ class Candidates:
 
     @property
     def weights(self) -> FloatArray:
-        """Shares of the squared mu: ``sum(importance * cells * sigma)`` is least at 2/3."""
+        """Shares of the squared mu; the power 2/3 minimises ``sum(importance * cells * sigma)``."""
         return (self.importance * self.n_cells) ** (2 / 3)
 
     def take(self, places: Sequence[int]) -> "Candidates":
-        """Choose some of them."""
+        """Return the candidates at some places."""
         chosen = tuple(self.marginals[place] for place in places)
         return Candidates(chosen, self.misfits[list(places)], self.importance[list(places)])
 
@@ -82,7 +82,7 @@ class Candidates:
 def choose_tree(
     candidates: Candidates, n_columns: int, target: int | None, sigma: float
 ) -> tuple[tuple[TreeNode, ...], Candidates | None]:
-    """Choose the tree whose pairs gain most, and the pairs with the target that gain at all."""
+    """Choose the tree with the largest gains, and all pairs with the target that gain."""
     columns = [column for column in range(n_columns) if column != target]
     gains = candidates.gains(sigma * math.sqrt(n_columns - 1 + (target is not None) * len(columns)))
     nodes = spanning_tree({pair: gain for pair, (gain, _) in gains.items()}, columns)
@@ -98,17 +98,17 @@ def choose_tree(
 
 
 def choose(candidates: Candidates, sigma: float) -> Candidates:
-    """Choose the marginals whose release puts the fewest rows wrong.
+    """Choose the marginals whose release leaves the fewest rows misplaced.
 
-    A marginal that is released costs what its noise puts wrong, one that is not costs its
-    misfit. Of a pair's groupings the one with the largest gain stands; pairs are taken in
-    the order of misfit per size until the sum is least (as Zhang et al., "PrivSyn", 2021,
-    Section 4.1, choose marginals once, with misfits against a model in place of dependences).
+    A released marginal costs the rows that its noise misplaces, any other costs its misfit. Each
+    pair has one candidate, the grouping with the largest gain. Pairs are added in the order of
+    misfit per size until the total cost is smallest (like Zhang et al., "PrivSyn", 2021, Section
+    4.1, with misfits of a model in place of dependences).
     """
     best = candidates.gains(sigma * math.sqrt(_SHARING))
     places = np.array([place for _, place in best.values()])
     left_out = np.maximum((candidates.importance * candidates.misfits)[places], 0.0)
-    # With the best shares the noise of k marginals costs the sum of their sizes to the power 3/2.
+    # With the best shares, the noise of marginals costs (sum of their sizes) ** 1.5.
     sizes = candidates.weights[places]
     order = np.argsort(-left_out / sizes, kind="stable")
     left_out = left_out.sum() - np.cumsum(left_out[order])

@@ -19,18 +19,18 @@ from skdpot.tables.contingency import CountedRows, Marginal, NoisyMarginal, exac
 from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.marginal_release import tables_of
 
-# Shares of what single columns get, for rounds that only columns with too many values need.
+# Shares of the budget of single columns, for rounds of columns with too many values for cells.
 ROUNDS = {"roundness": 0.1, "magnitudes": 0.2, "cells": 0.25}
-MAX_CELLS = 512  # as many as values that have one each
-_NEW_CELLS = 128  # of a column in one round
-_SEEN = 4.0  # standard deviations of noise
-_WORTH = 3.5  # standard deviations that a new cell is expected to hold
-_FEWEST = 2  # cells that one is worth splitting into
+MAX_CELLS = 512  # like the number of values up to which each has a cell
+_NEW_CELLS = 128  # new cells of a column per round
+_SEEN = 4.0  # standard deviations of noise at which a count stands out
+_WORTH = 3.5  # expected count of a new cell, in standard deviations
+_FEWEST = 2  # cells that a split must give
 
 
 @dataclass(frozen=True, eq=False)
 class CellCounts:
-    """Cells, those of the rows, what is known of their counts, and the releases that it is from."""
+    """Final cells, rows in these cells, the best estimates of their counts, and all releases."""
 
     grids: tuple[ColumnGrid, ...]
     rows: Rows
@@ -41,7 +41,13 @@ class CellCounts:
 def count_cells(
     rows: Rows, first: Sequence[ColumnGrid], release: Callable[..., Release]
 ) -> CellCounts:
-    """Count rows in public cells, and again in ones that the counts before suggest."""
+    """Count rows in public cells, and again in cells that earlier counts suggest.
+
+    Privacy
+    -------
+    ``release(rows, marginals, weights, name)`` draws the noise of one round; its event is charged
+    already. Nothing else here reads private rows.
+    """
     grids = list(first)
     wide = [c for c, grid in enumerate(grids) if not grid.is_final]
     rows = rows.map(partial(_places_on_scales, columns={c: grids[c].column for c in wide}))
@@ -55,13 +61,13 @@ def count_cells(
         return [Marginal((place,), (np.arange(size),), (level,)) for place, size in each]
 
     for level, name in enumerate(ROUNDS if wide else ()):
-        if level != 1:  # the first two need one pass: how round values are moves no cell
+        if level != 1:  # one pass for the first two rounds: roundness does not move cells
             step = partial(_cell_codes, grids={c: grids[c] for c in wide}, twice=level == 0)
             coded = CountedRows(rows.map(step))
             exact_counts(coded, [*of_round(level), *of_round(max(level, 1))])
-        found = release(coded, of_round(level), np.ones(len(wide)), name)
+        counted = release(coded, of_round(level), np.ones(len(wide)), name)
         tables = [replace(m, columns=(c,)) for m, c in zip(of_round(level), wide, strict=True)]
-        releases.append(replace(found, facts={"marginals": tuple(tables)}))
+        releases.append(replace(counted, facts={"marginals": tuple(tables)}))
         for c, noisy in zip(wide, tables_of(releases[-1]), strict=True):
             if level:
                 fine = refined(grids[c], *combined([*known[c], noisy]))
@@ -85,7 +91,7 @@ def count_cells(
 
 
 def _places_on_scales(batch: tuple[Any, Any], columns: Mapping[int, Any]) -> tuple[Any, ...]:
-    """Read columns that have a scale once, as places on it."""
+    """Return values, the places of columns on a scale, and weights."""
     values, weights = batch
     return values, {c: column.to_unit(values[c]) for c, column in columns.items()}, weights
 
@@ -93,7 +99,7 @@ def _places_on_scales(batch: tuple[Any, Any], columns: Mapping[int, Any]) -> tup
 def _cell_codes(
     batch: tuple[Any, ...], grids: Mapping[int, ColumnGrid], twice: bool = False
 ) -> tuple[IntArray, Any]:
-    """Return the cells of rows, and in as many columns again how round their values are."""
+    """Return the cells of rows and weights; `twice` appends the roundness codes per column."""
     values, places, weights = batch
     n_columns = len(values)
     codes = np.zeros((len(values[0]), n_columns * (1 + twice)), dtype=np.int32, order="F")
@@ -105,7 +111,7 @@ def _cell_codes(
 
 
 def refined(grid: ColumnGrid, counts: FloatArray, noise: FloatArray) -> ColumnGrid:
-    """Split the intervals whose counts stand out of the noise, by their share of the rows."""
+    """Split intervals whose counts stand out of the noise, into parts by their counts."""
     column = grid.column
     numbers = np.where(counts > _SEEN * noise, counts, 0.0)[: grid.n_cells]
     numbers[grid.alone] = 0.0
@@ -123,14 +129,14 @@ def refined(grid: ColumnGrid, counts: FloatArray, noise: FloatArray) -> ColumnGr
 
 
 def parents(coarse: ColumnGrid, fine: ColumnGrid) -> IntArray:
-    """Return the cell of a coarser grid that each cell of a finer one is in."""
+    """Return the cell of a coarse grid that holds each cell of a finer one."""
     edges = [np.asarray(grid.edges) for grid in (coarse, fine)]
     cells = np.searchsorted(edges[0], edges[1][:-1], side="right") - 1
     return np.append(cells, coarse.n_cells) if fine.column.missing else cells
 
 
 def finer(noisy: NoisyMarginal, above: IntArray) -> NoisyMarginal:
-    """Return a table of cells as one of groups of cells that are inside them."""
+    """Return a table of coarse cells as one of groups of finer cells."""
     groups = noisy.marginal.groups[0][above]
     return replace(noisy, marginal=replace(noisy.marginal, groups=(groups,)))
 
@@ -138,10 +144,10 @@ def finer(noisy: NoisyMarginal, above: IntArray) -> NoisyMarginal:
 def combined(rounds: Sequence[NoisyMarginal]) -> tuple[FloatArray, FloatArray]:
     """Return the best linear estimate of the last counts, and the noise of each.
 
-    The tables are of one column, in groups of the cells of the last. Counts go up the tree, each
-    node weighing its own against the sum of its children, and what differs goes down again (Hay,
-    Rastogi, Miklau and Suciu, "Boosting the accuracy of differentially private histograms through
-    consistency", 2010, with unequal noise).
+    All tables are of one column, in groups of the cells of the last. On the way up the tree each
+    node averages its count with the sum of its children; on the way down differences are shared
+    (Hay, Rastogi, Miklau and Suciu, "Boosting the accuracy of differentially private histograms
+    through consistency", 2010, with unequal noise).
     """
     last = rounds[-1]
     if last.sigma == 0.0:
@@ -157,7 +163,7 @@ def combined(rounds: Sequence[NoisyMarginal]) -> tuple[FloatArray, FloatArray]:
         above.append(parent)
     counts, variances = known.pop()
     for parent in above[::-1]:
-        found, variances = known.pop()
-        sums, whole = (np.bincount(parent, part) for part in (found, variances))
-        counts = found + ((counts - sums) / whole)[parent] * variances
+        below, variances = known.pop()
+        sums, whole = (np.bincount(parent, part) for part in (below, variances))
+        counts = below + ((counts - sums) / whole)[parent] * variances
     return counts, np.sqrt(variances)

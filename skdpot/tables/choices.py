@@ -35,9 +35,9 @@ from skdpot.tables.marginal_release import largest_change
 
 
 def choice_sensitivity(marginals: Sequence[Marginal]) -> float:
-    """Return by how much one row can move a score against another one, replace-one.
+    """Return the largest change of the difference of two scores, replace-one.
 
-    A misfit moves by at most `largest_change`, up or down, and offsets are public.
+    A misfit changes by at most `largest_change`, up or down, and offsets are public.
     """
     return 2.0 * max(map(largest_change, marginals))
 
@@ -57,19 +57,19 @@ def release_choices(
 ) -> tuple[int, ...]:
     """Choose marginals with large misfits, one after the other, and return their places.
 
-    Of a `forest` only pairs are chosen that join columns which are not joined yet. There may be
-    fewer choices than `n_choices`, if nothing is left.
+    For a `forest`, a pair is a candidate only while it joins two trees. There are fewer choices
+    than `n_choices` if no candidate is left.
 
     Privacy
     -------
     The caller has charged `event`: `n_choices` choices with noise `sigma` on every score and the
-    sensitivity ``most * choice_sensitivity(marginals)``. What a choice rules out follows from it
-    and from public facts.
+    sensitivity ``most * choice_sensitivity(marginals)``. The candidates that a choice excludes
+    follow from it and from public facts.
     """
-    offsets = on_lattice(offsets)
+    offsets = on_lattice(offsets)  # public
     scores = PREDICTED * (exact_misfits(rows, marginals, predictions) - offsets)
     columns = np.array([marginal.columns[:2] for marginal in marginals])
-    joined = np.arange(int(columns.max()) + 1)
+    tree_of = np.arange(int(columns.max()) + 1)
     rate = math.pi / (math.sqrt(6.0) * sigma * PREDICTED) if sigma > 0.0 else math.inf
     sensitivity = most * choice_sensitivity(marginals)
     mu = CHOICE_MU * sensitivity / sigma * math.sqrt(n_choices) if sigma > 0.0 else 1.0
@@ -80,9 +80,9 @@ def release_choices(
         chosen.append(place)
         draw.is_open[place] = False
         if forest:
-            first, second = joined[columns[place]]
-            joined[joined == second] = first
-            draw.is_open &= joined[columns[:, 0]] != joined[columns[:, 1]]
+            first, second = tree_of[columns[place]]
+            tree_of[tree_of == second] = first
+            draw.is_open &= tree_of[columns[:, 0]] != tree_of[columns[:, 1]]
     release = Release(
         "choices",
         chosen,
@@ -97,6 +97,13 @@ def release_choices(
 _BLOCK = 2**10  # candidates whose weights have a sum of their own
 
 
+def _relative_weight(
+    exponent: decimal.Decimal, shift: int, log2: decimal.Decimal
+) -> decimal.Decimal:
+    """Return ``exp(-exponent) * 2**shift`` in the precision of the context, in (1/2, 1]."""
+    return (shift * log2 - exponent).exp()
+
+
 class _ExponentialDraw:
     """Draws candidates with probability proportional to ``exp(rate * score)``, exactly."""
 
@@ -104,9 +111,9 @@ class _ExponentialDraw:
         self.is_open = np.ones(len(scores), dtype=bool)
         self._scores = scores
         self._bits = bits
-        self._least = -1  # shift of the candidate that all weights are relative to
+        self._least = -1  # shift of the largest weight, to which all are relative
         self._weights: list[int] = []
-        self._blocks: list[int] = []  # sums of weights
+        self._blocks: list[int] = []  # sums of weights per block
         self._counted = self.is_open
         if math.isinf(rate):
             self._exact: list[tuple[int, int]] = []
@@ -119,14 +126,14 @@ class _ExponentialDraw:
             exponents = [step * gap for gap in gaps.tolist()]
             shifts = [int(exponent / log2) for exponent in exponents]
             self._exact = [
-                (int((shift * log2 - exponent).exp() * one), shift)
+                (int(_relative_weight(exponent, shift, log2) * one), shift)
                 for exponent, shift in zip(exponents, shifts, strict=True)
             ]
         self._shifts = np.array(shifts)[self._kinds]
 
     def next(self, stream: SecretStream) -> int:
         """Draw one of the open candidates."""
-        if not self._exact:  # without noise
+        if not self._exact:  # there is no noise
             places = np.flatnonzero(self.is_open)
             return int(places[np.argmax(self._scores[places])])
         self._weigh()
@@ -140,14 +147,14 @@ class _ExponentialDraw:
         return start + bisect_right(list(within), uniform - sums[block] + self._blocks[block])
 
     def _weigh(self) -> None:
-        """Find the weights of open candidates, and their sums by blocks."""
+        """Compute the weights of open candidates and their sums by blocks."""
         least = int(self._shifts[self.is_open].min())
         if least == self._least:
             for place in np.flatnonzero(self._counted & ~self.is_open).tolist():
                 self._blocks[place // _BLOCK] -= self._weights[place]
                 self._weights[place] = 0
         else:
-            # Those of candidates that are far behind are rounded down to 0.
+            # Weights of candidates far behind are rounded down to 0.
             shifted = [
                 mantissa >> (shift - least) if 0 <= shift - least <= self._bits else 0
                 for mantissa, shift in self._exact

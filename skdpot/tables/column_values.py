@@ -18,7 +18,7 @@ from skdpot.tables.dtypes import datetime_zone, dtype_family, dtype_name, is_pol
 
 @dataclass(frozen=True, eq=False)
 class PlainColumn:
-    """The values of one column in numpy's types, read once."""
+    """Values of one column in types of numpy, each read once."""
 
     values: npt.NDArray[Any]
     missing: BoolArray
@@ -42,16 +42,16 @@ class PlainColumn:
         present = self.present
         alike = pd.api.types.infer_dtype(present, skipna=False) in ("string", "integer", "boolean")
         if present.dtype.kind != "O" or alike:
-            found, uniques = pd.factorize(present)
+            places, uniques = pd.factorize(present)
             values = uniques.tolist()
         else:
             hashable = pd.api.types.is_hashable
             keys = [(type(value), value) if hashable(value) else id(value) for value in present]
             first: dict[Any, int] = {}
-            found = np.array([first.setdefault(key, len(first)) for key in keys], dtype=np.int64)
+            places = np.array([first.setdefault(key, len(first)) for key in keys], dtype=np.int64)
             values = [key[1] if isinstance(key, tuple) else object() for key in first]
         codes = np.full(len(self), -1, dtype=np.int64)
-        codes[~self.missing] = found
+        codes[~self.missing] = places
         return codes, values
 
     @cached_property
@@ -60,7 +60,7 @@ class PlainColumn:
         return list(map(category_key, self.distinct[1]))
 
     def without(self, is_nothing: Callable[[str], bool]) -> "PlainColumn":
-        """Return the values with texts that stand for nothing as missing ones."""
+        """Return the values; texts that mean nothing are missing."""
         if not (isinstance(self, _CodedColumn) or self.values.dtype.kind == "O"):
             return self
         codes, known = self.distinct
@@ -73,7 +73,7 @@ class PlainColumn:
 
 
 def category_key(value: Any) -> tuple[str, Any] | None:
-    """Return the sortable key of equal categories (1 and 1.0, not True), None for no category."""
+    """Return the sortable key of a category (equal for 1 and 1.0, not True), None if invalid."""
     if isinstance(value, str):
         return "text", str(value)
     if isinstance(value, bool | np.bool_):
@@ -87,12 +87,12 @@ def category_key(value: Any) -> tuple[str, Any] | None:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a real number; truth values and durations are none."""
+    """Return whether a value is a real number, and no truth value or duration."""
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_ | np.timedelta64)
 
 
 def as_float(value: Any) -> float:
-    """Return the nearest double, which is finite where the number is."""
+    """Return the nearest double, finite if the number is finite."""
     try:
         number = float(value)
     except OverflowError:
@@ -102,44 +102,42 @@ def as_float(value: Any) -> float:
 
 
 def read_column(values: Any) -> PlainColumn:
-    """Read one column, a Series or anything that is like one; NaN is missing. Quotes no value."""
+    """Read one column, a Series or array-like; NaN is missing. Errors quote no value."""
     if isinstance(values, PlainColumn):
         return values
     if is_polars(values):
         name = dtype_name(values.dtype)
-        found = _polars_values(values, dtype_family(name))
+        plain = _polars_values(values, dtype_family(name))
         missing = values.is_null().to_numpy().astype(bool)
     else:
         try:
             series: Any = pd.Series(values)
             if isinstance(values, list | tuple) and series.dtype.kind == "f":
-                series = pd.Series(values, dtype=object)  # one float made floats of all integers
-        except Exception:  # an array of another library may raise anything, and quote its values
+                series = pd.Series(values, dtype=object)  # one float would change all integers
+        except Exception:  # arrays of other libraries raise anything, and may quote values
             series = None
         if series is None:
             raise ValueError("a column must be a Series or an array of one dimension.")
         name = dtype_name(series.dtype)
         if isinstance(series.dtype, pd.StringDtype | pd.CategoricalDtype):
             return _CodedColumn.of_series(series, name)
-        found, missing = _pandas_values(series, name), np.array(series.isna(), dtype=bool)
-    if found.dtype.kind == "f":
-        missing |= np.isnan(found)
-    return PlainColumn(found, missing, name)
+        plain, missing = _pandas_values(series, name), np.array(series.isna(), dtype=bool)
+    if plain.dtype.kind == "f":
+        missing |= np.isnan(plain)
+    return PlainColumn(plain, missing, name)
 
 
 class _CodedColumn(PlainColumn):
-    """Values of which the distinct ones are known first, made when they are asked for."""
+    """Values stored as codes of the distinct values, and expanded on demand."""
 
     def __init__(self, codes: IntArray, known: list[Any], dtype: str) -> None:
         vars(self).update(missing=codes < 0, dtype=dtype, distinct=(codes, known))
 
     @classmethod
     def of_series(cls, series: pd.Series, dtype: str) -> "_CodedColumn":
-        """Return the values of a Series; categories that its type lists and no row has are none."""
+        """Return the values of a Series, without listed categories that no row has."""
         if isinstance(series.dtype, pd.CategoricalDtype):
-            found, known = np.asarray(series.cat.codes), series.cat.categories
-            occurs = np.bincount(found + 1, minlength=len(known) + 1)[1:] > 0
-            codes, known = np.append(np.cumsum(occurs) - 1, -1)[found], known[occurs]
+            codes, known = without_unused(np.asarray(series.cat.codes), series.cat.categories)
         else:
             codes, known = pd.factorize(series)
         return cls(codes, known.tolist(), dtype)
@@ -149,6 +147,12 @@ class _CodedColumn(PlainColumn):
         """The values."""
         codes, known = self.distinct
         return np.array([*known, None], dtype=object)[codes]
+
+
+def without_unused(codes: IntArray, categories: pd.Index) -> tuple[IntArray, pd.Index]:
+    """Return codes of the categories that occur, and these: whoever made the list is unknown."""
+    occurs = np.bincount(codes + 1, minlength=len(categories) + 1)[1:] > 0
+    return np.append(np.cumsum(occurs) - 1, -1)[codes], categories[occurs]
 
 
 def _pandas_values(series: pd.Series, name: str) -> npt.NDArray[Any]:
@@ -169,5 +173,5 @@ def _polars_values(series: Any, family: str) -> npt.NDArray[Any]:
         return values
     if family not in ("datetime", "timedelta"):
         series = series.fill_null(False if family == "boolean" else 0)
-    values = series.to_numpy()  # of times with a zone those of UTC
+    values = series.to_numpy()  # times with a zone become UTC
     return values

@@ -12,16 +12,16 @@ import pandas as pd
 from skdpot._utils.arrays import FloatArray
 from skdpot.tables.grids import ColumnGrid
 
-_POINT = 1e-9  # share of an interval that a single value of a scale takes
+_POINT = 1e-9  # share of a cell that a single value of a continuum gets
 
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """What one column must satisfy."""
+    """A condition on one column."""
 
-    kept: FloatArray
-    limits: tuple[Any, Any] | None = None
-    within: tuple[float, float] | None = None
+    kept: FloatArray  # share of each cell that satisfies it
+    limits: tuple[Any, Any] | None = None  # smallest and largest value of an interval
+    within: tuple[float, float] | None = None  # places of its ends
 
     def satisfied(self, grid: ColumnGrid, values: Any) -> npt.NDArray[np.bool_]:
         """Return which values satisfy the condition."""
@@ -32,7 +32,7 @@ class Condition:
         return held
 
     def enforce(self, values: Any) -> Any:
-        """Return drawn values without what rounding moved beyond the limits."""
+        """Return drawn values, clipped to limits that rounding may have crossed."""
         if self.limits is None:
             return values
         series = pd.Series(values)
@@ -43,7 +43,7 @@ class Condition:
 
 
 def _limits_inside(dtype: np.dtype[Any], lowest: float, highest: float) -> tuple[Any, Any]:
-    """Return limits that the data type can hold and that are inside, where there are such."""
+    """Return limits in the data type, moved inside if possible."""
     first, last = dtype.type(lowest), dtype.type(highest)
     inward = (
         np.nextafter(first, dtype.type(math.inf)) if float(first) < lowest else first,
@@ -64,17 +64,17 @@ def parse_conditions(
             f"conditions must be a mapping from names of columns to values, got {kind}."
         )
     places = {grid.column.name: place for place, grid in enumerate(grids)}
-    found = {}
+    parsed = {}
     for name, wanted in conditions.items():
         if name not in places:
             known = ", ".join(map(repr, places))
             raise ValueError(f"conditions names {name!r}; the columns are {known}.")
-        found[places[name]] = _condition_on_column(grids[places[name]], wanted)
-    return found
+        parsed[places[name]] = _condition_on_column(grids[places[name]], wanted)
+    return parsed
 
 
 def _condition_on_column(grid: ColumnGrid, wanted: Any) -> Condition:
-    """Return what a value, an interval or several values ask for."""
+    """Return the condition of a value, an interval or several values."""
     name = grid.column.name
     if isinstance(wanted, np.ndarray) and wanted.ndim == 0:
         wanted = wanted.item()
@@ -84,9 +84,8 @@ def _condition_on_column(grid: ColumnGrid, wanted: Any) -> Condition:
                 f"The condition on {name!r} must be one value or a tuple (smallest, largest), of "
                 "which None is no limit."
             )
-        return (_condition_on_interval if grid.on_scale else _condition_on_categories)(
-            grid, *wanted
-        )
+        interval = _condition_on_interval if grid.on_scale else _condition_on_categories
+        return interval(grid, wanted[0], wanted[1])
     several = isinstance(wanted, Iterable) and not isinstance(wanted, (str, bytes, Mapping))
     if not several:
         return _condition_on_value(grid, wanted)
@@ -99,23 +98,22 @@ def _condition_on_column(grid: ColumnGrid, wanted: Any) -> Condition:
             "(smallest, largest)."
         )
     if grid.on_scale:
-        return Condition(
-            np.max([_condition_on_value(grid, value).kept for value in values], axis=0)
-        )
+        kept = [_condition_on_value(grid, value).kept for value in values]
+        return Condition(np.max(kept, axis=0))
     kept = np.zeros(grid.size)
     kept[[_cell_of_value(grid, value) for value in values]] = 1.0
     return Condition(kept)
 
 
 def _condition_on_value(grid: ColumnGrid, value: Any) -> Condition:
-    """Return what one value asks for."""
+    """Return the condition of one value."""
     if grid.on_scale and not _is_missing(value):
         return _condition_on_interval(grid, value, value)
     return Condition(np.eye(1, grid.size, _cell_of_value(grid, value))[0])
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value is missing: None, NaN, NaT and the NA of pandas."""
+    """Return whether a value is missing: None, NaN, NaT or NA."""
     return bool(pd.api.types.is_scalar(value) and pd.isna(value))
 
 
@@ -129,10 +127,10 @@ def _cell_of_value(grid: ColumnGrid, value: Any) -> int:
 
 
 def _condition_on_categories(grid: ColumnGrid, first: Any, last: Any) -> Condition:
-    """Return what an interval of categories asks for."""
+    """Return the condition of an interval of categories."""
     column: Any = grid.column
     start = 0 if first is None else _place_of_category(grid, first)
-    # Without a limit it ends with the categories: what takes all others is not above them.
+    # Without a limit it ends at the last category; the one for other values is not above.
     stop = len(column.categories) - 1 if last is None else _place_of_category(grid, last)
     if start > stop:
         raise ValueError(

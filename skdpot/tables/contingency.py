@@ -26,26 +26,26 @@ CountableRows: TypeAlias = "CountedRows | Rows | IntArray"
 
 @dataclass(frozen=True)
 class Marginal:
-    """Which cell of a contingency table each row falls in."""
+    """A contingency table without counts: the cell of each combination of codes."""
 
-    columns: tuple[int, ...]
-    groups: tuple[IntArray, ...] = field(compare=False, repr=False)
-    levels: tuple[int, ...] = ()
+    columns: tuple[int, ...]  # places of its columns
+    groups: tuple[IntArray, ...] = field(compare=False, repr=False)  # group of each code
+    levels: tuple[int, ...] = ()  # name the groups of each column
 
     @cached_property
     def axes(self) -> tuple[tuple[int, bytes], ...]:
-        """What tells the groups of each column apart from others."""
+        """Keys of the columns and their groups."""
         each = zip(self.columns, self.groups, strict=True)
         return tuple((column, groups.tobytes()) for column, groups in each)
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """The number of groups of each column."""
+        """Number of groups of each column."""
         return tuple(int(groups.max()) + 1 for groups in self.groups)
 
     @cached_property
     def divided(self) -> dict[tuple[int, bytes], int]:
-        """The axes of more than one group, of which there are at most log2 of the cells."""
+        """Sizes of the axes with more than one group, at most log2(n_cells) of them."""
         each = zip(self.axes, self.shape, strict=True)
         return {axis: size for axis, size in each if size > 1}
 
@@ -56,7 +56,7 @@ class Marginal:
 
     @cached_property
     def table(self) -> IntArray:
-        """The cell of each combination of codes."""
+        """Cell of each combination of codes."""
         cells = np.zeros((), dtype=np.int64)
         for groups, size in zip(self.groups, self.shape, strict=True):
             cells = cells[..., None] * size + groups
@@ -67,22 +67,22 @@ class Marginal:
         each = zip(self.columns, self.groups, strict=True)
         return _cell_numbers(
             [
-                (_group_codes(codes[:, c], own), size)
-                for (c, own), size in zip(each, self.shape, strict=True)
+                (_group_codes(codes[:, column], groups), size)
+                for (column, groups), size in zip(each, self.shape, strict=True)
             ]
         )
 
     @property
     def ungrouped(self) -> "Marginal":
-        """The marginal of the same columns with a cell for each combination of codes."""
+        """The marginal of the same columns with one cell per combination of codes."""
         return Marginal(self.columns, tuple(np.arange(len(groups)) for groups in self.groups))
 
     def joined(self, table: FloatArray) -> FloatArray:
-        """Add up counts of all combinations of codes to those of this marginal's cells."""
+        """Sum counts of all combinations of codes to counts of cells."""
         return np.bincount(self.table.ravel(), table.ravel(), self.n_cells).astype(np.float64)
 
     def counts(self, codes: IntArray, weights: FloatArray | None = None) -> FloatArray:
-        """Return the number of rows, or their weight, in each cell."""
+        """Return the number or the weight of rows in each cell."""
         return np.bincount(self.cells(codes), weights=weights, minlength=self.n_cells).astype(
             np.float64
         )
@@ -90,7 +90,7 @@ class Marginal:
 
 @dataclass(frozen=True, eq=False)
 class NoisyMarginal:
-    """A released contingency table."""
+    """A released contingency table, with noise of standard deviation `sigma` on each count."""
 
     marginal: Marginal
     counts: FloatArray
@@ -98,27 +98,30 @@ class NoisyMarginal:
     n_releases: int = 1
 
     def merge(self, other: "NoisyMarginal") -> "NoisyMarginal":
-        """Return the best combination of two releases of one marginal."""
+        """Return the average of two releases of one marginal, weighted by precision."""
         if min(self.sigma, other.sigma) == 0.0:
             return self if self.sigma == 0.0 else other
-        own, others = self.sigma**-2, other.sigma**-2
-        counts = (own * self.counts + others * other.counts) / (own + others)
+        first, second = self.sigma**-2, other.sigma**-2
+        counts = (first * self.counts + second * other.counts) / (first + second)
         n_releases = self.n_releases + other.n_releases
-        return NoisyMarginal(self.marginal, counts, (own + others) ** -0.5, n_releases)
+        return NoisyMarginal(self.marginal, counts, (first + second) ** -0.5, n_releases)
 
 
 PREDICTED = 16  # predictions are rounded to multiples of 1 / 16
+_ROWS_AT_ONCE = 2**17  # their cells stay in the cache
+# Cells of one joint table, and of all of them: if they are sent between processes, and if not.
+_MOST_CELLS, _ALL_CELLS, _MANY_CELLS = 2**14, 2**24, 2**28
 
 
 def on_lattice(prediction: FloatArray) -> FloatArray:
-    """Return the nearest multiples of 1 / 16."""
+    """Return the nearest multiples of 1 / 16, on which scores and noise lie exactly."""
     return np.round(prediction * PREDICTED) / PREDICTED
 
 
 class CountedRows:
-    """Batches of codes and weights, which are read once for each marginal.
+    """Batches of codes and weights, counted once per marginal.
 
-    What was counted is as private as the rows, and forgotten with them.
+    The stored counts are as private as the rows, and are dropped with them.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -126,19 +129,19 @@ class CountedRows:
         self._known: dict[Any, FloatArray] = {}
 
     def counts(self, marginals: Sequence[Marginal]) -> Tables:
-        """Return counts without noise, and pass over the rows only for those not known."""
+        """Return exact counts; read the rows only for marginals not counted yet."""
         keys = [marginal.axes for marginal in marginals]
         new = {k: m for k, m in zip(keys, marginals, strict=True) if k not in self._known}
         if new:
             most = _MANY_CELLS if isinstance(self._rows, HeldRows) else _ALL_CELLS
             joint = JointTables(tuple(new.values()), self._rows.n_rows, most)
-            found = joint.marginals(self._rows.sum(joint.count))
-            self._known.update(zip(new, found, strict=True))
+            counts = joint.marginals(self._rows.sum(joint.count))
+            self._known.update(zip(new, counts, strict=True))
         return tuple(self._known[key] for key in keys)
 
 
 def exact_counts(rows: CountableRows, marginals: Sequence[Marginal]) -> Tables:
-    """Return the counts of marginals without noise; rows are batches of codes and weights."""
+    """Return exact counts of marginals; rows are batches of codes and weights."""
     if isinstance(rows, np.ndarray):
         rows = HeldRows((rows, None), len(rows))
     return (rows if isinstance(rows, CountedRows) else CountedRows(rows)).counts(marginals)
@@ -149,7 +152,7 @@ def exact_misfits(
     marginals: Sequence[Marginal],
     predictions: Sequence[FloatArray],
 ) -> FloatArray:
-    """Return what `release_misfits` adds noise to, in multiples of 1 / 16."""
+    """Return the exact misfits that `release_misfits` adds noise to, multiples of 1 / 16."""
     misfits = np.zeros(len(marginals))
     tables = exact_counts(rows, marginals)
     for place, (marginal, table) in enumerate(zip(marginals, tables, strict=True)):
@@ -160,28 +163,23 @@ def exact_misfits(
     return misfits
 
 
-_ROWS_AT_ONCE = 2**17  # whose cells stay in the cache
-_MOST_CELLS, _ALL_CELLS = 2**14, 2**24  # of a joint table, and of as many as there are marginals
-_MANY_CELLS = 2**28  # of tables that do not travel
-
-
 def counts_of(
     codes: IntArray, marginals: Sequence[Marginal], weights: FloatArray | None = None
 ) -> Tables:
-    """Return the counts of many marginals."""
+    """Return exact counts of codes in memory."""
     return exact_counts(HeldRows((codes, weights), len(codes)), marginals)
 
 
 class JointTables:
-    """Few contingency tables of many columns, of which many marginals are sums."""
+    """A few contingency tables of many columns, which many marginals are sums of."""
 
     def __init__(self, wanted: Sequence[Marginal], n_rows: int, n_cells: int = _ALL_CELLS) -> None:
         times = Counter(marginal.columns for marginal in wanted)
         whole = [m if times[m.columns] == 1 else m.ungrouped for m in wanted]
         self._wanted = list(zip(wanted, whole, strict=True))
         self.parts: list[Marginal] = []
-        self.tables: list[list[int]] = []  # the parts of each
-        self._part_of: dict[Any, int] = {}  # an axis of marginals of so many columns
+        self.tables: list[list[int]] = []  # parts of each joint table
+        self._part_of: dict[Any, int] = {}  # by number of columns of a marginal, and axis
         self._table_of: dict[frozenset[int], int] = {}
         most = max(min(_MOST_CELLS, n_cells // len(wanted), n_rows), 1)
         axes = {
@@ -218,22 +216,22 @@ class JointTables:
             rows = slice(start, start + _ROWS_AT_ONCE)
             cells = [(part.cells(codes[rows]), part.n_cells) for part in self.parts]
             some = None if weights is None else weights[rows]
-            found = (
+            tables = (
                 np.bincount(
                     _cell_numbers([cells[part] for part in table]), some, self._n_cells(table)
                 )
                 for table in self.tables
             )
-            total = tuple(map(np.add, total, found) if total else found)
+            total = tuple(map(np.add, total, tables) if total else tables)
         return total
 
     def marginals(self, tables: Tables) -> list[FloatArray]:
-        """Return the wanted marginals, which are sums of the joint tables."""
+        """Return the wanted marginals as sums of the joint tables."""
         sizes = [
             {axis: size for part in table for axis, size in self.parts[part].divided.items()}
             for table in self.tables
         ]
-        found = []
+        counts = []
         for wanted, whole in self._wanted:
             home = self._table_of[self._parts_of(whole)]
             axes = list(sizes[home])
@@ -241,19 +239,19 @@ class JointTables:
             rest = [place for place in range(len(axes)) if place not in first]
             table = np.reshape(tables[home], list(sizes[home].values())).transpose(*first, *rest)
             table = table.reshape(*table.shape[: len(first)], -1).sum(axis=-1).astype(np.float64)
-            found.append(table.ravel() if whole is wanted else wanted.joined(table))
-        return found
+            counts.append(table.ravel() if whole is wanted else wanted.joined(table))
+        return counts
 
 
 def _group_codes(codes: IntArray, groups: IntArray) -> IntArray:
-    alone = bool((groups == np.arange(len(groups))).all())
-    return codes if alone else groups.astype(np.int32)[codes]
+    ungrouped = bool((groups == np.arange(len(groups))).all())
+    return codes if ungrouped else groups.astype(np.int32)[codes]
 
 
 def _cell_numbers(columns: Sequence[tuple[IntArray, int]]) -> IntArray:
-    """Return a number for each combination of codes, below the product of the sizes."""
+    """Return a number per combination of codes, below the product of the sizes."""
     kind = np.int32 if math.prod(size for _, size in columns) < 2**31 else np.int64
     cells = np.zeros((), dtype=kind)
-    for own, size in columns:
-        cells = cells * kind(size) + own
+    for codes, size in columns:
+        cells = cells * kind(size) + codes
     return cells

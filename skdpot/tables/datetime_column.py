@@ -8,28 +8,28 @@ from numbers import Number
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from skdpot._utils.arrays import IntArray
 from skdpot.tables.column_base import TableColumn
 from skdpot.tables.column_values import PlainColumn
 from skdpot.tables.dtypes import datetime_zone
 from skdpot.tables.tick_column import TickColumn
 
-# Sooner or later a nanosecond counter overflows.
+# A counter of nanoseconds overflows outside these days.
 _NANOSECONDS = (np.datetime64("1678-01-01"), np.datetime64("2261-12-31"))
 _DAYS = (np.datetime64("0001-01-02"), np.datetime64("9999-12-30"))
-# In UTC, so that the last day is one in every zone, and none is in another year.
+# In UTC, so that the first and last day exist in every time zone.
 _KNOWN_CLOCKS = (np.datetime64("0001-01-02T00:00"), np.datetime64("9999-12-31T09:59"))
-# What dates before and after all bounds count as, and how texts have the years of such.
+# Dates beyond all possible bounds count as these; patterns of their years in texts.
 _FIRST, _LAST = (pd.Timestamp(f"{day}T12:00").as_unit("us") for day in ("0001-01-01", "9999-12-31"))
 _ISO_BEYOND = re.compile(r"(?:-\d{4,}|0000|\+?0*+[1-9]\d{4,})(?=-\d\d-\d\d)", re.ASCII)
 _BEYOND = re.compile(r"(?<!\d)(?:0000|0*+[1-9]\d{4,})(?!\d)", re.ASCII)
 
 _EXAMPLE = datetime(2024, 12, 31, 14, 5, tzinfo=UTC)
 
-# What a guess takes for dates, and the formats that it tries.
-_MOST = 0.9  # of the distinct texts that tell what they are
+# A guess from texts: the share that must look like dates, and the formats that it tries.
+_MOST = 0.9
 _MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _DATE = re.compile(
     r"\s*(\d{4}([./-])\d{1,2}\2\d{1,2}|\d{1,2}([./-])\d{1,2}\3(\d{4}|\d{2})"
@@ -65,13 +65,13 @@ _WHICH_FIRST = (
     "tells which. State it: --date COLUMN=%d/%m/%Y or =%m/%d/%Y."
 )
 
-# What Python reads, many times as fast as pandas does.
+# ISO formats that Python reads, many times faster than pandas.
 _ISO = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d(?::\d\d)?)?)?",
     re.ASCII,
 )
 
-_MONTHS, _YEARS = 60, 3650  # days between dates whose guessed bounds are rounded to such
+_MONTHS, _YEARS = 60, 3650  # longer ranges, in days, get bounds at ends of months, of years
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,49 +136,48 @@ class DatetimeColumn(TickColumn):
 
     @classmethod
     def from_texts(cls, texts: list[str], base: TableColumn) -> tuple[TableColumn | None, str]:
-        """Return a column of dates if all texts are such, in ISO format or in others."""
+        """Return a column of dates if all texts are dates, in ISO format or in others."""
         column, why = super().from_texts(texts, base)
         if column is not None or sum(map(bool, map(_DATE.fullmatch, texts))) <= _MOST * len(texts):
             return column, why
         proposed = cls(base.name, missing=base.missing, dtype=cls.default)
-        found = [
+        ways = [
             proposed.replace(formats=formats)
             for formats in (_formats_of(texts, order) for order in (_DAY_FIRST, _MONTH_FIRST))
             if formats
         ]
-        if not found:
+        if not ways:
             return None, _NO_DATE
-        read = [[one._time(text) for text in texts] for one in found]
+        read = [[way._time(text) for text in texts] for way in ways]
         if read[0] != read[-1]:
             return None, _WHICH_FIRST
-        return found[0], "all texts are dates"
+        return ways[0], "all texts are dates"
 
     def guessed(self, values: PlainColumn, keep: bool) -> tuple["TableColumn | None", str]:
-        """Choose bounds that are ends of months or years: the first date may be one person's."""
-        found: Any = super().guessed(values, keep)[0]
-        first, last = (date.fromisoformat(end[:10]) for end in (found.lower, found.upper))
+        """Choose bounds at ends of months or years: the first date may belong to one person."""
+        column: Any = super().guessed(values, keep)[0]
+        first, last = (date.fromisoformat(end[:10]) for end in (column.lower, column.upper))
         if (last - first).days < _MONTHS or not 1 < first.year < last.year + 1 < 9999:
-            return found, ""
+            return column, ""
         months = (1, 13) if (last - first).days >= _YEARS else (first.month, last.month + 1)
         after = date(last.year + months[1] // 13, (months[1] - 1) % 12 + 1, 1)
-        upper = after - timedelta(days=found.resolution == "D")
-        lower = first.replace(month=months[0], day=1)
-        ends = (f"{day}{end[10:]}" for day, end in ((lower, found.lower), (upper, found.upper)))
-        return found.replace(**dict(zip(("lower", "upper"), ends, strict=True))), ""
+        lower = f"{first.replace(month=months[0], day=1)}{column.lower[10:]}"
+        upper = f"{after - timedelta(days=column.resolution == 'D')}{column.upper[10:]}"
+        return column.replace(lower=lower, upper=upper), ""
 
     @property
     def _examples(self) -> str:
         return " or ".join(_EXAMPLE.strftime(form) for form in self.formats)
 
     def describe(self, *, in_full: bool = False) -> str:
-        """Say in a few words which values the column can have."""
+        """Return the possible values in words."""
         zone = f", in {zone}" if (zone := datetime_zone(self.dtype)) else ""
         written = f", written like {self._examples}" if self.formats else ""
         return super().describe(in_full=in_full) + zone + written
 
     @classmethod
     def from_dtype(cls, name: str, dtype: str, missing: bool) -> Self:
-        """Return a column of which only public facts are known."""
+        """Return a column from public facts alone."""
         resolution = "D" if dtype == "date" else "s"
         return cls(name, dtype=dtype, missing=missing, resolution=resolution)
 
@@ -197,37 +196,35 @@ class DatetimeColumn(TickColumn):
             return None
 
     def _written_time(self, text: str) -> Any:
-        """Return the time that a text is by ISO 8601 or by a format, None if it is none."""
+        """Return the time of a text in ISO 8601 or in a format, None if it is none."""
         text = text.strip()
         try:
             if _ISO.fullmatch(text):
                 return datetime.fromisoformat(text)
             if self.formats:
-                found = (_by_format(text, form) for form in self.formats)
-                return next((time for time in found if time is not None), None)
-            # Without a year pandas would read the word "today".
+                times = (_by_format(text, form) for form in self.formats)
+                return next((time for time in times if time is not None), None)
+            # Without the test for a year pandas would read the word "today".
             return pd.to_datetime(text, format="ISO8601") if text[:4].isdigit() else None
         except (ValueError, OverflowError):
             return None
 
     def _beyond(self, text: str) -> pd.Timestamp | None:
-        """Return what a date counts as in a year that Python has no date in."""
+        """Return the stand-in for a date in a year beyond Python's, None if the text is no date."""
         text = text.strip()
-        found = _ISO_BEYOND.match(text) or (_BEYOND.search(text) if self.formats else None)
-        if found is None:
+        year = _ISO_BEYOND.match(text) or (_BEYOND.search(text) if self.formats else None)
+        if year is None:
             return None
         years = (2000, 2004)
-        read = [
-            self._written_time(f"{text[: found.start()]}{year}{text[found.end() :]}")
-            for year in years
-        ]
+        before, after = text[: year.start()], text[year.end() :]
+        read = [self._written_time(f"{before}{known}{after}") for known in years]
         if any(time is None or time.year != year for time, year in zip(read, years, strict=True)):
             return None
-        stamp = _FIRST if found[0][0] == "-" or not found[0].strip("0") else _LAST
+        stamp = _FIRST if year[0][0] == "-" or not year[0].strip("0") else _LAST
         return stamp.tz_localize(None if read[0].tzinfo is None else UTC)
 
     def read(self, values: Any) -> PlainColumn:
-        """Read values and refuse what is not a time, or not as the data type says."""
+        """Read values; refuse values that are not times, or lack the time zone of the data type."""
         column = super().read(values)
         zones = [datetime_zone(dtype) for dtype in (column.dtype, self.dtype)]
         if self.dtype is not None and zones.count(None) == 1:
@@ -237,10 +234,10 @@ class DatetimeColumn(TickColumn):
             )
         return column
 
-    def seconds(self, column: PlainColumn) -> npt.NDArray[np.int64]:
-        """Return whole seconds since 1970; for days those of the clocks in the column's zone.
+    def seconds(self, column: PlainColumn) -> IntArray:
+        """Return whole seconds since 1970; for days, by the clocks of the time zone.
 
-        No clock is known before the year 1 or after 9999: days beyond are moved there first.
+        Clocks are known from the year 1 to 9999; days beyond are moved there first.
         """
         seconds = super().seconds(column)
         zone = datetime_zone(self.dtype or column.dtype)
@@ -253,13 +250,13 @@ class DatetimeColumn(TickColumn):
     def _localized(self, times: Any) -> Any:
         if (zone := datetime_zone(self.dtype)) is None:
             return times
-        if self.resolution == "D":  # midnight of the zone; where there are two, the first
+        if self.resolution == "D":  # midnight in the zone; the first if there are two
             earlier = np.ones(len(times), dtype=bool)
             return times.tz_localize(zone, ambiguous=earlier, nonexistent="shift_forward")
         return times.tz_localize("UTC").tz_convert(zone)
 
     def bounds_around(self, first: float, last: float) -> tuple[str, str]:
-        """Return bounds in ISO format, at midnight in UTC of times with a zone."""
+        """Return bounds in ISO format; with a time zone, at midnight in UTC."""
         lower, upper = super().bounds_around(first, last)
         zoned = datetime_zone(self.dtype) is not None and self.resolution != "D"
         midnight = "T00:00:00+00:00" if zoned else ""
@@ -267,7 +264,7 @@ class DatetimeColumn(TickColumn):
 
     @property
     def _limits(self) -> tuple[Any, Any]:  # type: ignore[override]
-        """First and last day that the data type can hold, wherever on earth it is read."""
+        """First and last day that the data type can hold in every time zone."""
         dtype = self.dtype or self.default
         return _NANOSECONDS if dtype.startswith("datetime64[ns") else _DAYS
 
@@ -286,7 +283,7 @@ class DatetimeColumn(TickColumn):
         return int(stamp.timestamp())
 
     def _end(self, value: Any) -> pd.Timestamp | None:
-        """Return a time in the column's zone; without an offset it is read there."""
+        """Return a time in the time zone of the column, which a time without an offset has."""
         zone = datetime_zone(self.dtype)
         try:
             stamp = pd.Timestamp("" if isinstance(value, Number) else value)  # a number is no time
@@ -299,13 +296,13 @@ class DatetimeColumn(TickColumn):
         return None if pd.isna(stamp) or (stamp.tzinfo is None) != (zone is None) else stamp
 
     @property
-    def wanted(self) -> str:  # type: ignore[override]
-        """What a condition must be."""
+    def wanted(self) -> str:
+        """Values of a condition, in words."""
         offset = "" if datetime_zone(self.dtype) else " without an offset from UTC"
         return f"a date or time in ISO format{offset}"
 
     def condition(self, text: Any) -> str:
-        """Return the text of a date that somebody typed."""
+        """Return the text of a date that a user typed."""
         try:
             pd.Timestamp(text)
         except (TypeError, ValueError):
@@ -313,12 +310,17 @@ class DatetimeColumn(TickColumn):
             raise ValueError(f"{self.name!r} must be {hint}.") from None
         return str(text).strip()
 
+    def to_sdv(self) -> dict[str, str]:
+        """Return the description of the column in metadata of SDV."""
+        clock = "" if self.resolution == "D" else " %H:%M:%S"
+        return {"sdtype": "datetime", "datetime_format": f"%Y-%m-%d{clock}"}
+
     def compared(self, values: pd.Series) -> pd.Series:
-        """Return values as times, those written as text too."""
+        """Return values as times, also if they are written as text."""
         return values if pd.api.types.is_datetime64_any_dtype(values) else pd.to_datetime(values)
 
     @property
-    def _bounds_are(self) -> str:  # type: ignore[override]
+    def _bounds_are(self) -> str:
         first, last = self._limits
         return f"a date or time in ISO format between {first} and {last}, such as '2024-01-31'"
 
@@ -346,19 +348,19 @@ def _by_format(text: str, form: str) -> datetime | None:
 
 
 def _is_format(form: str) -> bool:
-    """Whether a date that is written in a format can be read from it."""
+    """Whether a format writes a date so that it can be read again."""
     day = datetime(2024, 2, 29, tzinfo=UTC)
-    found = _by_format(day.strftime(form), form)
-    return found is not None and found.replace(tzinfo=UTC) == day
+    read = _by_format(day.strftime(form), form)
+    return read is not None and read.replace(tzinfo=UTC) == day
 
 
 def _formats_of(texts: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Return those of the known formats that texts have, none if one text has none."""
-    found: list[str] = []
+    """Return the known formats that read all texts, none if a text has no such format."""
+    formats: list[str] = []
     for text in texts:
-        if not any(_by_format(text, form) for form in found):
-            own = next((form for form in known if _by_format(text, form)), None)
-            if own is None:
+        if not any(_by_format(text, form) for form in formats):
+            fitting = next((form for form in known if _by_format(text, form)), None)
+            if fitting is None:
                 return ()
-            found.append(own)
-    return tuple(found)
+            formats.append(fitting)
+    return tuple(formats)

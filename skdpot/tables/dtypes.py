@@ -33,7 +33,7 @@ _POLARS_NAMES = {
     "Categorical": "category[str]",
 }
 _TIME_TYPES = {"Datetime": "datetime64", "Duration": "timedelta64"}
-# Before pandas 3 "str" was no data type of its own.
+# Before pandas 3 "str" is not a data type of its own.
 _OLD_STRINGS = not isinstance(pd.api.types.pandas_dtype("str"), pd.StringDtype)
 
 _UNSUPPORTED = (
@@ -43,14 +43,14 @@ _UNSUPPORTED = (
 
 
 def is_polars(value: Any) -> bool:
-    """Whether `value` belongs to polars, which need not be installed to ask."""
+    """Return whether a value belongs to polars, without importing it."""
     kind = value if isinstance(value, type) else type(value)
     return kind.__module__.partition(".")[0] == "polars"
 
 
 @lru_cache
 def dtype_family(name: str) -> str:
-    """Return what kind of values a data type holds, such as "integer", "text" or "datetime"."""
+    """Return the family of a data type, such as "integer", "text" or "datetime"."""
     for family, names in _FAMILIES.items():
         if re.fullmatch(names, name):
             return family
@@ -58,9 +58,9 @@ def dtype_family(name: str) -> str:
 
 
 def dtype_name(dtype: Any) -> str:
-    """Return the name of a data type of pandas, numpy or polars; refuse those of no family.
+    """Return the name of a data type of pandas, numpy or polars; refuse types of no family.
 
-    A refusal names the class of the type: its text may hold categories, or a value that fills.
+    The message names the class of the type only: its repr may hold categories or a fill value.
     """
     if is_polars(dtype):
         name = _polars_name(dtype)
@@ -68,7 +68,7 @@ def dtype_name(dtype: Any) -> str:
         unknown = dtype.categories is None
         name = f"category[{'object' if unknown else dtype_name(dtype.categories.dtype)}]"
     elif isinstance(dtype, np.dtype):
-        # Numbers in another byte order are read all the same, and given back in the native one.
+        # Numbers in another byte order are read as well, and returned in the native one.
         name = "object" if dtype.kind in "US" else dtype.newbyteorder("=").name
     else:
         name = str(dtype)
@@ -90,24 +90,24 @@ def _polars_name(dtype: Any) -> str:
 
 
 def datetime_zone(name: str | None) -> str | None:
-    """Return the time zone in the name of a data type, None without one."""
+    """Return the time zone of a data type, None without one."""
     return (name or "").partition(", ")[2].removesuffix("]") or None
 
 
 def category_dtype(name: str) -> str | None:
-    """Return the data type of the categories in ``"category[...]"``, None for other names."""
+    """Return the data type of the categories in ``"category[...]"``, None for other types."""
     if name == "enum":
         return "str"
     return name[9:-1] if name.startswith("category[") else None
 
 
 def _nullable(name: str) -> str:
-    """Return the name that pandas and polars give a number or truth value that may be missing."""
+    """Return the nullable data type of pandas for a number or truth value."""
     return re.sub("^bool$", "boolean", name).replace("int", "Int").replace("uI", "UI")
 
 
 def pandas_dtype(name: str, missing: bool) -> Any:
-    """Return the pandas data type of plain values; those that may be missing are nullable."""
+    """Return the data type of pandas, nullable if values may be missing."""
     if missing and dtype_family(name) in ("integer", "boolean"):
         name = _nullable(name)
     if name == "str" and _OLD_STRINGS:

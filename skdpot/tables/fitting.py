@@ -49,53 +49,56 @@ from skdpot.tables.particles import Moves, ScaledParticles
 from skdpot.tables.plan import MOST_FEW, TablePlan, events_of, n_choices
 from skdpot.tables.tree import ColumnTree, TreeNode, fit_tree, with_second_parents
 
-_FEWER = 20  # and all triples
-_NOISE = math.sqrt(2.0 / math.pi)  # mean absolute value of normal noise
+_FEWER = 20  # columns up to which all triples are candidates
+_NOISE = math.sqrt(2.0 / math.pi)  # mean absolute value of standard normal noise
 
 
-_MOST_HELD = 2**25  # columns of particles
+_MOST_HELD = 2**25  # particles times columns in memory
 
 
 @dataclass(frozen=True, eq=False)
 class TableFit:
-    """The fit of one private table."""
+    """The releases of one fit, and the model fitted to them; the event is charged already."""
 
     plan: TablePlan
     streams: Streams
-    rows: Rows  # batches of the values of all columns, and weights
+    rows: Rows  # private: batches of the values of all columns, and weights
     grids: tuple[ColumnGrid, ...]
     target: int | None
     n_particles: int
     advance: Callable[[str], None] = lambda stage: None
 
     def model(self) -> TableModel:
-        """Release what the plan says and fit a model to it; the event is charged already."""
-        found = count_cells(self.rows, self.grids, self._released)
-        plan = self.plan.counted(tables_of(found.releases[-1]))
-        return replace(self, plan=plan)._model(found)
+        """Release single columns, a tree of pairs, then other pairs, and fit a model to them."""
+        cells = count_cells(self.rows, self.grids, self._released)
+        return replace(self, plan=self._counted_plan(cells))._model(cells)
 
-    def _model(self, found: CellCounts) -> TableModel:
+    def _counted_plan(self, cells: CellCounts) -> TablePlan:
+        """Return the plan for the number of rows that the released counts show."""
+        return self.plan.counted(tables_of(cells.releases[-1]))
+
+    def _model(self, cells: CellCounts) -> TableModel:
         n_rows, n_columns = self.plan.n_samples, len(self.grids)
         n_groups = self.plan.n_groups(n_columns)
         bins = tuple(
             coarsen(noisy, grid, n_rows, n_groups)
-            for noisy, grid in zip(found.counts, found.grids, strict=True)
+            for noisy, grid in zip(cells.counts, cells.grids, strict=True)
         )
         self.advance("columns")
-        rows = CountedRows(found.rows.map(partial(_to_bins, bins=bins)))
+        rows = CountedRows(cells.rows.map(partial(_to_bins, bins=bins)))
         nodes, pairs = self._release_tree(rows, bins)
         by_columns = {n.marginal.columns: n for release in pairs for n in tables_of(release)}
         target = self.target if n_columns > 1 else None
-        shares, in_order = [one.shares for one in bins], bins_in_order(bins, found.grids)
+        shares, in_order = [column.shares for column in bins], bins_in_order(bins, cells.grids)
         tree = fit_tree(nodes, shares, by_columns, n_rows, target, in_order)
         self.advance("tree")
-        model = TableModel(n_rows, found.releases, bins, tree, (), found.grids)
+        model = TableModel(n_rows, cells.releases, bins, tree, (), cells.grids)
         return model if n_columns == 1 else self._release_pairs(rows, model, pairs)
 
     def _release_tree(
         self, rows: CountableRows, bins: tuple[ColumnBins, ...]
     ) -> tuple[tuple[TreeNode, ...], tuple[Release, ...]]:
-        """Choose a tree by how far pairs are from independent, and release its pairs, if any."""
+        """Choose a tree by the distances of pairs from independence, and release its pairs."""
         n_columns = len(bins)
         if n_columns < 3:
             alone = [c for c in range(n_columns) if c != self.target or n_columns == 1]
@@ -104,7 +107,7 @@ class TableFit:
         def independent(marginals: Sequence[Marginal]) -> list[FloatArray]:
             shares = ([bins[column].shares for column in m.columns] for m in marginals)
             products = (self.plan.n_samples * np.outer(*pair) for pair in shares)
-            return [m.joined(found) for m, found in zip(marginals, products, strict=True)]
+            return [m.joined(product) for m, product in zip(marginals, products, strict=True)]
 
         pairs: list[Columns] = list(itertools.combinations(range(n_columns), 2))
         if n_columns > MOST_FEW:
@@ -113,7 +116,7 @@ class TableFit:
             edges = self._chosen(rows, some, independent(some), "edges", forest=True)
             pairs = sorted({marginal.columns for marginal in edges} | set(with_target))
         marginals = both_levels(bins, pairs)
-        if n_columns <= _FEWER:  # what is sure to be needed later is counted in the same pass
+        if n_columns <= _FEWER:  # one pass over the rows also counts what is needed later
             triples = itertools.combinations(range(n_columns), 3)
             exact_counts(rows, (*marginals, *marginals_of(bins, triples, 2)))
         candidates = self._candidates(rows, marginals, independent(marginals), "independence")
@@ -126,7 +129,7 @@ class TableFit:
     def _release_pairs(
         self, rows: CountableRows, model: TableModel, before: tuple[Release, ...]
     ) -> TableModel:
-        """Release the pairs and triples that the tree gets worst, and fit potentials to all."""
+        """Release the pairs and triples with the largest misfits, and fit potentials to all."""
         n_columns, bins = len(model.bins), model.bins
         n_particles = min(self.n_particles, _MOST_HELD // n_columns)
         particles = model.particles(n_particles, self.streams.solver)
@@ -165,18 +168,18 @@ class TableFit:
     def _with_second_parents(
         self, model: TableModel, particles: ScaledParticles
     ) -> tuple[ColumnTree, IntArray]:
-        """Let columns hang on a second one where the tree is far off the counts of that pair."""
+        """Add second parents where the tree misses the counts of a pair."""
         pairs = [noisy for noisy in model.consistent if len(noisy.marginal.columns) == 2]
-        found = counts_of(particles.codes, [n.marginal for n in pairs], particles.weights)
+        tables = counts_of(particles.codes, [n.marginal for n in pairs], particles.weights)
         best: dict[Columns, tuple[float, NoisyMarginal]] = {}
-        for noisy, table in zip(pairs, found, strict=True):
+        for noisy, table in zip(pairs, tables, strict=True):
             explained = sampling_misfit(table, model.n_rows) + _NOISE * noisy.sigma * len(table)
             gain = float(np.abs(noisy.counts - table).sum()) - explained
             if gain > best.get(noisy.marginal.columns, (-math.inf,))[0]:
                 best[noisy.marginal.columns] = gain, noisy
         return with_second_parents(
             model.tree,
-            [one.shares for one in model.bins],
+            [column.shares for column in model.bins],
             best,
             model.n_rows,
             bins_in_order(model.bins, model.grids),
@@ -193,7 +196,7 @@ class TableFit:
         *,
         forest: bool = False,
     ) -> tuple[Marginal, ...]:
-        """Choose marginals with large misfits, of which nothing else is released."""
+        """Choose marginals with large misfits; nothing else about the misfits is released."""
         event = self._event_of("edges" if what == "edges" else "candidates")
         sigma = self.plan.choice_sigma(event, marginals)
         places = release_choices(
@@ -217,10 +220,17 @@ class TableFit:
         predictions: Sequence[FloatArray],
         release: str,
     ) -> Candidates:
-        """Release misfits, and take off what chance and the noise explain."""
-        sigma, secret = self.plan.misfit_sigma(release, marginals), self.streams.secret
-        event, most = self._event_of(release), self.plan.weight
-        noisy = release_misfits(rows, marginals, predictions, sigma, secret, event, most)
+        """Release misfits, and subtract what chance and noise explain."""
+        sigma = self.plan.misfit_sigma(release, marginals)
+        noisy = release_misfits(
+            rows,
+            marginals,
+            predictions,
+            sigma,
+            self.streams.secret,
+            self._event_of(release),
+            self.plan.weight,
+        )
         chance = [sampling_misfit(table, self.plan.n_samples) for table in predictions]
         importance = [TARGET_IMPORTANCE if self.target in m.columns else 1.0 for m in marginals]
         return Candidates(marginals, noisy - np.array(chance) - sigma, np.array(importance))
@@ -228,9 +238,10 @@ class TableFit:
     def _released(
         self, rows: CountableRows, marginals: Sequence[Marginal], weights: FloatArray, name: str
     ) -> Release:
+        """Release counts of marginals that share one release by weights."""
         sigmas = self.plan.marginal_sigmas(name, weights)
-        terms = self.streams.secret, self._event_of(name), self.plan.weight
-        return release_marginals(rows, marginals, sigmas, *terms)
+        secret, event = self.streams.secret, self._event_of(name)
+        return release_marginals(rows, marginals, sigmas, secret, event, self.plan.weight)
 
     def _event_of(self, name: str) -> Event:
         return events_of(self.plan.event)[name]
@@ -242,11 +253,11 @@ def _to_bins(batch: tuple[IntArray, Any], bins: Sequence[ColumnBins]) -> tuple[I
 
 
 def _triples_along(tree: ColumnTree) -> list[Columns]:
-    """Return triples of a column, its parent, and the target or the parent of that."""
+    """Return triples of a column, its parent, and the target or the grandparent."""
     parents = {node.column: node.parent for node in tree.nodes}
-    found = set()
+    triples = set()
     for column, parent in parents.items():
         for third in (tree.target, None if parent is None else parents[parent]):
             if parent is not None and third is not None:
-                found.add(tuple(sorted((column, parent, third))))
-    return sorted(found)
+                triples.add(tuple(sorted((column, parent, third))))
+    return sorted(triples)

@@ -30,7 +30,7 @@ _NO_TABLE = (
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table with named columns, whichever library it belongs to; each column is read once."""
+    """A table of any library with named columns; each column is read once."""
 
     data: Any
     kind: str  # "pandas", "polars" or "array"
@@ -39,7 +39,7 @@ class Table:
 
     @classmethod
     def of(cls, data: Any, names: tuple[str, ...] | None = None) -> "Table":
-        """Recognise a table; `names` are those of the columns of an array (``x0``, ``x1``...)."""
+        """Recognise a table; `names` are the names for an array (default ``x0``, ``x1``, ...)."""
         if isinstance(data, Table):
             return data
         if isinstance(data, np.ndarray) and data.ndim == 2:
@@ -52,19 +52,19 @@ class Table:
             )
         if not (is_polars(data) or isinstance(data, pd.DataFrame)):
             data = _from_arrow(data)
-        found = tuple(data.columns)
-        if not all(isinstance(name, str) for name in found):
+        columns = tuple(data.columns)
+        if not all(isinstance(name, str) for name in columns):
             raise ValueError(
                 "The names of all columns must be strings; rename them, for instance by "
                 "df.columns = df.columns.astype(str)."
             )
-        if len(set(found)) < len(found):
+        if len(set(columns)) < len(columns):
             raise ValueError("Two columns of the table have the same name; rename one.")
-        return cls(data, "polars" if is_polars(data) else "pandas", found)
+        return cls(data, "polars" if is_polars(data) else "pandas", columns)
 
     @staticmethod
     def is_frame(data: Any) -> bool:
-        """Whether `data` are a DataFrame of pandas or polars, or a table of Arrow."""
+        """Return whether data are a DataFrame of pandas or polars, or a table of Arrow."""
         if is_polars(data):
             return type(data).__name__ == "DataFrame"
         pandas = type(data).__module__.partition(".")[0] == "pandas"
@@ -78,7 +78,7 @@ class Table:
         return len(self.data)
 
     def series(self, name: str) -> Any:
-        """Return one column as its library has it."""
+        """Return one column in the type of its library."""
         if self.kind == "array":
             return self.data[:, self.names.index(name)]
         return self.data[name]
@@ -91,12 +91,12 @@ class Table:
             raise ValueError(f"Column {name!r}: {error}.") from None
 
     def column(self, name: str) -> PlainColumn:
-        """Return the values of a column, of which nothing is known but the data type."""
-        self.dtype(name)  # names the column where the data type is not supported
+        """Return the values of a column without a schema."""
+        self.dtype(name)  # its error names the column
         return read_column(self.series(name))
 
     def persons(self, unit: str) -> npt.NDArray[np.integer]:
-        """Return the number of each row's person, which a column tells."""
+        """Return the number of each row's person, from the column that identifies persons."""
         if self.kind == "array" or unit not in self.names:
             raise ValueError(
                 f"unit={unit!r} must name the column of a DataFrame that identifies the person."
@@ -104,13 +104,13 @@ class Table:
         return read_persons(self.series(unit), f"Column {unit!r}", self.n_rows)
 
     def read(self, column: Any) -> PlainColumn:
-        """Return the values of a column of a schema, read and checked when first asked for."""
+        """Return the values of a column of a schema, read and checked once."""
         if column not in self._read:
             self._read[column] = column.read(self.column(column.name))
         return self._read[column]
 
     def categories(self, name: str) -> tuple[list[Any], bool] | None:
-        """Return the categories that a data type lists, as private as values, and if in order."""
+        """Return the categories that a data type lists, as private as values; and if ordered."""
         dtype = self.series(name).dtype
         if isinstance(dtype, pd.CategoricalDtype) and dtype.categories is not None:
             return dtype.categories.tolist(), bool(dtype.ordered)
@@ -119,7 +119,7 @@ class Table:
         return None
 
     def can_miss(self, name: str) -> bool:
-        """Whether the data type of a column allows for missing values."""
+        """Return whether the data type of a column allows missing values."""
         if self.kind == "polars":
             return True
         dtype = self.series(name).dtype
@@ -127,13 +127,13 @@ class Table:
 
 
 def _from_arrow(data: Any) -> Any:
-    """Return a table that speaks Arrow's protocol as one of polars."""
+    """Return a table with Arrow's protocol as a DataFrame of polars."""
     problem = "An object of type {} cannot be read as a table; pass a DataFrame."
     try:
         return import_module("polars").DataFrame(data)
     except ImportError:
         problem = "Reading {} needs polars: pip install polars, or pass a DataFrame of pandas."
-    except Exception:  # it may be an array of Arrow, and what it says may quote values
+    except Exception:  # such as for an array of Arrow; the text may quote values
         pass
     raise TypeError(problem.format(type(data).__name__))
 
@@ -155,13 +155,13 @@ def validate_table(
         )
         return Table.of(rows, names)
     table = Table.of(X)
-    # What a schema leaves out of a fit need not be there afterwards.
-    is_what_was_kept = not reset and names is not None and set(table.names) == set(names)
-    if not is_what_was_kept or len(table.names) == estimator.n_features_in_:
+    # Excluded columns may be absent after the fit.
+    has_kept_columns = not reset and names is not None and set(table.names) == set(names)
+    if not has_kept_columns or len(table.names) == estimator.n_features_in_:
         validate_frame(estimator, table.data, reset=reset)
     there = set(table.names)
     lacking = [] if reset or names is None else [n for n in names if n not in there]
-    if lacking:  # of one that was fitted to an array
+    if lacking:  # the estimator was fitted to an array
         raise ValueError(f"The table has no columns {', '.join(map(repr, lacking))}.")
     if table.n_rows < min_samples or not table.names:
         raise ValueError(
@@ -174,7 +174,7 @@ def validate_table(
 def open_table(
     estimator: Any, X: Any, *, names: tuple[str, ...] | None, min_samples: int
 ) -> tuple[Table, Source | None]:
-    """Return what a fit reads: a table in memory, or the head of a source, and the source."""
+    """Return a table in memory and None, or the head of a source and the source."""
     source = source_of(X)
     if source is None:
         return validate_table(estimator, X, reset=True, names=names, min_samples=min_samples), None
@@ -194,21 +194,21 @@ def table_rows(
     caller: str,
     min_samples: int,
 ) -> Rows:
-    """Return the rows of what `open_table` returned, read; refuse those that cannot be."""
+    """Read the rows that `open_table` returned; refuse them if one cannot be read."""
     if source is None:
         return HeldRows(read(table), table.n_rows)
     return SourceRows.checked(source.select(names), read, caller, min_samples)[0]
 
 
 def _check_numbers(X: Any) -> None:
-    """Refuse what is often passed for a table and is none, before it is read as numbers."""
+    """Refuse dicts and lists of dicts before they are read as numbers."""
     dicts = isinstance(X, list) and len(X) > 0 and isinstance(X[0], Mapping)
     if dicts or (isinstance(X, Mapping) and not hasattr(X, "shape")):
         raise TypeError(_NO_TABLE)
 
 
 def build_table(kind: str, columns: Mapping[str, pd.Series], schema: Any) -> Any:
-    """Put a table of a kind ("pandas", "polars" or "array") together from decoded columns."""
+    """Build a table of a kind ("pandas", "polars" or "array") from decoded columns."""
     if kind == "pandas":
         return pd.DataFrame(dict(columns))
     if kind == "array":
@@ -227,8 +227,8 @@ def _polars_series(pl: Any, column: Any, series: pd.Series) -> Any:
         if "[s" in name:  # polars counts no seconds
             series = series.dt.as_unit("ms")
         ticks = series.to_numpy().astype("datetime64[D]") if name == "date" else series.to_numpy()
-        found = pl.Series(column.name, ticks)
-        return found.dt.replace_time_zone("UTC").dt.convert_time_zone(zone) if zone else found
+        times = pl.Series(column.name, ticks)
+        return times.dt.replace_time_zone("UTC").dt.convert_time_zone(zone) if zone else times
     dtype = polars_dtype(pl, name, getattr(column, "levels", ()))
     if dtype.is_numeric() or dtype == pl.Boolean:
         plain = series.astype(object).where(~missing, None).tolist()

@@ -4,18 +4,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from skdpot._utils.arrays import FloatArray, IntArray
+from skdpot._utils.arrays import BoolArray, FloatArray, IntArray
+
+# Slots of the fast search, by the bits of a double: octaves below 1, slots per octave (powers of
+# 2), and the number of places from which on a table of slots pays.
+_FINEST, _PER_OCTAVE, _MANY = 30, 10, 2**14
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnGrid:
-    """Cells of one column: its categories, its possible values, or parts of its scale.
+    """Cells of one column: its categories, its possible values, or intervals of its scale.
 
-    Parts of a scale lie between `edges`, places in [0, 1] or half a value beyond; `rounded` has
-    the shares of values that are multiples of the steps of ``column.rounding``.
+    Intervals lie between `edges`: places in [0, 1], or half a value beyond. `rounded` holds the
+    released shares of values that are multiples of the steps of ``column.rounding``.
     """
 
     column: Any
@@ -26,12 +29,12 @@ class ColumnGrid:
 
     @property
     def size(self) -> int:
-        """Number of codes, that of missing values included."""
+        """Number of codes, including the one of missing values."""
         return self.n_cells + int(self.column.missing)
 
     @property
     def on_scale(self) -> bool:
-        """Whether cells are places on a scale rather than categories."""
+        """Whether cells lie on a scale."""
         return self.edges is not None
 
     @property
@@ -42,12 +45,12 @@ class ColumnGrid:
 
     @property
     def is_final(self) -> bool:
-        """Whether every value has its cell, so that none is left to be found."""
+        """Whether every value has a cell of its own, so that no cell can be split."""
         return not self.on_scale or not self.has_intervals
 
     @property
-    def is_doubtful(self) -> npt.NDArray[np.bool_]:
-        """Whether each cell may well be empty: that of missing values, and of all others."""
+    def is_doubtful(self) -> BoolArray:
+        """Whether each cell may be empty: the one of missing values, and of other categories."""
         doubtful = np.zeros(self.size, dtype=np.bool_)
         doubtful[self.n_cells :] = True
         if not self.on_scale and self.column.likely_empty is not None:
@@ -55,14 +58,14 @@ class ColumnGrid:
         return doubtful
 
     @property
-    def alone(self) -> npt.NDArray[np.bool_]:
-        """Whether each cell of intervals is a single value that many rows may share."""
+    def alone(self) -> BoolArray:
+        """Whether each interval is a single value that many rows may share."""
         starts = self.column.ends(self.column._alone())[0]
         return np.isin(np.asarray(self.edges)[:-1], starts)
 
     @property
     def weights(self) -> FloatArray:
-        """How much of the rows each cell has if its neighbours have as many on as long a part."""
+        """Relative share of rows per cell under a uniform distribution of round values."""
         if self.edges is None or not self.has_intervals:
             return np.ones(self.size)
         weights = self._multiples(self.edges)[2].sum(axis=1)
@@ -72,7 +75,7 @@ class ColumnGrid:
 
     @property
     def finest(self) -> IntArray:
-        """The finest step that values of each cell are rounded to."""
+        """Finest step in use in each cell."""
         weights = self._multiples(np.asarray(self.edges))[2]
         return np.array(self.column.rounding.steps)[np.argmax(weights > 0.0, axis=1)]
 
@@ -88,12 +91,12 @@ class ColumnGrid:
         return self.cells(self.column.to_unit(values))
 
     def roundness(self, unit: FloatArray) -> IntArray:
-        """Return how round the values at places are; 0 where one is alone in a cell."""
+        """Return the roundness codes of values at places; 0 for a value alone in its cell."""
         alone = np.isin(unit, self.column._alone())
         return np.where(alone, 0, self.column.rounding.codes(self.column.lattice(unit)))
 
     def rounding_of(self, counts: FloatArray, sigma: float) -> "ColumnGrid":
-        """Return the cells with values as round as noisy counts say."""
+        """Return the grid with the roundness that noisy counts show."""
         return replace(self, rounded=self.column.rounding.shares(counts, sigma))
 
     def cells(self, unit: FloatArray) -> IntArray:
@@ -104,7 +107,7 @@ class ColumnGrid:
     def values(
         self, codes: IntArray, rng: np.random.Generator, within: tuple[float, float] | None = None
     ) -> pd.Series:
-        """Draw a value in each cell, on a scale as round as others and inside the part `within`."""
+        """Draw one value per code; on a scale equally round as others, and in the part `within`."""
         column = self.column
         if self.edges is None:
             return column.from_codes(np.where(codes == self.n_cells, -1, codes))
@@ -124,12 +127,12 @@ class ColumnGrid:
         return column.from_lattice(np.where(missing, np.nan, unit), whole, steps > 0.0)
 
     def ends(self) -> tuple[Any, Any]:
-        """Return arrays of the smallest and the largest value of each cell of a scale."""
+        """Return the smallest and the largest value of each cell of a scale."""
         column, edges = self.column, np.asarray(self.edges)
         if column.n_values is None:
-            edges = edges - column.ends(np.zeros(1))[0]  # those of short floats lie beside values
+            edges = edges - column.ends(np.zeros(1))[0]  # edges of short floats lie beside values
             low, high = edges[:-1].copy(), np.where(self.alone, edges[:-1], edges[1:])
-            low[1:] = np.where(self.alone[:-1], low[:-1], low[1:])  # begins with what is alone
+            low[1:] = np.where(self.alone[:-1], low[:-1], low[1:])  # starts at the single value
         else:  # edges lie half a step beside values
             steps = np.rint(column.steps_at(edges) + 0.5)
             low, high = column._places(steps[:-1]), column._places(steps[1:] - 1.0)
@@ -138,14 +141,14 @@ class ColumnGrid:
         return column.from_unit(low).array, column.from_unit(high).array
 
     def kept(self, start: float, stop: float) -> FloatArray:
-        """Return which part of the values of each cell lies between two places."""
+        """Return the share of the values of each cell that lies between two places."""
         edges = np.asarray(self.edges)
         inside = self._multiples(edges.clip(start, stop))[2].sum(axis=1)
         return inside / np.maximum(self._multiples(edges)[2].sum(axis=1), inside)
 
     @property
     def middles(self) -> pd.Series:
-        """The mean value of each cell, if values are as round in it as elsewhere."""
+        """Mean value of each cell, under the roundness of the column."""
         edges, steps = np.asarray(self.edges), np.array(self.column.rounding.steps)
         first, numbers, weights = self._multiples(edges)
         ends, places = ((part[:-1] + part[1:]) / 2 for part in (self.column.lattice(edges), edges))
@@ -154,30 +157,27 @@ class ColumnGrid:
         return self.column.from_lattice(places, middle, np.ones(len(middle), dtype=np.bool_))
 
     def _multiples(self, edges: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return what `Rounding.multiples` does of each cell, here between given edges."""
+        """Return `Rounding.multiples` of cells between edges."""
         rounding, numbers = self.column.rounding, self.column.lattice(edges)
         rounded = rounding.unknown if self.rounded is None else self.rounded
         return rounding.multiples(numbers[:-1], numbers[1:], rounded)
 
 
-_FINEST, _PER_OCTAVE, _MANY = 30, 10, 2**14  # of slots, as powers of 2; places worth a table
-
-
 def _cuts_below(cuts: FloatArray, places: FloatArray) -> IntArray:
-    """Return how many cuts are not above each place, as `numpy.searchsorted` does, but faster."""
+    """Return the number of cuts up to each place, like `numpy.searchsorted` but faster."""
     if len(places) < _MANY:
         return np.searchsorted(cuts, places, side="right")
     n_slots = (_FINEST << _PER_OCTAVE) + 2
 
     def slots(numbers: FloatArray) -> IntArray:
-        found = np.ascontiguousarray(numbers).view(np.int64) >> (52 - _PER_OCTAVE)
-        found -= (1023 - _FINEST) << _PER_OCTAVE
-        return np.clip(found, 0, n_slots - 1, out=found)
+        bits = np.ascontiguousarray(numbers).view(np.int64) >> (52 - _PER_OCTAVE)
+        bits -= (1023 - _FINEST) << _PER_OCTAVE
+        return np.clip(bits, 0, n_slots - 1, out=bits)
 
     before = np.searchsorted(slots(cuts), np.arange(n_slots + 1))
-    own = slots(places)
-    cells = before[own]
+    slot = slots(places)
+    cells = before[slot]
     cells += np.append(cuts, np.inf)[cells] <= places
-    several = np.flatnonzero((np.diff(before) > 1)[own])
+    several = np.flatnonzero((np.diff(before) > 1)[slot])
     cells[several] = np.searchsorted(cuts, places[several], side="right")
     return cells

@@ -2,7 +2,7 @@
 
 import re
 
-# Names of columns that tell who somebody is, when words for the person are taken off.
+# Names of columns that identify people, with an optional word for the person.
 _PERSON = r"(patient|person|people|customer|client|employee|student|user|member|contact|subject)s?"
 _WHO = re.compile(
     rf"({_PERSON})?((full|first|last|middle|maiden|given|family|sur|fore|nick|user)?names?"
@@ -12,6 +12,6 @@ _WHO = re.compile(
 
 
 def tells_who(name: str) -> bool:
-    """Return whether the name of a column, which is public, says that it tells who somebody is."""
+    """Return whether the public name of a column says that it identifies people."""
     word = re.sub(r"[\W_]+", "", name).lower()
     return bool(word) and _WHO.fullmatch(word) is not None

@@ -42,12 +42,12 @@ from skdpot.tables.contingency import (
     exact_misfits,
 )
 
-MARGINAL_SENSITIVITY = math.sqrt(2.0)
-MARGINAL_LATTICE = 1.0 / PREDICTED  # that of the noise divides it
+MARGINAL_SENSITIVITY = math.sqrt(2.0)  # one row less in one cell, one more in another
+MARGINAL_LATTICE = 1.0 / PREDICTED  # the lattice of the noise divides it
 
 
 def largest_change(marginal: Marginal) -> float:
-    """Return by how much one row can change a misfit: 2, and of triples 4."""
+    """Return the largest change of a misfit by one row: 2 for pairs, 4 for triples."""
     return 2.0 if len(marginal.columns) < 3 else 4.0
 
 
@@ -69,7 +69,7 @@ def release_marginals(
     Privacy
     -------
     The caller has charged `event`, of ``sum(2 * most**2 / sigmas**2)`` squared mu, where `most` is
-    what the rows of one person may weigh. The noise is drawn first.
+    the largest total weight of the rows of one person. The noise is drawn before rows are counted.
     """
     scales = [float(sigma) for sigma in sigmas]
     mu = most * MARGINAL_SENSITIVITY * math.hypot(*(1.0 / sigma for sigma in scales if sigma > 0.0))
@@ -77,13 +77,13 @@ def release_marginals(
         _draw_table_noise(s, m.n_cells, mu, stream) for m, s in zip(marginals, scales, strict=True)
     ]
     exact = exact_counts(rows, marginals)
-    counts = (own + table for own, table in zip(noise, exact, strict=True))
+    counts = map(np.add, noise, exact)
     release = release_of(list(map(NoisyMarginal, marginals, counts, scales)), event, most)
     return replace(release, value=pass_gate(release))
 
 
 def release_of(tables: Sequence[NoisyMarginal], event: Event, most: float = 1.0) -> Release:
-    """Return noisy contingency tables that were released together."""
+    """Return the release of contingency tables that have their noise already."""
     return Release(
         "marginals",
         tuple(noisy.counts for noisy in tables),
@@ -96,7 +96,7 @@ def release_of(tables: Sequence[NoisyMarginal], event: Event, most: float = 1.0)
 
 
 def tables_of(release: Release) -> tuple[NoisyMarginal, ...]:
-    """Return each contingency table of a release."""
+    """Return the contingency tables of a release."""
     sigmas = release.sigma if isinstance(release.sigma, tuple) else ()
     return tuple(map(NoisyMarginal, release.facts["marginals"], release.value, sigmas))
 
@@ -110,7 +110,7 @@ def release_misfits(
     event: Event,
     most: float = 1.0,
 ) -> FloatArray:
-    """Return how many rows predicted marginals put wrong, twice, with noise.
+    """Return noisy misfits: twice the number of rows that each predicted marginal misplaces.
 
     Privacy
     -------
@@ -118,9 +118,8 @@ def release_misfits(
     sensitivity is ``most * misfit_sensitivity(marginals)``.
     """
     sensitivity = most * misfit_sensitivity(marginals)
-    misfits = _draw_table_noise(
-        sigma, len(marginals), sensitivity / sigma if sigma > 0.0 else 0.0, stream
-    )
+    mu = sensitivity / sigma if sigma > 0.0 else 0.0
+    misfits = _draw_table_noise(sigma, len(marginals), mu, stream)
     misfits += exact_misfits(rows, marginals, predictions)
     release = Release(
         "misfits",
@@ -135,7 +134,7 @@ def release_misfits(
 
 
 def _counts_of_records(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:
-    """Yield what rows add to each table: one count."""
+    """Yield the contribution of each row to each table, which is one count."""
     codes = records[0]
     rows = np.arange(len(codes))
     for noisy in tables_of(release):
@@ -145,7 +144,7 @@ def _counts_of_records(release: Release, records: Records, shares: FloatArray) -
 
 
 def _misfits_of_records(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:
-    """Yield the misfits of given rows; of single ones absolute values tell nothing."""
+    """Yield the exact misfits of all rows; there is no contribution per row."""
     if np.all(shares == 1.0):
         facts = release.facts
         exact = exact_misfits(records[0], facts["marginals"], facts["predictions"])
@@ -153,7 +152,7 @@ def _misfits_of_records(release: Release, records: Records, shares: FloatArray) 
 
 
 def _draw_table_noise(sigma: float, size: int, mu: float, stream: SecretStream) -> FloatArray:
-    """Draw noise on a lattice that divides 1 / 16, or none; `mu` is that of the whole release."""
+    """Draw noise on a lattice that divides 1 / 16; `mu` is that of the whole release."""
     if sigma == 0.0:
         return np.zeros(size)
     lattice = noise_lattice(sigma, MARGINAL_LATTICE)

@@ -13,15 +13,15 @@ from scipy.stats import wasserstein_distance
 from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot._utils.validation import check_count, solver_generator
 
-_TAIL = 0.005  # of the real values, on each side, that end bins take in
-PAIR_BINS = 16
-_ALIKE = ("string", "integer", "boolean")  # objects of one type, of which equal ones look alike
+_TAIL = 0.005  # share of the real values on each side that end bins include
+PAIR_BINS = 16  # quantile bins of numbers and dates in pairs
+_ALIKE = ("string", "integer", "boolean")  # types whose equal values have equal texts
 _DAY = 86_400 * 10**9  # nanoseconds
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnShares:
-    """Shares of one column's values, missing ones included."""
+    """Shares of the values of one column in two tables, including missing values."""
 
     name: str
     kind: str
@@ -35,7 +35,7 @@ class ColumnShares:
 
     @property
     def total_variation(self) -> float:
-        """Total variation distance of the two: half the sum of absolute differences."""
+        """Total variation distance: half the sum of absolute differences."""
         missing = abs(self.real_missing - self.synthetic_missing)
         return float(np.abs(self.real - self.synthetic).sum() + missing) / 2
 
@@ -61,7 +61,7 @@ def as_columns(frame: Any, name: str) -> dict[Any, pd.Series]:
 
 
 def marginal_of(name: Any, real: pd.Series, synthetic: pd.Series, bins: int) -> ColumnShares:
-    """Count a column of both tables on the same bins."""
+    """Count a column of both tables in the same bins."""
     kind = column_kind(real)
     if kind == "category":
         *parts, values = _shared_codes(real, synthetic)
@@ -84,7 +84,7 @@ def marginal_of(name: Any, real: pd.Series, synthetic: pd.Series, bins: int) -> 
 
 
 def pair_distances(real: dict[Any, pd.Series], synthetic: dict[Any, pd.Series]) -> pd.DataFrame:
-    """Return the total variation distance of every pair of columns; single ones on the diagonal."""
+    """Return the total variation distance of all pairs of columns, of columns on the diagonal."""
     tables = CodedTables.of(real, synthetic, PAIR_BINS)
     places = range(len(real))
     distances = [[tables.total_variation({i, j}) for j in places] for i in places]
@@ -95,7 +95,7 @@ def pair_distances(real: dict[Any, pd.Series], synthetic: dict[Any, pd.Series]) 
 def correlation_differences(
     real: dict[Any, pd.Series], synthetic: dict[Any, pd.Series]
 ) -> pd.DataFrame:
-    """Return correlations of the synthetic minus those of the real rows, of columns of numbers."""
+    """Return synthetic minus real correlations of the columns of numbers."""
     names = [name for name in real if column_kind(real[name]) == "number"]
     if len(names) < 2:
         raise ValueError("Correlations need at least two columns of numbers.")
@@ -116,7 +116,7 @@ def column_kind(column: pd.Series) -> str:
 
 
 def column_numbers(column: pd.Series, kind: str) -> np.ndarray:
-    """Return numbers, and dates as days, with NaN for what is missing."""
+    """Return numbers, or dates in days, NaN if missing."""
     if kind == "date":
         stamps = pd.to_datetime(column, utc=True).dt.tz_localize(None)
         days = stamps.to_numpy("datetime64[ns]").astype(np.int64) / _DAY
@@ -127,14 +127,14 @@ def column_numbers(column: pd.Series, kind: str) -> np.ndarray:
 def _shared_codes(
     real: pd.Series, synthetic: pd.Series
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return places of values among the categories of both columns, -1 if missing, and these."""
+    """Return places among the categories of both columns (-1 if missing), and these."""
     first, second = _column_texts(real), _column_texts(synthetic)
     if isinstance(real.dtype, pd.CategoricalDtype) and real.dtype.ordered:
         known = list(dict.fromkeys(map(str, real.cat.categories)))
     else:
-        codes, found = pd.factorize(first)
-        counts = np.bincount(codes[codes >= 0], minlength=len(found))
-        known = found[np.argsort(-counts, kind="stable")].tolist()
+        codes, distinct = pd.factorize(first)
+        counts = np.bincount(codes[codes >= 0], minlength=len(distinct))
+        known = distinct[np.argsort(-counts, kind="stable")].tolist()
     others = sorted(set(second[pd.notna(second)]) - set(known))
     values = pd.Index([*known, *others], dtype=object)
     places = [values.get_indexer(pd.Index(texts, dtype=object)) for texts in (first, second)]
@@ -142,7 +142,7 @@ def _shared_codes(
 
 
 def _column_texts(column: pd.Series) -> np.ndarray:
-    """Return the values as text, None where they miss; each distinct value is written once."""
+    """Return the values as text, None if missing."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         codes, uniques = column.cat.codes.to_numpy(), column.cat.categories
     elif column.dtype == object and pd.api.types.infer_dtype(column) not in _ALIKE:
@@ -153,7 +153,7 @@ def _column_texts(column: pd.Series) -> np.ndarray:
 
 
 def _shared_edges(real: np.ndarray, synthetic: np.ndarray, bins: int) -> np.ndarray:
-    """Return shared edges of equal bins; of whole numbers each bin holds equally many."""
+    """Return shared edges of equal bins; integers are divided evenly among bins."""
     real, synthetic = real[np.isfinite(real)], synthetic[np.isfinite(synthetic)]
     both = np.concatenate([real, synthetic])
     if not both.size:
@@ -172,7 +172,7 @@ def _shared_edges(real: np.ndarray, synthetic: np.ndarray, bins: int) -> np.ndar
 
 
 def column_codes(real: pd.Series, synthetic: pd.Series, n_bins: int) -> tuple[np.ndarray, int]:
-    """Return the cell of each value of one column after the other, and how many cells there are."""
+    """Return the cells of both columns, one after the other, and the number of cells."""
     if column_kind(real) == "category":
         *parts, known = _shared_codes(real, synthetic)
         codes, n_values = np.concatenate(parts), len(known)
@@ -188,13 +188,13 @@ def column_codes(real: pd.Series, synthetic: pd.Series, n_bins: int) -> tuple[np
     return np.where(missing, n_values, codes).astype(np.int64), n_values + 1
 
 
-_MOST_CELLS = 2**22  # of a marginal before cells that nobody is in are left out
-_SURE = 5.0  # standard deviations above what chance explains
+_MOST_CELLS = 2**22  # of a marginal, from which on empty cells are dropped
+_SURE = 5.0  # standard deviations above the mean that count as more than chance
 
 
 @dataclass(frozen=True, eq=False)
 class CodedTables:
-    """The cell of each value of two tables."""
+    """The cells of all values of two tables."""
 
     names: tuple[Any, ...]
     codes: tuple[IntArray, ...]
@@ -206,7 +206,7 @@ class CodedTables:
     def of(
         cls, real: Mapping[Any, pd.Series], synthetic: Mapping[Any, pd.Series], n_bins: int
     ) -> "CodedTables":
-        """Count numbers and dates between quantiles of the real ones."""
+        """Code two tables; cells of numbers and dates lie between quantiles of the real ones."""
         codes, sizes = zip(
             *(column_codes(real[name], synthetic[name], n_bins) for name in real), strict=True
         )
@@ -214,7 +214,7 @@ class CodedTables:
         return cls(tuple(real), codes, sizes, n_real, n_synthetic)
 
     def shares(self, columns: Iterable[int]) -> tuple[FloatArray, FloatArray]:
-        """Return the shares of the real and of the synthetic rows in the cells of a marginal."""
+        """Return the shares of real and of synthetic rows in the cells of a marginal."""
         keys: IntArray = np.zeros(self.n_real + self.n_synthetic, dtype=np.int64)
         n_cells = 1
         for column in columns:
@@ -230,7 +230,7 @@ class CodedTables:
         )
 
     def total_variation(self, columns: Iterable[int]) -> float:
-        """Return the total variation distance of one marginal."""
+        """Return the total variation distance of a marginal."""
         real, synthetic = self.shares(columns)
         return min(float(np.abs(real - synthetic).sum() / 2), 1.0)
 
@@ -246,15 +246,15 @@ def check_same_columns(
         kinds = {column_kind(column) for column in (real[name], synthetic[name])}
         known = real[name].notna().any() and synthetic[name].notna().any()
         if len(kinds) > 1 and known:
-            kinds_found = " in one table and a ".join(sorted(kinds))
-            raise ValueError(f"Column {name!r} is a {kinds_found} in the other.")
+            both = " in one table and a ".join(sorted(kinds))
+            raise ValueError(f"Column {name!r} is a {both} in the other.")
     return {name: synthetic[name] for name in real}
 
 
 def distance_by_chance(
     real: FloatArray, synthetic: FloatArray, n_real: int, n_synthetic: int
 ) -> tuple[float, float]:
-    """Return how far two samples of one distribution are apart."""
+    """Return the expected distance of two samples of one distribution, and its upper limit."""
     pooled = (n_real * real + n_synthetic * synthetic) / (n_real + n_synthetic)
     variances = pooled * (1 - pooled) * (1 / n_real + 1 / n_synthetic)
     expected = float(np.sqrt(2 / np.pi * variances).sum() / 2)
@@ -263,7 +263,7 @@ def distance_by_chance(
     return expected, expected + _SURE * deviation
 
 
-_MOST_LISTED = 10**6  # combinations
+_MOST_LISTED = 10**6  # combinations that are listed before some are drawn
 
 
 def marginal_total_variation(real: Any, synthetic: Any, **options: Any) -> float:
@@ -345,8 +345,8 @@ def normalized_wasserstein_distance(real: Any, synthetic: Any) -> pd.Series:
         for name, column in first.items()
         if (kind := column_kind(column)) != "category"
     }
-    found = pd.Series(distances, name="normalized_wasserstein", dtype=np.float64)
-    return found.rename_axis("column")
+    series = pd.Series(distances, name="normalized_wasserstein", dtype=np.float64)
+    return series.rename_axis("column")
 
 
 def _wasserstein(real: np.ndarray, synthetic: np.ndarray) -> float:

@@ -17,17 +17,17 @@ from skdpot.tables.marginals import (
     pair_distances,
 )
 
-_SIZE = (2.7, 2.2)  # inches
-_N_COLUMNS = 4
+_SIZE = (2.7, 2.2)  # of a panel, in inches
+_N_COLUMNS = 4  # panels side by side
 _REAL = {"color": "0.78"}
-_REACH = 2.0  # standard deviations, of the bars of noise
+_REACH = 2.0  # length of error bars, in standard deviations
 _NOISE = {"fmt": "none", "ecolor": "0.35", "elinewidth": 0.8, "capsize": 0}
-_MOST_LETTERS = 16
-_MOST_WRITTEN = 8  # columns whose figures fit into the cells of the map
+_MOST_LETTERS = 16  # of a name
+_MOST_WRITTEN = 8  # columns of a map whose cells show numbers
 
 
 def _mosaic(n_columns: int, n_pairs: int) -> np.ndarray:
-    """Make one Axes per column and one for the map of pairs, to the right of all."""
+    """Return one Axes per column, and one for the map of pairs on the right."""
     import matplotlib.pyplot as plt
 
     width = min(n_columns, max(2, math.ceil(math.sqrt(n_columns))), _N_COLUMNS)
@@ -55,7 +55,7 @@ def _draw_marginal(
 
 
 def draw_pairs(ax: Any, pairs: pd.DataFrame, name: str) -> Any:
-    """Draw the map of pairs, with figures in the cells where they fit."""
+    """Draw the map of pairs, with numbers in the cells of small maps."""
     values = pairs.to_numpy()
     signed = name == "correlation" or bool(np.nanmin(values) < 0)
     largest = float(np.nanmax(np.abs(values))) or 1.0
@@ -79,11 +79,11 @@ def draw_pairs(ax: Any, pairs: pd.DataFrame, name: str) -> Any:
 
 
 def _draw_steps(ax: Any, marginal: ColumnShares, style: dict[str, Any]) -> tuple[Any, Any]:
-    """Draw histograms of numbers or dates, and apart from them the missing values as bars."""
+    """Draw histograms of numbers or dates, and separate bars for missing values."""
     edges = marginal.values
     if marginal.kind == "date":
         show_dates(ax.xaxis)
-    else:  # long numbers side by side would run into each other
+    else:  # long numbers side by side would overlap
         ax.locator_params(axis="x", nbins=4)
         ax.ticklabel_format(axis="x", scilimits=(-3, 5))
     real = ax.stairs(marginal.real, edges, fill=True, **_REAL)
@@ -108,11 +108,11 @@ def _draw_steps(ax: Any, marginal: ColumnShares, style: dict[str, Any]) -> tuple
 def _draw_bars(
     ax: Any, marginal: ColumnShares, style: dict[str, Any], max_categories: int
 ) -> tuple[Any, Any]:
-    """Draw bars of categories, the rarest together, with a bar for the missing values."""
+    """Draw bars of categories, the rarest together, and of missing values."""
     variances = np.zeros(len(marginal.real))
     if marginal.real_deviations is not None:
         variances = marginal.real_deviations**2
-    # One row per bar: its shares of the real and the synthetic rows, and the variance of noise.
+    # One row per bar: shares of real and of synthetic rows, and the variance of noise.
     names = marginal.values.tolist()
     bars = np.column_stack([marginal.real, marginal.synthetic, variances])
     if len(names) > max_categories:
@@ -134,7 +134,7 @@ def _draw_bars(
     return drawn
 
 
-_MOST_COLUMNS = 40
+_MOST_COLUMNS = 40  # panels of a figure
 _PAIRS = {"total_variation": pair_distances, "correlation": correlation_differences}
 
 
@@ -295,8 +295,8 @@ class MarginalsDisplay(PanelDisplay):
             Style of the synthetic rows, such as `color`.
         """
         n_columns, n_pairs = len(self.marginals), 0 if self.pairs is None else len(self.pairs)
-        given = _mosaic(n_columns, n_pairs) if n_pairs and ax is None else ax
-        self._take_axes(given, n_columns + (n_pairs > 0), _N_COLUMNS, _SIZE)
+        axes = _mosaic(n_columns, n_pairs) if n_pairs and ax is None else ax
+        self._take_axes(axes, n_columns + (n_pairs > 0), _N_COLUMNS, _SIZE)
         style = {"color": COLORS[0]} | kwargs
         self.artists_ = {
             marginal.name: _draw_marginal(panel, marginal, max_categories, style)

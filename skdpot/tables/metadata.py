@@ -16,33 +16,36 @@ from skdpot.tables.timedelta_column import TimedeltaColumn
 
 Described: TypeAlias = Iterator[tuple[str, TableColumn | None]]
 
-_SPEC = "SINGLE_TABLE_V1"  # of SDV
+_SPEC = "SINGLE_TABLE_V1"  # version of the metadata of SDV
 
 
 def columns_of(content: Any, table: str | None) -> dict[str, TableColumn | None] | None:
-    """Return the columns that metadata describe, None for one that is left out; None if none are.
+    """Return the columns of metadata, None for excluded ones; None if it is no known format.
 
-    `table` names one of several. A column may be missing wherever nothing says otherwise.
+    `table` names one of several. Values may be missing unless the metadata say otherwise.
     """
     for entry, read in _FORMATS.items():
         if isinstance(content, Mapping) and isinstance(content.get(entry), list | dict):
             try:
                 several = entry in ("recordSet", "tables", "resources")
-                found = dict(read(_table(content[entry], table) if several else content))
+                columns = dict(read(_table(content[entry], table) if several else content))
             except (AttributeError, IndexError, KeyError, TypeError) as error:
                 raise ValueError(f"This is not a schema: {entry!r} cannot be read.") from error
-            return {n: c if c is None or not tells_who(n) else None for n, c in found.items()}
+            return {n: None if tells_who(n) else c for n, c in columns.items()}
     return None
 
 
 def sdv_metadata(columns: tuple[TableColumn, ...]) -> dict[str, Any]:
     """Describe columns as SDV and SDMetrics do."""
-    return {"columns": {c.name: _sdv_of(c) for c in columns}, "METADATA_SPEC_VERSION": _SPEC}
+    return {
+        "columns": {column.name: column.to_sdv() for column in columns},
+        "METADATA_SPEC_VERSION": _SPEC,
+    }
 
 
-def _table(found: Any, name: str | None) -> Any:
-    """Return the part of metadata that is about one table; columns themselves are one."""
-    named = {one.get("name"): one for one in found} if isinstance(found, list) else found
+def _table(tables: Any, name: str | None) -> Any:
+    """Return the part of metadata about one of its tables."""
+    named = {table.get("name"): table for table in tables} if isinstance(tables, list) else tables
     if name is None and len(named) == 1:
         (name,) = named
     if name not in named:
@@ -93,8 +96,8 @@ def _of_field(
         written = ("1.234,50" if comma else "1,234.50") if texts else None
         return NumericColumn(name, integer=kind != "number", written=written, **bounds)
     if kind in ("date", "datetime"):
-        given = entry.get("format", "default")
-        written = given if "%" in given else None
+        form = entry.get("format", "default")
+        written = form if "%" in form else None
         return _of_dates(name, written, kind == "datetime", **bounds)
     if kind == "duration":
         return TimedeltaColumn(name, **bounds)
@@ -108,14 +111,11 @@ def _of_croissant(table: Any) -> Described:
     for entry in [fields] if isinstance(fields, dict) else fields:
         source = entry.get("source", {})
         name = source.get("extract", {}).get("column") or entry["name"].rpartition("/")[2]
-        given = entry.get("dataType", "sc:Text")
-        types = {t.rpartition(":")[2].rpartition("/")[2] for t in _listed(given)}
+        stated = entry.get("dataType", "sc:Text")
+        listed = [stated] if isinstance(stated, str) else list(stated)
+        types = {t.rpartition(":")[2].rpartition("/")[2] for t in listed}
         known = (make for kind, make in _CROISSANT.items() if kind in types)
         yield name, next(known, lambda _: None)(name)
-
-
-def _listed(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)
 
 
 def _of_dates(name: str, written: str | None, has_time: bool, **options: Any) -> TableColumn:
@@ -141,14 +141,3 @@ _FORMATS: dict[str, Callable[[Any], Described]] = {
     "resources": _of_frictionless,
     "fields": _of_frictionless,
 }
-
-
-def _sdv_of(column: TableColumn) -> dict[str, str]:
-    if isinstance(column, NumericColumn):
-        held = "Int64" if column.integer else "Float"
-        return {"sdtype": "numerical", "computer_representation": held}
-    if isinstance(column, DatetimeColumn):
-        clock = "" if column.resolution == "D" else " %H:%M:%S"
-        return {"sdtype": "datetime", "datetime_format": f"%Y-%m-%d{clock}"}
-    known = ("boolean", "categorical")
-    return {"sdtype": column.kind if column.kind in known else "unknown"}

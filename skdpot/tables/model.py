@@ -20,14 +20,15 @@ from skdpot.tables.marginal_release import tables_of
 from skdpot.tables.particles import Moves, ScaledParticles, resampled
 from skdpot.tables.tree import ColumnTree, draw_stratified
 
-MOST_MOVED = 50_000  # particles in a fit
-_PER_ROW = 4  # particles for each row that is drawn,
-_FEWEST, _MOST = 20_000, 200_000  # but so many at once
-_ROWS_AT_ONCE = 100_000
-_MOST_CELLS = 2**27  # of particles in marginals
-_SWEEPS, _DRAW_SWEEPS = 15, 3
-_MOST_BALANCED = 300  # pairs of columns
-_LEAST_BALANCED = 5.0  # rows of a cell
+MOST_MOVED = 50_000  # particles that a fit moves
+_PER_ROW = 4  # particles per drawn row,
+_FEWEST, _MOST = 20_000, 200_000  # within these limits per batch
+_ROWS_AT_ONCE = 100_000  # rows per batch
+_MOST_CELLS = 2**27  # particles times marginals in memory
+_SWEEPS, _DRAW_SWEEPS = 15, 3  # over all marginals, in a fit and in a draw
+_MOST_BALANCED = 300  # pairs of columns up to which drawn rows are balanced
+_LEAST_BALANCED = 5.0  # expected rows of a cell that is balanced
+# Rounds of exchanges, rows looked at per round, and the share exchanged in the first round.
 _EXCHANGES, _BALANCED_AT_ONCE, _EXCHANGED = 200, 2000, 0.03
 
 
@@ -55,7 +56,7 @@ class TableModel:
 
     @cached_property
     def marginals(self) -> tuple[NoisyMarginal, ...]:
-        """Released counts of pairs; one that was released twice has the precision of both."""
+        """Released counts of pairs and triples; counts released twice are averaged."""
         known: dict[Marginal, NoisyMarginal] = {}
         for release in self.releases[self.n_rounds :]:
             for noisy in tables_of(release):
@@ -65,13 +66,13 @@ class TableModel:
 
     @cached_property
     def consistent(self) -> tuple[NoisyMarginal, ...]:
-        """The counts of `marginals`, moved to where they agree on every column.
+        """The counts of `marginals`, made consistent on every column.
 
-        What all of them and the counts of single columns say of a column is weighed by its
-        noise, one after the other, as if bins had independent errors; the difference is shared
-        evenly (as Zhang et al., "PrivSyn", 2021, Section 4.3, make marginals consistent).
+        The counts of a column in all tables are averaged by precision, one table after the other,
+        as if bins had independent errors. Each table then shares the difference evenly among its
+        cells (Zhang et al., "PrivSyn", 2021, Section 4.3).
         """
-        if self.releases[0].kind != "marginals" or not self.columns:  # nothing is independent
+        if self.releases[0].kind != "marginals" or not self.columns:  # published tables
             return self.marginals
         known = []
         for noisy, bins in zip(self.columns, self.bins, strict=True):
@@ -81,11 +82,11 @@ class TableModel:
         for noisy in self.marginals:
             for axis, column in enumerate(noisy.marginal.columns):
                 (counts, variances), groups = known[column], noisy.marginal.groups[axis]
-                found, n_others = _margin(noisy.marginal, noisy.counts, axis)
-                found = found + (self.n_rows - found.sum()) / len(found)
-                own = np.bincount(groups, variances) + noisy.sigma**2 * n_others
-                gains = variances / np.where(own > 0.0, own, 1.0)[groups]
-                missed = (found - np.bincount(groups, counts))[groups]
+                margin, n_others = _margin(noisy.marginal, noisy.counts, axis)
+                margin = margin + (self.n_rows - margin.sum()) / len(margin)
+                total = np.bincount(groups, variances) + noisy.sigma**2 * n_others
+                gains = variances / np.where(total > 0.0, total, 1.0)[groups]
+                missed = (margin - np.bincount(groups, counts))[groups]
                 known[column] = (counts + gains * missed, variances * (1 - gains))
         moved = []
         for noisy in self.marginals:
@@ -93,22 +94,22 @@ class TableModel:
             for axis, column in enumerate(noisy.marginal.columns):
                 due = np.bincount(noisy.marginal.groups[axis], known[column][0])
                 due += (self.n_rows - due.sum()) / len(due)
-                found, n_others = _margin(noisy.marginal, counts, axis)
+                margin, n_others = _margin(noisy.marginal, counts, axis)
                 shape = [-1 if place == axis else 1 for place in range(len(noisy.marginal.shape))]
                 table = counts.reshape(noisy.marginal.shape)
-                counts = (table + ((due - found) / n_others).reshape(shape)).ravel()
+                counts = (table + ((due - margin) / n_others).reshape(shape)).ravel()
             moved.append(replace(noisy, counts=counts))
         return tuple(moved)
 
     def seen_by(self, release: Release, values: Sequence[Any]) -> IntArray:
-        """Return the codes of rows that a release counts, as it was recorded or is stored."""
+        """Return the codes of rows that a release counts, as recorded by the gate or as stored."""
         marginals = release.facts["marginals"]
         level = marginals[0].levels if len(marginals[0].columns) == 1 else None
         cells = np.stack([g.codes(v) for g, v in zip(self.grids, values, strict=True)], axis=1)
         if level is None:
             return bin_codes(cells, self.bins)
         if level == (0,):
-            cells = np.hstack([cells, cells])  # they were counted beside the cells
+            cells = np.hstack([cells, cells])  # roundness codes are in the second half
             for (place,) in (marginal.columns for marginal in marginals):
                 c = place % len(values)
                 cells[:, place] = self.grids[c].roundness(self.grids[c].column.to_unit(values[c]))
@@ -117,7 +118,7 @@ class TableModel:
         stored = {n.marginal: n.marginal.groups[0] for tables in rounds for n in tables}
         for marginal in marginals:
             groups = stored[marginal]
-            if len(marginal.groups[0]) != len(groups):  # recorded before cells were split
+            if len(marginal.groups[0]) != len(groups):  # the gate saw it before cells were split
                 cells[:, marginal.columns[0]] = groups[cells[:, marginal.columns[0]]]
         return cells
 
@@ -129,7 +130,7 @@ class TableModel:
         impossible: Sequence[Mapping[int, npt.NDArray[np.bool_]]] = (),
         n_moved: int = MOST_MOVED,
     ) -> ScaledParticles:
-        """Draw weighted particles; the weights add up to the number of rows."""
+        """Draw weighted particles; the weights sum to the number of rows."""
         codes, log_weights = self.tree.draw(n_particles, rng, allowed)
         weights = np.exp(log_weights - log_weights.max())
         broken = np.zeros(len(codes), dtype=np.bool_)
@@ -137,7 +138,7 @@ class TableModel:
             broken |= np.all([mark[codes[:, c]] for c, mark in marks.items()], axis=0)
         if allowed and broken.all():
             raise ValueError("Every row that satisfies conditions is forbidden by a rule.")
-        if not broken.all():  # else moves lead to rows that obey, if there are some
+        if not broken.all():  # otherwise moves may lead to allowed rows
             weights[broken] = 0.0
         weights *= self.n_rows / weights.sum()
         moves = Moves(self.tree.factors(allowed or {}), impossible, min(n_moved, n_particles), rng)
@@ -147,7 +148,7 @@ class TableModel:
         return particles
 
     def fitted(self, particles: ScaledParticles) -> "TableModel":
-        """Return the model with potentials by which particles of its tree fit all marginals."""
+        """Return the model with potentials that make particles of its tree fit all marginals."""
         for noisy in self.consistent:
             particles.add(noisy)
         particles.run(_SWEEPS)
@@ -160,17 +161,17 @@ class TableModel:
         allowed: Mapping[int, FloatArray] | None = None,
         impossible: Sequence[Mapping[int, npt.NDArray[np.bool_]]] = (),
     ) -> IntArray:
-        """Draw rows of bins."""
+        """Draw bins of rows, int32 of shape (n_rows, n_columns)."""
         drawn: list[IntArray] = []
         while n_rows > 0:
             fits = _MOST_CELLS // max(len(self.marginals), 1)
             part = min(n_rows, _ROWS_AT_ONCE, max(fits // 2, 1))
             n_particles = int(np.clip(_PER_ROW * part, min(_FEWEST, fits), min(_MOST, fits)))
             particles = self.particles(n_particles, rng, allowed, impossible, part)
-            if not allowed:  # the marginals are those of all rows
+            if not allowed:  # the marginals describe all rows
                 particles.run(_DRAW_SWEEPS)
             places = rng.permutation(resampled(particles.weights, part, rng))
-            if not drawn and part == n_rows:  # of more rows chance makes little
+            if not drawn and part == n_rows:  # in more rows chance matters little
                 places = _balance_pairs(particles, places, rng)
             drawn.append(particles.codes[places])
             n_rows -= part
@@ -178,7 +179,7 @@ class TableModel:
 
 
 def _margin(marginal: Marginal, counts: FloatArray, axis: int) -> tuple[FloatArray, int]:
-    """Return the counts of one column of a marginal, and how many cells each is the sum of."""
+    """Return the counts of one column of a marginal, and the number of cells in each sum."""
     table = np.moveaxis(counts.reshape(marginal.shape), axis, 0).reshape(marginal.shape[axis], -1)
     return table.sum(axis=1), table.shape[1]
 
@@ -186,7 +187,7 @@ def _margin(marginal: Marginal, counts: FloatArray, axis: int) -> tuple[FloatArr
 def draw_cells(
     codes: IntArray, bins: ColumnBins, rng: np.random.Generator, kept: FloatArray | None = None
 ) -> IntArray:
-    """Draw a cell of each bin."""
+    """Draw a cell in each bin, under a condition on cells if `kept`."""
     shares = bins.cell_shares if kept is None else bins.cell_shares * kept
     return draw_stratified(codes, shares * (bins.bins == np.arange(bins.n_bins)[:, None]), rng)
 
@@ -194,7 +195,7 @@ def draw_cells(
 def _balance_pairs(
     particles: ScaledParticles, places: IntArray, rng: np.random.Generator
 ) -> IntArray:
-    """Exchange chosen particles for others until pairs of columns are as frequent as they weigh."""
+    """Exchange chosen particles until pairs of columns occur as often as their weights say."""
     codes, weights, n_rows = particles.codes, particles.weights, len(places)
     first, second = np.triu_indices(codes.shape[1], 1)
     sizes = codes.max(axis=0).astype(np.int64) + 1
@@ -202,11 +203,11 @@ def _balance_pairs(
     if not 0 < len(first) <= _MOST_BALANCED:
         return places
     counted, due = np.zeros((2, ends[-1]))
-    for one, other, end in zip(first, second, ends.tolist(), strict=True):
-        cells, size = codes[:, one] * sizes[other] + codes[:, other], sizes[one] * sizes[other]
+    for a, b, end in zip(first, second, ends.tolist(), strict=True):
+        cells, size = codes[:, a] * sizes[b] + codes[:, b], sizes[a] * sizes[b]
         due[end - size : end] = np.bincount(cells, weights, size) * (n_rows / weights.sum())
         counted[end - size : end] = np.bincount(cells[places], minlength=size)
-    # Rows in rare cells come and go as others do: rounding would leave them out.
+    # Rare cells do not count, or rounding would exclude their rows.
     matters = due >= _LEAST_BALANCED
     too_many = (counted - due) * matters
     starts, edges = ends - sizes[first] * sizes[second], np.cumsum(weights)

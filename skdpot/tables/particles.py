@@ -31,10 +31,10 @@ from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot.tables.contingency import Marginal, NoisyMarginal
 
 SMOOTHING = 0.05  # kappa
-_LEAST_NOISE = 5.0  # rows; what is known better is not held more tightly
-_NEWTON_STEPS = 12
-_LARGEST_STEP = 6.0
-_EMPTY = 1e-9  # rows
+_LEAST_NOISE = 5.0  # rows; more exact counts are not fitted more tightly
+_NEWTON_STEPS = 12  # of at most 1 in a potential: more than the largest step needs
+_LARGEST_STEP = 6.0  # of a potential per sweep
+_EMPTY = 1e-9  # rows; a cell with less has no particles
 
 
 def scaling_step(
@@ -44,9 +44,9 @@ def scaling_step(
     sigma: float,
     smoothing: float,
 ) -> FloatArray:
-    """Solve for the potentials of one marginal while all others stay."""
+    """Solve for the potentials of one marginal while all others are fixed."""
     stiffness = smoothing * max(sigma, _LEAST_NOISE) ** 2
-    reached = expected > _EMPTY  # a cell without particles tells nothing of its potential
+    reached = expected > _EMPTY  # without particles a potential is undetermined
     step = np.zeros_like(expected)
     # The equation is monotone and convex in the step; steps of at most 1 keep exp in range.
     for _ in range(_NEWTON_STEPS):
@@ -57,16 +57,16 @@ def scaling_step(
 
 
 Factor: TypeAlias = tuple[Marginal, FloatArray]
-_MOST_MERGED = 2**12  # combinations of bins
-_AT_ONCE = 2**13  # particles: what is looked up for them stays in cache
+_MOST_MERGED = 2**12  # combinations of bins up to which factors of the same columns are merged
+_AT_ONCE = 2**13  # particles whose look-ups stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """How particles are moved that follow a product of factors.
+    """Gibbs moves of particles that follow a product of factors.
 
-    Factors are given by their logarithms in the cells of marginals. Each entry of `impossible`
-    marks bins of columns that do not occur together.
+    Factors are logarithms per cell of a marginal. Each entry of `impossible` marks bins of some
+    columns that do not occur together.
     """
 
     factors: tuple[Factor, ...]
@@ -83,8 +83,8 @@ class Moves:
             part = np.array(codes[start : start + _AT_ONCE], order="F")
             for column in columns:
                 logs = np.zeros((1, len(part)), dtype=np.float32)
-                for given, table in conditionals[column]:
-                    logs = logs + table.take(np.atleast_1d(given.cells(part)), axis=1)
+                for others, table in conditionals[column]:
+                    logs = logs + table.take(np.atleast_1d(others.cells(part)), axis=1)
                 edges = np.exp(logs - logs.max(axis=0))
                 for below, edge in itertools.pairwise(edges):  # faster than a cumulative sum
                     edge += below
@@ -92,13 +92,13 @@ class Moves:
                 before = part[:, column].copy()
                 part[:, column] = (edges[:-1] <= level).sum(axis=0)
                 for marks in self.impossible:
-                    if column in marks:  # such a move is refused
+                    if column in marks:  # refuse moves to forbidden rows
                         bad = np.all([mark[part[:, c]] for c, mark in marks.items()], axis=0)
                         part[bad, column] = before[bad]
             codes[start : start + _AT_ONCE] = part
 
     def _conditionals(self) -> dict[int, list[tuple[Marginal, npt.NDArray[np.float32]]]]:
-        """Return for each column what it depends on, and its log weights in each case of that."""
+        """Return per column the marginals it depends on, and its log weights in their cells."""
         merged: dict[tuple[int, ...], Factor] = {}
         kept = []
         for marginal, logs in self.factors:
@@ -108,18 +108,18 @@ class Moves:
                 continue
             _, known = merged.get(whole.columns, (whole, 0.0))
             merged[whole.columns] = whole, known + logs.ravel()[marginal.table].ravel()
-        found: dict[int, list[tuple[Marginal, npt.NDArray[np.float32]]]] = {}
+        conditionals: dict[int, list[tuple[Marginal, npt.NDArray[np.float32]]]] = {}
         for marginal, logs in (*merged.values(), *kept):
             for axis, column in enumerate(marginal.columns):
                 others = marginal.columns[:axis] + marginal.columns[axis + 1 :]
                 groups = marginal.groups[:axis] + marginal.groups[axis + 1 :]
                 cases = np.moveaxis(logs.reshape(marginal.shape), axis, 0)[marginal.groups[axis]]
                 table = cases.reshape(len(cases), -1).astype(np.float32)
-                found.setdefault(column, []).append((Marginal(others, groups), table))
-        return found
+                conditionals.setdefault(column, []).append((Marginal(others, groups), table))
+        return conditionals
 
 
-_DEGENERATE = 0.2  # effective share of particles
+_DEGENERATE = 0.2  # effective share of particles below which they are resampled
 
 
 class ScaledParticles:
@@ -135,15 +135,15 @@ class ScaledParticles:
         self._moves = moves
 
     def add(self, noisy: NoisyMarginal, potentials: FloatArray | None = None) -> None:
-        """Take a marginal into account, starting from known potentials if there are any."""
+        """Add a marginal, with initial potentials if known."""
         self._marginals.append(noisy)
-        self._cells.append(self._found(noisy.marginal))
+        self._cells.append(self._cells_in(noisy.marginal))
         self.potentials.append(np.zeros(noisy.marginal.n_cells))
         if potentials is not None:
             self._move(len(self._cells) - 1, self._expected(len(self._cells) - 1), potentials)
 
     def sweep(self) -> float:
-        """Go through all marginals once."""
+        """Update the potentials of every marginal once; return the largest moved share."""
         moved = 0.0
         for place, noisy in enumerate(self._marginals):
             expected, known = self._expected(place), self.potentials[place]
@@ -153,20 +153,20 @@ class ScaledParticles:
         return moved
 
     def run(self, n_sweeps: int, tolerance: float = 1e-4) -> None:
-        """Sweep until little moves."""
+        """Sweep until the moved share of the weight is below the tolerance."""
         for _ in range(n_sweeps):
             if self.sweep() < tolerance:
                 return
 
     def _expected(self, place: int) -> FloatArray:
-        """Return what the particles weigh in the cells of a marginal."""
+        """Return the weight of the particles in each cell of a marginal."""
         n_cells = self._marginals[place].marginal.n_cells
         return np.bincount(self._cells[place], self.weights, n_cells).astype(np.float64)
 
     def _move(self, place: int, expected: FloatArray, step: FloatArray) -> None:
-        """Add to the potentials of a marginal; the total weight stays."""
+        """Add to the potentials of a marginal; the total weight is unchanged."""
         self.potentials[place] = self.potentials[place] + step
-        # The potential of a cell without particles may be huge, and moves no weight.
+        # A cell without particles may have a huge potential, which moves no weight.
         factors = np.where(expected > 0.0, np.exp(step), 0.0)
         factors *= self._total / (expected * factors).sum()
         self.weights *= factors.take(self._cells[place])
@@ -174,9 +174,9 @@ class ScaledParticles:
         if self._moves is not None and effective < _DEGENERATE:
             self._renew(self._moves)
 
-    def _found(self, marginal: Marginal) -> IntArray:
+    def _cells_in(self, marginal: Marginal) -> IntArray:
         """Return the cell of each particle."""
-        cells = marginal.cells(self.codes)  # one a particle and marginal is what fills memory
+        cells = marginal.cells(self.codes)  # memory is dominated by these
         return cells.astype(np.uint16) if marginal.n_cells <= 2**16 else cells
 
     def _renew(self, moves: Moves) -> None:
@@ -185,11 +185,11 @@ class ScaledParticles:
         known = zip((noisy.marginal for noisy in self._marginals), self.potentials, strict=True)
         replace(moves, factors=(*moves.factors, *known)).apply(self.codes)
         self.weights = np.full(moves.n_particles, self._total / moves.n_particles)
-        self._cells = [self._found(noisy.marginal) for noisy in self._marginals]
+        self._cells = [self._cells_in(noisy.marginal) for noisy in self._marginals]
 
 
 def resampled(weights: FloatArray, n_rows: int, rng: np.random.Generator) -> IntArray:
-    """Draw particles evenly along their weights."""
+    """Draw places of particles by systematic resampling."""
     edges = np.cumsum(weights)
     even = (np.arange(n_rows) + rng.random()) / n_rows * edges[-1]
     return np.minimum(np.searchsorted(edges, even, side="right"), len(edges) - 1)

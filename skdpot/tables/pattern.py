@@ -12,9 +12,9 @@ import pandas as pd
 from skdpot.tables.dtypes import dtype_family, pandas_dtype
 from skdpot.tables.rules import Rule
 
-_MOST_CHARACTERS = 64  # of a code
-_MOST_DIGITS = 18
-_MOST_CODES = 2**62
+_MOST_CHARACTERS = 64  # of a code, and alternatives
+_MOST_DIGITS = 18  # of a code that is an integer of 64 bits
+_MOST_CODES = 2**62  # codes that one random number can index
 _PART = re.compile(
     r"(?:\\(?P<digit>d)|\\(?P<escaped>[^A-Za-z0-9])|\[(?P<set>[^][\\^]+)\]"
     r"|(?P<plain>[^][\\^$.*+?(){}|]))(?:\{(?P<times>[0-9]{1,3})\})?",
@@ -69,7 +69,7 @@ class Pattern(Rule):
 
     @property
     def in_words(self) -> str:
-        """Which codes are made up."""
+        """The rule in words, for reports."""
         return f"“{self.column}” has made-up codes{', all different' * self.unique}"
 
     def __post_init__(self) -> None:
@@ -93,25 +93,25 @@ class Pattern(Rule):
 
     @cached_property
     def _alternatives(self) -> list[list[str]]:
-        """The characters at each place of a code."""
-        found: list[list[str]] = [[]]
+        """Possible characters at each place of a code, per alternative."""
+        alternatives: list[list[str]] = [[]]
         place = 0
         while place < len(self.pattern):
             if self.pattern[place] == "|":
-                found, place = [*found, []], place + 1
+                alternatives, place = [*alternatives, []], place + 1
                 continue
             if (part := _PART.match(self.pattern, place)) is None:
                 raise self.error(
                     f"cannot be read at character {place}: use characters, sets such as [A-Z0-9], "
                     r"\d, each with {n} if need be, and a backslash before special characters"
                 )
-            found[-1] += [_characters(part)] * int(part["times"] or 1)
+            alternatives[-1] += [_characters(part)] * int(part["times"] or 1)
             place = part.end()
-            if len(found) > _MOST_CHARACTERS or len(found[-1]) > _MOST_CHARACTERS:
+            if max(len(alternatives), len(alternatives[-1])) > _MOST_CHARACTERS:
                 raise self.error(f"has more than {_MOST_CHARACTERS} characters or alternatives")
-        if not all(slot for alternative in found for slot in alternative or [""]):
+        if not all(slot for alternative in alternatives for slot in alternative or [""]):
             raise self.error("has an alternative or a set that is empty")
-        return found
+        return alternatives
 
     def draw(self, n_rows: int, rng: np.random.Generator) -> pd.Series:
         """Draw codes.
@@ -127,10 +127,10 @@ class Pattern(Rule):
         -------
         Series
         """
-        kinds, found = rng.integers(len(self._alternatives), size=n_rows), None
+        kinds, drawn = rng.integers(len(self._alternatives), size=n_rows), None
         for kind, slots in enumerate(self._alternatives):
             places = [rng.integers(len(slot), size=n_rows) for slot in slots]
-            if self.unique:  # as many characters as a number can index are drawn together
+            if self.unique:  # the first characters are drawn together, as one number
                 sizes = [len(slot) for slot in slots]
                 n_first = sum(np.cumprod(np.array(sizes, dtype=object)) < _MOST_CODES)
                 n_codes = prod(sizes[:n_first])
@@ -140,13 +140,13 @@ class Pattern(Rule):
                 places[:n_first] = np.unravel_index(first, sizes[:n_first])
             characters = [np.array(list(s))[p] for s, p in zip(slots, places, strict=True)]
             codes = np.stack(characters, axis=1).view(f"U{len(slots)}")[:, 0]
-            found = codes if found is None else np.where(kinds == kind, codes, found)
+            drawn = codes if drawn is None else np.where(kinds == kind, codes, drawn)
         target = pandas_dtype(self.dtype, False)
-        return pd.Series(np.asarray(found).astype(object)).astype(target)
+        return pd.Series(np.asarray(drawn).astype(object)).astype(target)
 
 
 def _characters(part: re.Match[str]) -> str:
-    """Return the different characters that can be at a place of a code."""
+    """Return the distinct characters that are possible at a place of a code."""
     if part["digit"]:
         return "0123456789"
     ranges = re.findall(r"(.)-(.)|(.)", part["set"] or part["escaped"] or part["plain"], re.DOTALL)

@@ -27,7 +27,8 @@ from skdpot.tables.marginal_release import MARGINAL_SENSITIVITY, misfit_sensitiv
 from skdpot.tables.schema import TableSchema
 from skdpot.tables.schema_release import SchemaPlan, plan_schema
 
-# Shares of the squared mu (doc/tables.rst); 3 % more or less changes little.
+# Shares of the squared mu (doc/tables.rst), for two, for few and for many columns; changes of 3 %
+# matter little.
 _TWO = {"columns": 0.2, "pairs": 0.8}
 _FEW = {
     "columns": 0.1,
@@ -46,8 +47,10 @@ _MANY = {
     "misfit": 0.02,
     "pairs": 0.29,
 }
-_WIDE_SHARE, _USUAL_WIDE = 0.6, 0.2  # more for columns if many have too many values for cells
-MOST_FEW = 30  # columns of which all pairs are candidates,
+# Columns with more values than cells need more rounds of counts. If their share exceeds the usual
+# one, single columns get this part of the excess from the other releases.
+_WIDE_SHARE, _USUAL_WIDE = 0.6, 0.2
+MOST_FEW = 30  # columns up to which all pairs are candidates
 _LABELS = {
     "roundness": "Counts of round numbers in columns on a scale",
     "magnitudes": "Counts of columns on a scale, by magnitude",
@@ -60,33 +63,33 @@ _LABELS = {
     "misfit": "How far other pairs, and these triples, are from what the tree says",
     "pairs": "Counts of the pairs and triples that it gets worst",
 }
-_SCHEMA_SHARE = 0.2  # for bounds and categories, when all columns lack them
-MOST_GROUPS = 8
-_SEEN_CELL = 4.0  # standard deviations of noise
-_LATTICE = 1 / 16  # of sigma, the coarsest that noise is drawn on
-# Times the number of columns. A release of any marginal may have a few hundred times this noise,
-# on a lattice of 1/16, and the sampler goes to 2^40 steps.
+_SCHEMA_SHARE = 0.2  # of the squared mu, for bounds and categories, if all columns lack them
+MOST_GROUPS = 8  # groups of a column in pairs
+_SEEN_CELL = 4.0  # standard deviations of noise at which a cell of a pair stands out
+_LATTICE = 1 / 16  # coarsest lattice of the noise, as a share of sigma
+# Largest sigma times number of columns. A single marginal may have a few hundred times this noise,
+# on a lattice of 1/16, and the sampler draws up to 2^40 steps.
 _LARGEST_SIGMA = 2.0**26
 
 
 @dataclass(frozen=True)
 class TablePlan:
-    """The releases of one fit; the rows of one person weigh at most `weight` together."""
+    """The releases of one fit and their noise, fixed before rows are read."""
 
-    n_samples: int
-    sigma: float
-    shares: dict[str, float]
+    n_samples: int  # rows, or persons
+    sigma: float  # noise of a release of sensitivity 1 with the whole squared mu
+    shares: dict[str, float]  # of the squared mu, by release
     schema: SchemaPlan
     event: Event
-    weight: float = 1.0
+    weight: float = 1.0  # largest total weight of the rows of one person
 
     def marginal_sigmas(self, release: str, weights: FloatArray) -> FloatArray:
-        """Return the noise of several marginals that share one release by `weights`."""
+        """Return the noise of marginals that share one release in proportion to `weights`."""
         share = self.shares[release] * weights / weights.sum()
         return self.sigma * self.weight * MARGINAL_SENSITIVITY / np.sqrt(share)
 
     def n_groups(self, n_columns: int) -> int:
-        """Return how many groups of a column pairs can tell apart in noise."""
+        """Return the number of groups of a column that pairs can tell apart in noise."""
         if self.sigma == 0.0 or n_columns < 2:
             return MOST_GROUPS
         release, most = ("tree", MOST_GROUPS) if n_columns > 2 else ("pairs", MAX_BINS)
@@ -94,8 +97,8 @@ class TablePlan:
         return int(np.clip(math.sqrt(self.n_samples / (_SEEN_CELL * noise)), 2, most))
 
     def choice_sigma(self, event: Event, marginals: Sequence[Marginal]) -> float:
-        """Return the noise on the scores of marginals of which some are chosen."""
-        if not isinstance(event, ChoiceEvent):  # a plan without noise
+        """Return the noise on the scores of marginals in a choice."""
+        if not isinstance(event, ChoiceEvent):  # no noise at all
             return 0.0
         return event.sigma * self.weight * choice_sensitivity(marginals) / event.sensitivity
 
@@ -105,9 +108,9 @@ class TablePlan:
         return self.sigma * sensitivity / math.sqrt(self.shares[release])
 
     def counted(self, columns: Sequence[NoisyMarginal]) -> "TablePlan":
-        """Return the plan for as many rows as noisy counts tell, where persons may differ in it.
+        """Return the plan with the number of rows that noisy counts show, if persons have several.
 
-        Each column adds up to the number of rows; the mean over columns has the least variance.
+        Each column sums to the number of rows. The mean over columns is weighted by precision.
         """
         if self.weight == 1.0:
             return self
@@ -120,9 +123,9 @@ class TablePlan:
 def plan_marginals(
     target: PrivacyTarget, schema: TableSchema, n_samples: int, weight: float = 1.0
 ) -> TablePlan:
-    """Share a target among the releases, of `n_samples` persons."""
-    unknown = sum(not column.is_resolved for column in schema)
-    mu = target.mu_cap * math.sqrt(_SCHEMA_SHARE * unknown / len(schema)) if unknown else math.inf
+    """Share a target among the releases of a fit to `n_samples` persons."""
+    n_open = sum(not column.is_resolved for column in schema)
+    mu = target.mu_cap * math.sqrt(_SCHEMA_SHARE * n_open / len(schema)) if n_open else math.inf
     first = plan_schema(schema, n_samples, mu=mu, delta=target.tail_delta)
     shares = shares_of(schema)
     before = () if first.event is None else (first.event,)
@@ -133,20 +136,20 @@ def plan_marginals(
         )
         return ComposedEvent(events=(*before, *releases))
 
-    found = calibrate(target, event)
-    sigma = found.phases[-1].sigma if found.is_private else 0.0
+    calibrated = calibrate(target, event)
+    sigma = calibrated.phases[-1].sigma if calibrated.is_private else 0.0
     if sigma > 0.0:
         _check_drawable(sigma, weight, shares, len(schema))
-    return TablePlan(n_samples, sigma, shares, first, found, weight)
+    return TablePlan(n_samples, sigma, shares, first, calibrated, weight)
 
 
 def shares_of(schema: TableSchema) -> dict[str, float]:
-    """Return the releases of a table in their order, each with its share of the squared mu."""
+    """Return the releases of a fit in their order, with their shares of the squared mu."""
     usual = _FEW if len(schema) <= MOST_FEW else _MANY
     shares = {1: {"columns": 1.0}, 2: _TWO}.get(len(schema), usual)
     wide = [c.on_scale and not (c.is_resolved and c.grid().is_final) for c in schema]
     part = sum(wide) / len(wide)
-    left = 1 - _WIDE_SHARE * max(part - _USUAL_WIDE, 0.0)  # of what pairs and choices had
+    left = 1 - _WIDE_SHARE * max(part - _USUAL_WIDE, 0.0)  # for pairs and choices
     shares = {name: share * left for name, share in shares.items()}
     shares["columns"] += 1 - left
     rounds = {name: share * shares["columns"] * part for name, share in ROUNDS.items() if part}
@@ -154,12 +157,12 @@ def shares_of(schema: TableSchema) -> dict[str, float]:
 
 
 def n_choices(name: str, n_columns: int) -> int:
-    """Return how many pairs are chosen, or triples."""
+    """Return the number of pairs or triples that a choice takes."""
     return {"edges": n_columns - 1, "pairs": n_columns, "triples": 1 + n_columns // 5}[name]
 
 
 def _planned_event(name: str, share: float, sigma: float, n_columns: int) -> Event:
-    """Return the release of a table that has this share of ``1 / sigma**2``."""
+    """Return the event of a release with this share of ``1 / sigma**2``."""
     label, mu = _LABELS[name], math.sqrt(share)
     if name not in ("edges", "candidates"):
         return GaussianEvent(sigma=sigma, sensitivity=mu, lattice=sigma * _LATTICE, label=label)
@@ -171,16 +174,16 @@ def _planned_event(name: str, share: float, sigma: float, n_columns: int) -> Eve
 
 
 def events_of(event: Event) -> dict[str, Event]:
-    """Return what is charged for each release of a table in the event of a fit."""
-    own = {phase.label: phase for phase in event.phases}
-    # Of the best trial of a private search, or without noise, no part has an event of its own.
-    return {name: own.get(label, event) for name, label in _LABELS.items()}
+    """Return the part of the event of a fit that pays for each release."""
+    phases = {phase.label: phase for phase in event.phases}
+    # Without noise, and in the event of a private search, releases have no phases of their own.
+    return {name: phases.get(label, event) for name, label in _LABELS.items()}
 
 
 def _check_drawable(
     sigma: float, weight: float, shares: Mapping[str, float], n_columns: int
 ) -> None:
-    """Refuse what the sampler of the noise would refuse, but before any charge."""
+    """Refuse before the charge what the sampler of the noise would refuse."""
     required_bits(MAX_TABLE_S, math.sqrt(max(shares.values())) / sigma)
     if sigma * weight * n_columns > _LARGEST_SIGMA:
         raise CalibrationError(

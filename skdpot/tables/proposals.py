@@ -13,25 +13,24 @@ from skdpot.tables.identifiers import tells_who
 from skdpot.tables.numeric_column import NumericColumn
 from skdpot.tables.timedelta_column import TimedeltaColumn
 
-# Every kind of column that there is. The first that reads the data type of a column is guessed,
-# and the first that reads all texts of a column.
+# All kinds of columns. A guess takes the first that reads a data type, or all texts of a column.
 _SCALES = (DatetimeColumn, TimedeltaColumn, NumericColumn)
 KINDS: tuple[type[TableColumn], ...] = (*_SCALES, CategoricalColumn, BooleanColumn)
 _OF_FAMILY = {family: kind for kind in reversed(KINDS) for family in kind.families}
 
 
-# What somebody may say of texts, besides formats of dates and a number as it is written.
+# How a user says that texts are read, besides formats of dates and examples of numbers.
 CATEGORIES, TRUTHS, DURATIONS = "categories", "truth values", "durations"
 _TOLD: dict[str, Any] = {
     CATEGORIES: CategoricalColumn,
     TRUTHS: BooleanColumn,
     DURATIONS: TimedeltaColumn,
 }
-_PLAIN = {"1234": True, "1234.50": False}  # whether plain numbers are integers
+_PLAIN = {"1234": True, "1234.50": False}  # examples of plain numbers, integers or not
 
 
 class Proposal(NamedTuple):
-    """A column as it is proposed, None to leave it out, why, and what to check."""
+    """A proposed column (None: left out), the reason, and a note for the user."""
 
     name: str
     column: TableColumn | None
@@ -40,19 +39,19 @@ class Proposal(NamedTuple):
 
 
 def column_from_dtype(table: Table, name: str) -> TableColumn:
-    """Return a column of which only public facts are known."""
+    """Return a column from public facts alone."""
     dtype = table.dtype(name)
     return _OF_FAMILY[dtype_family(dtype)].from_dtype(name, dtype, table.can_miss(name))
 
 
 def told_column(name: str, how: str | Sequence[str], missing: bool) -> TableColumn:
-    """Return a column of which somebody says how its texts are read."""
+    """Return a column whose texts are read as a user says."""
     formats = (how,) if isinstance(how, str) else tuple(how)
     if formats[0] in _TOLD:
         return _TOLD[formats[0]](name, missing=missing)
     if "%y" in formats[0].lower():
-        zone = "datetime64[s, UTC]" if any("%z" in one for one in formats) else None
-        days = not any(part in one for one in formats for part in ("%H", "%I"))
+        zone = "datetime64[s, UTC]" if any("%z" in form for form in formats) else None
+        days = not any(part in form for form in formats for part in ("%H", "%I"))
         stated: dict[str, Any] = {"dtype": zone, "resolution": "D" if days else "s"}
         return DatetimeColumn(name, missing=missing, formats=formats, **stated)
     if formats[0] in _PLAIN:
@@ -68,18 +67,17 @@ def propose(
     *,
     by_values: bool = True,
 ) -> list[Proposal]:
-    """Propose something for each column of a table, by its values or by public facts alone."""
+    """Propose a column for each column of a table, by its values or by public facts alone."""
     table = Table.of(X)
-    given = {"exclude": dict.fromkeys(exclude), "include": dict.fromkeys(include), "read": read}
-    there = set(table.names)
-    for argument, names in given.items():
+    excluded, included, known = set(exclude), set(include), set(table.names)
+    for argument, names in (("exclude", excluded), ("include", included), ("read", read)):
         for name in names:
-            if name not in there:
+            if name not in known:
                 raise ValueError(f"{argument} names {name!r}, which is not a column of the table.")
     return [
         Proposal(name, None, "you say so")
-        if name in given["exclude"]
-        else _propose_column(table, name, name in given["include"], read.get(name), by_values)
+        if name in excluded
+        else _propose_column(table, name, name in included, read.get(name), by_values)
         for name in table.names
     ]
 
@@ -105,8 +103,8 @@ def _propose_column(table: Table, name: str, keep: bool, how: Any, by_values: bo
             if how == CATEGORIES:
                 listed = tuple(key[1] for key in sorted(key for key in values.keys if key))
                 return Proposal(name, told.replace(categories=listed), "you say so")
-            found, note = told.guessed(told.read(values), True)
-            return Proposal(name, found, "you say so", note)
+            guess, note = told.guessed(told.read(values), True)
+            return Proposal(name, guess, "you say so", note)
         proposed: TableColumn | None = plain
         why, distinct = "", values.distinct[1]
         if values.values.dtype.kind == "O" and (keep or not plain.is_resolved):
@@ -115,15 +113,15 @@ def _propose_column(table: Table, name: str, keep: bool, how: Any, by_values: bo
                 proposed, why = _column_of_texts(texts, plain)
         if proposed is None:
             return Proposal(name, None, "its values", why)
-        found, note = proposed.guessed(proposed.read(values) if why else values, keep)
-        return Proposal(name, found, why or (found or proposed).nouns, note)
+        guess, note = proposed.guessed(proposed.read(values) if why else values, keep)
+        return Proposal(name, guess, why or (guess or proposed).nouns, note)
     except ValueError as error:
         note = str(error).removeprefix(f"Column {name!r}").lstrip(": ")
         return Proposal(name, None, source, note)
 
 
 def _column_of_texts(texts: list[str], base: TableColumn) -> tuple[TableColumn | None, str]:
-    """Return the column of the first kind that reads all texts, and why; by default `base`."""
+    """Return the column of the first kind that reads all texts, and the reason; else `base`."""
     seen = [text for text in texts if not is_nothing(text)]
     missing = base.missing or len(seen) < len(texts)
     for kind in KINDS if seen else ():

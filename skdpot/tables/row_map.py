@@ -15,18 +15,18 @@ from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.pattern import Pattern
 from skdpot.tables.rules import Forbidden, Implies, LessEqual, Rule, SumTo, Values
 
-# Every kind of rule that there is, those first that say more about columns.
+# All kinds of rules; those that imply more about columns come first.
 RULES: tuple[type[Rule], ...] = (Implies, LessEqual, SumTo, Forbidden, Pattern)
 
-_LEARNED_FROM = 100_000  # synthetic rows
-_WHOLE = 1.0 - 1e-9  # share of a bin that is all of it
-_ROUNDS = 20  # of drawing again,
-_FEWEST, _MOST = 1000, 100_000  # so many rows
-_HOPELESS = 100_000  # rows of which none obeys the rules
+_LEARNED_FROM = 100_000  # synthetic rows from which tables of implications are learned
+_WHOLE = 1.0 - 1e-9  # share of a bin that counts as all of it
+_ROUNDS = 20  # of redrawing rows that break rules,
+_FEWEST, _MOST = 1000, 100_000  # with this many rows each
+_HOPELESS = 100_000  # redrawn rows without one that obeys the rules
 
 
 def constants_of(schema: Any) -> tuple[str, ...]:
-    """Return the columns that have one possible value by what is public."""
+    """Return the columns with one possible value, by public facts."""
     known = (column for column in schema if column.is_resolved and not column.missing)
     return tuple(
         column.name
@@ -36,7 +36,7 @@ def constants_of(schema: Any) -> tuple[str, ...]:
 
 
 class RowMap:
-    """The rules of a schema in the order in which they determine columns."""
+    """The rules of a schema, as maps between rows of the table and rows of the model."""
 
     def __init__(self, schema: Any, constants: Sequence[str] | None = None) -> None:
         self.schema = schema
@@ -44,7 +44,7 @@ class RowMap:
         self._rules: list[Any] = [rule for rule in schema.rules if not isinstance(rule, Pattern)]
         self.columns: dict[str, Any] = {column.name: column for column in schema}
         self._makers: dict[str, Any] = self._in_order()
-        # Tables give columns their values, and the bounds of larger columns hold for smaller ones.
+        # Tables of implications give categories; upper bounds of larger columns hold for smaller.
         rules = [*reversed(self._makers.values()), *(rule for rule in self._rules if not rule.made)]
         for rule in sorted(rules, key=lambda rule: RULES.index(type(rule))):
             self.columns |= rule.check(self.columns)
@@ -54,12 +54,12 @@ class RowMap:
         self.constants = tuple(name for name in known if name not in self._makers)
         kept = {n: self._stand_ins.get(n, c) for n, c in self.columns.items()}
         model = tuple(c for n, c in kept.items() if c is not None and n not in self.constants)
-        if not model:  # something has to be counted
+        if not model:  # a fit counts at least one column
             self.constants, model = self.constants[1:], (self.columns[self.constants[0]],)
         self.model = replace(schema, columns=model, rules=())
 
     def _in_order(self) -> dict[str, Any]:
-        """Return the rules by the columns that they determine, those first that others need."""
+        """Return the rules by the columns that they determine, in the order of evaluation."""
         makers: dict[str, Any] = {}
         for rule in self._rules:
             for name in rule.names:
@@ -78,11 +78,11 @@ class RowMap:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What says which data type each column of a synthetic table has."""
+        """Columns and patterns by name, which state the data types of a synthetic table."""
         return self.columns | {rule.column: rule for rule in self.patterns}
 
     def place(self, target: str | None) -> int | None:
-        """Return the place in the model of what stands for a column."""
+        """Return the place of a column, or of its stand-in, in the model."""
         if target is None:
             return None
         if target in self.constants:
@@ -92,11 +92,11 @@ class RowMap:
         return int(self.model.names.index(column.name))
 
     def read(self, table: Any) -> dict[str, Any]:
-        """Return the values of the columns that are modelled, of rows of a table."""
+        """Return the values of the model's columns in private rows of a table."""
         return self.to_model(self.schema.read(table))
 
     def to_model(self, values: Values) -> dict[str, Any]:
-        """Return the values of the columns that are modelled."""
+        """Return the values of the model's columns, row by row."""
         known, model = dict(values), {}
         for name, rule in self._makers.items():
             if (stand_in := self._stand_ins[name]) is not None:
@@ -106,7 +106,7 @@ class RowMap:
         return {c.name: c.read(model.get(c.name, values.get(c.name))) for c in self.model}
 
     def from_model(self, values: Values) -> dict[str, Any]:
-        """Return the values of the columns of the table."""
+        """Return the values of the table's columns."""
         known, n_rows = dict(values), len(next(iter(values.values())))
         known |= {name: self.columns[name].from_unit(np.zeros(n_rows)) for name in self.constants}
         for name, rule in self._makers.items():
@@ -116,14 +116,14 @@ class RowMap:
         return {name: known[name] for name in self.columns}
 
     def resolved(self, model: Any) -> "RowMap":
-        """Return the map with the bounds and categories that a fit found."""
+        """Return the map with the bounds and categories that a fit released."""
         known = {column.name: column for column in model}
         columns = {name: known.get(name, column) for name, column in self.columns.items()}
         made: dict[int, Rule] = {}
         for name, rule in self._makers.items():
             stand_in = self._stand_ins[name]
-            found = None if stand_in is None else known[stand_in.name]
-            made[id(rule)], columns[name] = rule.resolved(columns, found)
+            fitted = None if stand_in is None else known[stand_in.name]
+            made[id(rule)], columns[name] = rule.resolved(columns, fitted)
         rules = [made.get(id(rule), rule) for rule in self.schema.rules]
         rules = [r.possible(columns) if isinstance(r, Forbidden) else r for r in rules]
         rules = list(filter(None, rules))
@@ -131,7 +131,7 @@ class RowMap:
         return RowMap(schema, self.constants)
 
     def learned(self, draw: Callable[[int], Values]) -> "RowMap":
-        """Return the map with tables of what columns most often imply in rows of the model."""
+        """Return the map with tables of implications, learned from synthetic rows."""
         rules = self.schema.rules
         if not any(isinstance(rule, Implies) and rule.table is None for rule in rules):
             return self
@@ -140,11 +140,11 @@ class RowMap:
         return RowMap(replace(self.schema, rules=tuple(learned)), self.constants)
 
     def split(self, conditions: Any) -> tuple[Any, dict[str, Condition]]:
-        """Return the conditions on columns of the model, and those that rows are tested for."""
+        """Return conditions on columns of the model, and conditions that drawn rows must pass."""
         if not isinstance(conditions, Mapping):
             return conditions, {}
         wanted, tested = dict(conditions), {}
-        for name in wanted.keys() & set(self.constants):  # satisfied, or refused
+        for name in wanted.keys() & set(self.constants):  # satisfied by all rows, or refused
             parse_conditions({name: wanted.pop(name)}, (self.columns[name].grid(),))
         for name, rule in reversed(self._makers.items()):
             if name in wanted:
@@ -159,8 +159,8 @@ class RowMap:
     def impossible(
         self, grids: Sequence[ColumnGrid], bins: Sequence[Any], wanted: Mapping[int, Condition]
     ) -> list[dict[int, BoolArray]]:
-        """Return for each forbidden combination of columns of the model the bins that are in it."""
-        found = []
+        """Return the forbidden bins of each forbidden combination of columns of the model."""
+        combinations = []
         for rule in self._rules:
             elsewhere = {*self._makers, *self.constants}
             if not isinstance(rule, Forbidden) or elsewhere & set(rule.names):
@@ -171,25 +171,26 @@ class RowMap:
                 for place, condition in forbidden.items()
             ):
                 raise rule.error("contradicts conditions: every row that satisfies them breaks it")
-            found.append({p: bins[p].satisfied(c.kept) > _WHOLE for p, c in forbidden.items()})
-        return found
+            marks = {p: bins[p].satisfied(c.kept) > _WHOLE for p, c in forbidden.items()}
+            combinations.append(marks)
+        return combinations
 
     def faults(self, values: Values) -> dict[str, BoolArray]:
-        """Return which rows break each rule, or have what it determines out of its bounds."""
-        found = {}
+        """Return which rows break each rule, or the bounds of the column that it determines."""
+        faults = {}
         for rule in self._rules:
-            found[str(rule)] = rule.broken(self.columns, values)
+            faults[str(rule)] = rule.broken(self.columns, values)
             if rule.made and self.columns[rule.made].on_scale:
                 column = self.columns[rule.made]
                 numbers, (lower, upper) = column.numbers(values[rule.made]), column.held_span
-                found[str(rule)] |= (numbers < lower) | (numbers > upper)
-        return found
+                faults[str(rule)] |= (numbers < lower) | (numbers > upper)
+        return faults
 
     def broken(self, table: Table) -> pd.DataFrame:
-        """Return how many rows of a synthetic table break each rule."""
-        found = self.faults({name: table.read(column) for name, column in self.columns.items()})
-        counts = [int(wrong.sum()) for wrong in found.values()]
-        return pd.DataFrame({"broken": counts}, pd.Index(found, name="rule", dtype=object))
+        """Return the number of rows of a synthetic table that break each rule."""
+        faults = self.faults({name: table.read(column) for name, column in self.columns.items()})
+        counts = [int(wrong.sum()) for wrong in faults.values()]
+        return pd.DataFrame({"broken": counts}, pd.Index(faults, name="rule", dtype=object))
 
     def sample(
         self,
@@ -198,7 +199,7 @@ class RowMap:
         tested: Mapping[str, Condition],
         rng: np.random.Generator,
     ) -> dict[str, Any]:
-        """Draw until enough rows of the model obey all rules and conditions."""
+        """Draw rows until enough of them obey all rules and conditions."""
         if not self._rules:
             return self.from_model(draw(n_rows))
         kept: list[pd.DataFrame] = []
@@ -214,17 +215,17 @@ class RowMap:
             why |= of_all or {label for label, wrong in faults.items() if wrong.any()}
             good = ~np.logical_or.reduce(list(faults.values()))
             kept += [pd.DataFrame(values)[good]] * bool(good.any())
-            n_found, n_drawn = sum(map(len, kept)), n_drawn + size
-            if n_found >= n_rows or (not kept and n_drawn >= _HOPELESS):
+            n_kept, n_drawn = sum(map(len, kept)), n_drawn + size
+            if n_kept >= n_rows or (not kept and n_drawn >= _HOPELESS):
                 break
-            due = 1.1 * (n_rows - n_found) * n_drawn / max(n_found, 1)
+            due = 1.1 * (n_rows - n_kept) * n_drawn / max(n_kept, 1)
             size = int(np.clip(due, _FEWEST, max(_MOST, n_rows)))
         if not kept:
             raise ValueError(
                 f"None of {n_drawn:,} rows of the model obeys {' and '.join(sorted(why))}. "
                 "Conditions and rules contradict each other, or ask for what hardly ever occurs."
             )
-        found = pd.concat(kept, ignore_index=True)
-        places = np.arange(n_rows) if n_found >= n_rows else rng.integers(n_found, size=n_rows)
-        found = found.iloc[places].reset_index(drop=True)
-        return {name: found[name] for name in self.columns}
+        rows = pd.concat(kept, ignore_index=True)
+        places = np.arange(n_rows) if n_kept >= n_rows else rng.integers(n_kept, size=n_rows)
+        rows = rows.iloc[places].reset_index(drop=True)
+        return {name: rows[name] for name in self.columns}

@@ -1,7 +1,7 @@
 """Columns of values between two bounds, each with a place in [0, 1]."""
 
 import math
-from collections.abc import Callable
+from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
@@ -9,43 +9,101 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from skdpot._utils.arrays import FloatArray
+from skdpot._utils.arrays import BoolArray, FloatArray
 from skdpot.tables.column_base import TableColumn
+from skdpot.tables.column_values import PlainColumn
 from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.rounding import Rounding
 
-_FIRST_CUTS, _FIRST_EVEN_CUTS = 256, 20  # of a scale, without and with orders of magnitude
-LARGEST_UNEVEN = 2**40  # integers on a scale that is not even, so that roundings lose none
-_MAX_VALUES = 512  # numbers and times with at most so many possible values have a cell for each
+# Public cells before any count: even ones, or these beside cells by order of magnitude.
+_FIRST_CUTS, _FIRST_EVEN_CUTS = 256, 20
+LARGEST_UNEVEN = 2**40  # integers on an uneven scale: doubles still tell all of them apart
+_MAX_VALUES = 512  # a column with at most this many possible values has one cell per value
 
 
 @dataclass(frozen=True, repr=False)
 class ScaledColumn(TableColumn):
-    """Base class of columns of values between two bounds, which have places in [0, 1]."""
+    """Base class of columns of values between two bounds, which have places in [0, 1].
+
+    A kind represents its values in two ways: by `numbers` in a unit of its own (numbers as they
+    are, times in seconds), and by distances from the lower bound in steps (`_distances`), which a
+    place in [0, 1] is proportional to.
+    """
 
     on_scale: ClassVar[bool] = True
     figure: ClassVar[str] = "number"
-
-    log_scale = False  # whether places are logarithmic rather than even
-    n_values: ClassVar[int | None]  # None for a continuum, or while a bound is not known
-    step: ClassVar[float]  # between neighbouring values as `numbers` has them, 0 for a continuum
-    span: ClassVar[tuple[float, float]]  # bounds in the same numbers, infinite while not known
-    numbers: ClassVar[Callable[..., FloatArray]]  # that stand for values, NaN for missing ones
-    from_numbers: ClassVar[Callable[..., pd.Series]]  # the values that such numbers stand for
-    _bounds_are: ClassVar[str]  # what they must be,
-    _bound: ClassVar[Callable[..., Any]]  # and such a value in its plain type, or else None
-    rounding: ClassVar[Rounding]  # of the numbers that `lattice` returns
-    _length: ClassVar[Callable[..., float]]  # of what lies between the bounds
-    _distances: ClassVar[Callable[..., FloatArray]]  # of values from the lower bound
-    _at: ClassVar[Callable[..., pd.Series]]  # the values at such distances
-    wanted: ClassVar[str]  # in a condition
-    _end: ClassVar[Callable[..., Any]]  # of an interval in a condition, or None for what is none
-    _inside: ClassVar[Callable[..., tuple[Any, Any, float, float]]]  # its values and their places
+    log_scale = False  # places are logarithmic
 
     _: KW_ONLY
     lower: Any = None
     upper: Any = None
     knots: tuple[float, ...] | None = None
+
+    @property
+    @abstractmethod
+    def n_values(self) -> int | None:
+        """Number of possible values; None for a continuum, or while a bound is open."""
+
+    @property
+    @abstractmethod
+    def step(self) -> float:
+        """Difference of neighbouring values in `numbers`; 0 for a continuum."""
+
+    @property
+    @abstractmethod
+    def span(self) -> tuple[float, float]:
+        """Bounds in `numbers`; an open bound is infinite."""
+
+    @property
+    @abstractmethod
+    def rounding(self) -> Rounding:
+        """Round values among the numbers that `lattice` returns."""
+
+    @property
+    @abstractmethod
+    def wanted(self) -> str:
+        """Values of a condition, in words."""
+
+    @property
+    @abstractmethod
+    def _bounds_are(self) -> str:
+        """Valid bounds, in words."""
+
+    @abstractmethod
+    def numbers(self, values: Any) -> FloatArray:
+        """Return the values as numbers, NaN if missing; shape (n_rows,)."""
+
+    @abstractmethod
+    def from_numbers(self, numbers: FloatArray) -> pd.Series:
+        """Return the values of such numbers, within the data type; NaN is missing."""
+
+    @abstractmethod
+    def bounded(self, lower: float, upper: float, found: bool) -> Self:
+        """Return the column with released estimates of open bounds, `found` above noise or not."""
+
+    @abstractmethod
+    def _bound(self, value: Any) -> Any:
+        """Return a bound in its plain type, None if invalid."""
+
+    @abstractmethod
+    def _length(self) -> float:
+        """Return the distance between the bounds."""
+
+    @abstractmethod
+    def _distances(self, column: PlainColumn) -> FloatArray:
+        """Return distances from the lower bound, clipped to the bounds; any number if missing."""
+
+    @abstractmethod
+    def _at(self, distances: FloatArray, missing: BoolArray) -> pd.Series:
+        """Return the values at distances from the lower bound."""
+
+    @abstractmethod
+    def _end(self, value: Any) -> Any:
+        """Return the end of an interval in a condition, None if invalid."""
+
+    @abstractmethod
+    def _inside(self, lowest: Any, highest: Any) -> tuple[Any, Any, float, float]:
+        """Return the first and last value of an interval within the bounds, and their places."""
 
     @property
     def is_resolved(self) -> bool:  # type: ignore[override]
@@ -59,7 +117,7 @@ class ScaledColumn(TableColumn):
 
     @property
     def held_span(self) -> tuple[float, float]:
-        """The bounds as numbers of the data type, which may be less exact."""
+        """The bounds in `numbers`, rounded by the data type."""
         lower, upper = self.numbers(self.from_numbers(np.array(self.span))).tolist()
         return lower, upper
 
@@ -80,7 +138,7 @@ class ScaledColumn(TableColumn):
         return self._at(self.steps_at(places), missing)
 
     def to_places(self, values: Any) -> FloatArray:
-        """Return where values are among the knots, amid those that are equal."""
+        """Return places among the knots; a value at equal knots is in their middle."""
         unit = self.to_unit(values)
         if self.knots is None:
             return unit
@@ -97,7 +155,7 @@ class ScaledColumn(TableColumn):
         return self.from_unit(np.interp(places * numbers[-1], numbers, self.knots))
 
     def stretched(self, values: FloatArray) -> Self:
-        """Return the column with knots at some numbers, unless it has a scale of its own."""
+        """Return the column with knots at released numbers, unless it has a scale already."""
         long = self.n_values is not None and self.n_values > LARGEST_UNEVEN
         if self.log_scale or self.knots is not None or long or self.lower == self.upper:
             return self
@@ -110,7 +168,7 @@ class ScaledColumn(TableColumn):
         return self.replace(lower=None, upper=None, knots=None)
 
     def limits(self, lowest: Any, highest: Any) -> tuple[Any, Any, float, float]:
-        """Return the part of an interval inside the bounds, None being no end, and its places."""
+        """Return the part of an interval within the bounds (None is open), and its places."""
         lower, upper = map(self._limit, self._bounds())
         lowest, highest = (None if end is None else self._limit(end) for end in (lowest, highest))
         if lowest is not None and highest is not None and lowest > highest:
@@ -122,13 +180,13 @@ class ScaledColumn(TableColumn):
         return self._inside(lowest, highest)
 
     def _limit(self, value: Any) -> Any:
-        """Return the end of an interval as the values of the column are."""
-        if (found := self._end(value)) is None:
+        """Return the end of an interval as a value of the column."""
+        if (end := self._end(value)) is None:
             raise ValueError(
                 f"The condition on {self.name!r} must be {self.wanted}, or a tuple of two, or of "
                 "one and None."
             )
-        return found
+        return end
 
     def _nothing(self, why: str) -> ValueError:
         return ValueError(
@@ -136,7 +194,7 @@ class ScaledColumn(TableColumn):
         )
 
     def _check_bounds(self) -> None:
-        """Give the bounds their plain type, and refuse what can be none."""
+        """Give the bounds and knots their plain types; refuse invalid ones."""
         for side in ("lower", "upper"):
             value = getattr(self, side)
             bound = None if value is None else self._bound(value)
@@ -146,8 +204,8 @@ class ScaledColumn(TableColumn):
         if self.knots is not None:
             try:
                 knots = np.asarray(self.knots, dtype=np.float64)
-                right = knots.ndim == 1 and [knots[0], knots[-1]] == [0.0, 1.0]
-                if not right or not (np.diff(knots) >= 0.0).all():
+                ends = knots.ndim == 1 and [knots[0], knots[-1]] == [0.0, 1.0]
+                if not ends or not (np.diff(knots) >= 0.0).all():
                     raise ValueError
             except (TypeError, ValueError, IndexError):
                 raise self.error(
@@ -157,7 +215,7 @@ class ScaledColumn(TableColumn):
             self._store("knots", tuple(knots.tolist()))
 
     def _bounds(self) -> tuple[Any, Any]:
-        """Return both bounds, and refuse a column that lacks one."""
+        """Return both bounds; refuse a column that lacks one."""
         if not self.is_resolved:
             raise self.error(
                 " has no bounds yet: state them, or have a TableEncoder estimate them privately."
@@ -165,62 +223,62 @@ class ScaledColumn(TableColumn):
         return self.lower, self.upper
 
     def ends(self, places: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return where the single values at some places begin and end."""
+        """Return the places where the single values at some places begin and end."""
         if self.n_values is None:
             return places, np.nextafter(places, 2.0)
         steps = np.rint(self.steps_at(places))
         return self._places(steps - 0.5), self._places(steps + 0.5)
 
     def steps_at(self, places: FloatArray) -> FloatArray:
-        """Return the distances from the lower bound at some places."""
+        """Return the distances from the lower bound at places."""
         return places * self._length()
 
     def _places(self, steps: FloatArray) -> FloatArray:
-        """Return the places at some distances from the lower bound."""
+        """Return the places at distances from the lower bound."""
         return steps / (self._length() or 1.0)
 
     def lattice(self, places: FloatArray) -> FloatArray:
-        """Return the numbers that `rounding` is about."""
+        """Return the numbers at places that `rounding` describes."""
         return self.steps_at(places)
 
     def from_lattice(
-        self, places: FloatArray, numbers: FloatArray, rounded: npt.NDArray[np.bool_]
+        self, places: FloatArray, numbers: FloatArray, rounded: BoolArray
     ) -> pd.Series:
-        """Return values at places, or of such numbers where these are round; NaN is missing."""
+        """Return the values at places, or at lattice numbers if `rounded`; NaN is missing."""
         whole = rounded & ~np.isnan(places)
         return self.from_unit(np.where(whole, self._off_lattice(numbers), places))
 
     def _off_lattice(self, numbers: FloatArray) -> FloatArray:
-        """Return the places of such numbers."""
+        """Return the places of lattice numbers."""
         return self._places(numbers)
 
     def cuts(self, first: float, last: float, most: int, finest: int = 0) -> FloatArray:
-        """Return the places of the values in a part that are multiples of the finest step there."""
+        """Return the places of at most `most` multiples of the finest possible step in a part."""
         low, high = self.lattice(np.array([first, last]))
-        found = np.zeros(0)
+        multiples = np.zeros(0)
         for step, phase in zip(self.rounding.steps[::-1], self.rounding.phases[::-1], strict=True):
             start, stop = (math.ceil((round(end, 2) - phase) / max(step, 1)) for end in (low, high))
             if step < max(finest, 1) or stop - start > most:
                 break
-            found = phase + step * np.arange(start, stop, dtype=np.float64)
-        places = self._off_lattice(found)
+            multiples = phase + step * np.arange(start, stop, dtype=np.float64)
+        places = self._off_lattice(multiples)
         return places[(places > first) & (places < last)]
 
     def _first_cuts(self) -> FloatArray:
-        """Return the places of public cuts: equally many in each order of magnitude, or even."""
+        """Return the places of public cuts: even, or equally many per order of magnitude."""
         if (origin := self.rounding.origin) is None:
             return self.cuts(0.0, 1.0, _FIRST_CUTS)
         digits = np.outer(10.0 ** np.arange(0, 19), np.arange(1, 10)).ravel()
         ends = self.lattice(np.array([0.0, 1.0]))
-        # Where zero is far away values may still be close to a bound.
+        # Orders of magnitude count from zero, or from the bounds if zero is outside.
         signed = [(-origin, 1), (-origin, -1), (ends[0], 1), (ends[1], -1)]
         near = signed[:2] if ends[0] <= -origin <= ends[1] else signed[2:]
         places = self._off_lattice(np.concatenate([start + sign * digits for start, sign in near]))
         even = self.cuts(0.0, 1.0, _FIRST_EVEN_CUTS)
         return np.concatenate((places[(places > 0.0) & (places < 1.0)], even))
 
-    def grid(self) -> "ColumnGrid":
-        """Return a cell for each value or, if too many, those that are counted first."""
+    def grid(self) -> ColumnGrid:
+        """Return one cell per value, or the first public cells if there are too many values."""
         n_values = 1 if self.lower == self.upper else self.n_values
         if n_values is not None and n_values <= _MAX_VALUES:
             steps = np.arange(n_values + 1, dtype=np.float64) - 0.5

@@ -103,7 +103,7 @@ class TableSchema:
             raise ValueError("guessed must be True or False.")
         object.__setattr__(self, "excluded", excluded)
         if self.rules:
-            # Refuses rules that contradict each other or the columns, and makes use of the others.
+            # Refuses rules that contradict each other or the columns; others may imply bounds.
             object.__setattr__(self, "columns", tuple(RowMap(self).columns.values()))
 
     @cached_property
@@ -275,13 +275,13 @@ class TableSchema:
 
     @classmethod
     def of_proposals(cls, proposals: Iterable[Proposal]) -> "TableSchema":
-        """Put a guess together."""
-        found = list(proposals)
-        notes = tuple(f"{one.name!r}: {one.note}" for one in found if one.note)
-        columns = tuple(one.column for one in found if one.column is not None)
+        """Return the guess that proposals make."""
+        proposals = list(proposals)
+        notes = tuple(f"{p.name!r}: {p.note}" for p in proposals if p.note)
+        columns = tuple(p.column for p in proposals if p.column is not None)
         if not columns:
             raise ValueError("No column is left: " + " ".join(notes))
-        excluded = tuple(one.name for one in found if one.column is None)
+        excluded = tuple(p.name for p in proposals if p.column is None)
         return cls(columns, excluded=excluded, guessed=True, notes=notes)
 
     def bind(self, X: Any) -> "TableSchema":
@@ -325,11 +325,11 @@ class TableSchema:
         return replace(self, columns=columns)
 
     def read(self, table: Any) -> dict[str, PlainColumn]:
-        """Read all columns of a private table; refuse it if one cannot be read. Nothing is kept."""
+        """Read all columns of a private table; refuse it if one cannot be read."""
         table = Table.of(table)
         there = set(table.names)
         lacking = [name for name in self.names if name not in there]
-        if lacking:  # of a batch: that of a whole table was asked before
+        if lacking:  # a batch; `bind` has checked a whole table
             raise ValueError(f"A batch lacks the columns {', '.join(map(repr, lacking))}.")
         return {column.name: table.read(column) for column in self.columns}
 
@@ -392,9 +392,9 @@ class TableSchema:
         except (ValueError, RecursionError) as error:
             raise ValueError(f"This is not a schema: it is not valid JSON ({error}).") from None
         if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:
-            if found := columns_of(content, table):
-                kept = tuple(column for column in found.values() if column is not None)
-                return cls(kept, excluded=tuple(n for n, c in found.items() if c is None))
+            if described := columns_of(content, table):
+                kept = tuple(column for column in described.values() if column is not None)
+                return cls(kept, excluded=tuple(n for n, c in described.items() if c is None))
             raise ValueError(f'This is not a schema: it lacks "format": "{_FORMAT}".')
         version, reads = content.pop("version", None), f"this release reads version {_VERSION}"
         if type(version) is not int or version != _VERSION:
@@ -447,7 +447,7 @@ class TableSchema:
         return pd.DataFrame(rows, index=pd.Index(self.names, name="column"))
 
     def __repr__(self) -> str:
-        """Return the names, and whether values were read for it."""
+        """Return the names, and whether the schema is a guess."""
         names = ", ".join(self.names[:6]) + (", ..." if len(self.names) > 6 else "")
         guessed = "; guessed from the values: what is confirmed becomes public"
         state = "" if self.is_resolved else "; something is left to be estimated privately"
@@ -462,13 +462,13 @@ class TableSchema:
 
 
 def bound_schema(
-    given: TableSchema | None, X: Any, caller: str, unit: str | None = None
+    stated: TableSchema | None, X: Any, caller: str, unit: str | None = None
 ) -> TableSchema:
-    """Return a schema with the data types of a table, by default of its public facts alone."""
-    schema = TableSchema.from_dtypes(X) if given is None else given
+    """Return a schema with the data types of a table, by default from its public facts alone."""
+    schema = TableSchema.from_dtypes(X) if stated is None else stated
     left_out = [repr(name) for name in schema.excluded if name != unit]
     schema = without_unit(schema, unit)
-    if given is None and left_out:
+    if stated is None and left_out:
         names = ", ".join(left_out)
         warn_of_privacy(
             f"{caller}: {names} left out, because columns with such names identify people. Drop "
@@ -478,7 +478,7 @@ def bound_schema(
 
 
 def without_unit(schema: TableSchema, unit: str | None) -> TableSchema:
-    """Exclude the column that identifies the person, which need not be described."""
+    """Exclude the column that identifies the person, described or not."""
     if unit in schema.names:
         return schema.exclude(str(unit))
     if unit is None or unit in schema.excluded:
@@ -497,28 +497,28 @@ def _rebuild(entries: Any, kinds: Iterable[Any], noun: str) -> Any:
     """Rebuild a column or a rule from what its `to_dict` returned."""
     if not isinstance(entries, Mapping):
         raise ValueError(f"Every {noun} of a schema must be an object with a kind.")
-    known, given = {kind.kind: kind for kind in kinds}, dict(entries)
-    kind = given.pop("kind", None)
+    known, stated = {kind.kind: kind for kind in kinds}, dict(entries)
+    kind = stated.pop("kind", None)
     if not isinstance(kind, str) or kind not in known:
         there = ", ".join(known)
         raise ValueError(f"A {noun} has the unknown kind {kind!r:.40}; there are {there}.")
     due = [item for item in fields(known[kind]) if item.init]
     names = sorted(item.name for item in due)
-    if unknown := sorted(given.keys() - set(names)):
+    if unknown := sorted(stated.keys() - set(names)):
         there = ", ".join(names)
         raise ValueError(f"A {kind} {noun} has no field {unknown[0]!r:.40}; there are {there}.")
     for item in due:
-        if item.default is MISSING and item.name not in given:
+        if item.default is MISSING and item.name not in stated:
             raise ValueError(f"A {kind} {noun} needs the field {item.name!r}.")
-    return known[kind](**given)
+    return known[kind](**stated)
 
 
-# What a privacy statement assumes where nobody has confirmed a guessed schema.
+# Assumption in the privacy statement of a fit with an unconfirmed guess.
 GUESSED = "the schema, which was guessed from values"
 
 
 def warn_of_guess(schema: TableSchema, caller: str) -> None:
-    """Warn when a schema was guessed from values and nobody has confirmed that it is public."""
+    """Warn if a schema was guessed from values and not confirmed."""
     if schema.guessed:
         warn_of_privacy(
             f"{caller}: the schema was guessed from the values of a table, which the privacy "

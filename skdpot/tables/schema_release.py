@@ -28,13 +28,13 @@ from skdpot.tables.column_values import PlainColumn
 from skdpot.tables.schema import TableSchema
 
 Scale: TypeAlias = Literal["auto", "private", "even"]
-_ROUNDING = 1 - 1e-13
-_LEAST_SHOWN = 0.5  # of the rows, by noisy counts
+_ROUNDING = 1 - 1e-13  # rounding of roots must not exceed the given mu
+_LEAST_SHOWN = 0.5  # share of the rows below which hidden categories call for a warning
 
 
 @dataclass(frozen=True)
 class SchemaPlan:
-    """The public part of resolving a schema, fixed before data are touched."""
+    """The releases that resolve a schema, fixed before rows are read."""
 
     schema: TableSchema
     n_samples: int
@@ -44,7 +44,7 @@ class SchemaPlan:
 
     @property
     def event(self) -> Any:
-        """The charge for everything; None if nothing is left to be estimated."""
+        """Event of all releases; None if nothing is left to be estimated."""
         events = tuple(plan.event for plan in (self.ranges, self.categories) if plan is not None)
         return ComposedEvent(events=events) if len(events) > 1 else next(iter(events), None)
 
@@ -52,11 +52,11 @@ class SchemaPlan:
 def plan_schema(
     schema: TableSchema, n_samples: int, *, mu: float, delta: float, scale: Scale = "even"
 ) -> SchemaPlan:
-    """Fix what resolving a schema does and costs; each open column gets an equal share of mu².
+    """Plan the estimates of open bounds and categories, with an equal share of mu² per column.
 
-    `delta` is the probability that the selection of categories may leave open. Scales follow the
-    counts of columns without bounds, or of all ("private"). No data are touched, and everything
-    that the plan is made of is public.
+    `delta` is the share of delta for the selection of categories. Private scales come from the
+    histograms of columns without bounds, or of all columns ("private"). The plan is made of public
+    facts alone.
     """
     scaled, coded = len(to_measure(schema, scale)), len(_open_columns(schema, False))
     per_column = mu * _ROUNDING / math.sqrt(max(scaled + coded, 1))
@@ -71,11 +71,10 @@ def plan_schema(
 
 
 def release_schema(rows: Rows, plan: SchemaPlan, streams: Streams) -> TableSchema:
-    """Estimate what the schema leaves open; batches of rows are what `TableSchema.read` returns.
+    """Estimate open bounds and categories from batches of rows that `TableSchema.read` returned.
 
-    The caller has charged ``plan.event``. Releases bounds and categories; see
-    `skdpot.release.bounds` and `skdpot.tables.category_selection`. Missing values are no
-    category, and in no histogram.
+    The caller has charged ``plan.event``. The releases are those of `skdpot.release.bounds` and
+    `skdpot.tables.category_selection`. Missing values are not counted.
     """
     columns: list[TableColumn] = []
     unseen, hidden = [], []
@@ -84,10 +83,10 @@ def release_schema(rows: Rows, plan: SchemaPlan, streams: Streams) -> TableSchem
         numbers = rows.map(partial(_measured_numbers, columns=measured))
         spans = None if plan.scale == "even" else [column.span for column in measured]
         ranges = release_ranges(numbers, plan.ranges, streams, spans)
-        for column, found in zip(measured, ranges, strict=True):
-            bounded = column.bounded(found.lower, found.upper, found.found)
-            columns.append(bounded if found.knots is None else bounded.stretched(found.knots))
-            if not found.found and not column.is_resolved:
+        for column, bounds in zip(measured, ranges, strict=True):
+            bounded = column.bounded(bounds.lower, bounds.upper, bounds.found)
+            columns.append(bounded if bounds.knots is None else bounded.stretched(bounds.knots))
+            if not bounds.found and not column.is_resolved:
                 unseen.append(repr(column.name))
     if plan.categories is not None:
         unlisted = _open_columns(plan.schema, False)
@@ -123,7 +122,7 @@ def _occurring_categories(batch: Mapping[str, PlainColumn], columns: Sequence[An
 
 
 def to_measure(schema: TableSchema, scale: str) -> list[Any]:
-    """Return the columns that histograms are released of."""
+    """Return the columns with a private histogram."""
     if scale != "private":
         return _open_columns(schema, True)
     scaled: list[Any] = [column for column in schema if column.on_scale]
@@ -132,5 +131,5 @@ def to_measure(schema: TableSchema, scale: str) -> list[Any]:
 
 
 def _open_columns(schema: TableSchema, on_scale: bool) -> list[Any]:
-    """Return the columns that lack bounds, or those that lack categories."""
+    """Return the columns that lack bounds, or categories."""
     return [c for c in schema if c.on_scale == on_scale and not c.is_resolved]

@@ -13,7 +13,7 @@ from skdpot.tables.dtypes import pandas_dtype
 def present_texts(
     texts: Sequence[str], missing: frozenset[str], listed: Container[str] = ()
 ) -> list[str | None]:
-    """Return None for texts that mean a missing value or show nothing, unless they are listed."""
+    """Return the texts, None for blank texts and those that mean missing, unless listed."""
     known = set(texts)
     lost = {text for text in known if (text in missing or is_blank(text)) and text not in listed}
     return [None if text in lost else text for text in texts]
@@ -25,29 +25,29 @@ def strings(values: Sequence[str | None]) -> pd.Series:
 
 
 def plain_number(text: str) -> int | float | None:
-    """Return the number that a text is for any program, None for what is none."""
+    """Return the number that every program reads in a text, None if it is none."""
     return (text_numbers([text]) or [None])[0]
 
 
 def text_numbers(values: Iterable[str | None]) -> list[int | float | None] | None:
-    """Return integers, and else the nearest doubles, None for NaN; None if a text is no number."""
+    """Return integers, else the nearest doubles, None for NaN; None if a text is no number."""
     try:
         return [None if value is None else _parse_number(value) for value in values]
-    except ValueError:  # it quotes the text
+    except ValueError:  # its message quotes the text
         return None
 
 
 def _parse_number(text: str) -> int | float | None:
-    if "_" in text or not text.isascii():  # Python reads more than other programs do
+    if "_" in text or not text.isascii():  # Python reads more forms than other programs
         raise ValueError
     return None if math.isnan(float(text)) else finite_number(text)
 
 
 def finite_number(digits: str) -> int | float:
-    """Return an integer, or the nearest double, which is infinite for the word alone."""
+    """Return an integer or the nearest double; only the word is infinite."""
     try:
         return int(digits)
-    except ValueError:  # no integer, or one of thousands of digits
+    except ValueError:  # no integer, or thousands of digits
         number = float(digits)
     beyond = math.isinf(number) and any(map(str.isdigit, digits))
     return math.copysign(sys.float_info.max, number) if beyond else number

@@ -12,7 +12,7 @@ import pandas as pd
 from skdpot.tables.tick_column import TickColumn
 
 _LONGEST = np.timedelta64(100_000, "D")  # a counter of nanoseconds ends after 106,751 days
-_FARTHEST = pd.Timedelta(_LONGEST) + pd.Timedelta(1, "s")  # what longer durations count as
+_FARTHEST = pd.Timedelta(_LONGEST) + pd.Timedelta(1, "s")  # stands for all longer durations
 _ISO_SPAN = r"P(?=.*[DTHMS]$)(-?\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?"  # P000123 is a code
 _TEXT = re.compile(
     rf"\s*-?({_ISO_SPAN}|\d+ days?.*|\d+:\d\d:\d\d.*|\d+ ?(D|h|min|s)\s*)", re.ASCII | re.DOTALL
@@ -67,36 +67,37 @@ class TimedeltaColumn(TickColumn):
     _bounds_are = "a duration of at most 100,000 days, such as '36 h' or '1 days 02:30:00'"
 
     def _bound(self, value: Any) -> str | None:
-        found = self._time(value)
-        return None if found is None or abs(found) > _LONGEST else str(found.floor("s"))
+        duration = self._time(value)
+        if duration is None or abs(duration) > _LONGEST:
+            return None
+        return str(duration.floor("s"))
 
-    @staticmethod
-    def _time(value: Any) -> pd.Timedelta | None:
-        """Return one duration, None for what is none; a number without a unit is none."""
+    def _time(self, value: Any) -> pd.Timedelta | None:
+        """Return one duration, None if it is none; a number without a unit is none."""
         if isinstance(value, str) and not _TEXT.fullmatch(value):
             return None
         if isinstance(value, Number) and not isinstance(value, np.timedelta64):
             return None
         try:
-            found = pd.Timedelta(value)
+            duration = pd.Timedelta(value)
         except pd.errors.OutOfBoundsTimedelta:
             signs = re.match(r"[^\d]*", str(value))[0].count("-")  # type: ignore[index]
             return -_FARTHEST if signs % 2 else _FARTHEST
         except (ValueError, TypeError, OverflowError):
             return None
-        return None if pd.isna(found) else min(max(found, -_FARTHEST), _FARTHEST)
+        return None if pd.isna(duration) else min(max(duration, -_FARTHEST), _FARTHEST)
 
     def _bound_seconds(self, bound: str) -> int:
         return int(pd.Timedelta(bound) // timedelta(seconds=1))
 
     def condition(self, text: Any) -> str:
-        """Return the text of a duration that somebody typed."""
+        """Return the text of a duration that a user typed."""
         if self._time(text) is None:
             raise ValueError(f"{self.name!r} must be a duration with a unit, such as 36 h.")
         return str(text).strip()
 
     def compared(self, values: pd.Series) -> pd.Series:
-        """Return durations as numbers of seconds."""
+        """Return durations in seconds."""
         column = self.read(values)
         seconds = column.values / np.timedelta64(1, "s")
         return pd.Series(np.where(column.missing, np.nan, seconds))

@@ -16,14 +16,15 @@ from skdpot.tables.copulas import FEWEST_TIED, tied_shares
 from skdpot.tables.particles import Factor, scaling_step
 
 _PRIOR_VARIANCE = 0.15  # of the potentials of a tree
-_LEAST_SHARE = 1e-15  # of a bin in a tree
+_LEAST_SHARE = 1e-15  # smallest share of a bin in a tree
+# Sweeps over the counts of a node with one parent, with two, and over several copulas.
 _TREE_SWEEPS, _CLIQUE_SWEEPS, _TIED_SWEEPS = 40, 15, 5
-_MOST_CASES = 2**18  # times bins
+_MOST_CASES = 2**18  # largest size of the conditional distribution of a node
 
 
 @dataclass(frozen=True)
 class TreeNode:
-    """A column, and the columns that it hangs on besides the target."""
+    """A column and its parents; the target is a parent of every column."""
 
     column: int
     parent: int | None
@@ -42,7 +43,7 @@ class ColumnTree:
     def draw(
         self, n_rows: int, rng: np.random.Generator, allowed: Mapping[int, FloatArray] | None = None
     ) -> tuple[IntArray, FloatArray]:
-        """Draw rows that satisfy conditions, parents first."""
+        """Draw bins of rows that satisfy conditions, parents first, and their log weights."""
         allowed = allowed or {}
         n_columns = len(self.nodes) + (self.target is not None)
         codes = np.zeros((n_rows, n_columns), dtype=np.int32, order="F")
@@ -62,7 +63,7 @@ class ColumnTree:
         return codes, log_weights
 
     def factors(self, allowed: Mapping[int, FloatArray]) -> tuple[Factor, ...]:
-        """Return the logarithms of what rows that satisfy conditions are drawn by."""
+        """Return the log factors of the distribution of rows that satisfy conditions."""
         known: list[tuple[tuple[int, ...], FloatArray]] = []
         if self.target is not None:
             known.append(((self.target,), self.target_shares))
@@ -82,7 +83,7 @@ class ColumnTree:
 
 
 def _parent_cases(codes: IntArray, above: Sequence[int | None], shape: Sequence[int]) -> IntArray:
-    """Return which combination of bins of the columns above each row has."""
+    """Return the combination of bins of the parents in each row."""
     cases = np.zeros(len(codes), dtype=np.int64)
     for column, size in zip(above, shape[:-1], strict=False):
         if column is not None:
@@ -93,7 +94,7 @@ def _parent_cases(codes: IntArray, above: Sequence[int | None], shape: Sequence[
 def spanning_tree(
     gains: Mapping[tuple[int, ...], float], columns: Sequence[int]
 ) -> tuple[TreeNode, ...]:
-    """Join columns by the pairs that gain most (Prim's algorithm; Chow and Liu, 1968)."""
+    """Return the tree with the largest gains (Prim's algorithm; Chow and Liu, 1968)."""
     best: dict[int, tuple[float, int | None]] = {column: (-math.inf, None) for column in columns}
     nodes = []
     while best:
@@ -115,15 +116,14 @@ def fit_tree(
     target: int | None,
     in_order: Sequence[int] | None = None,
 ) -> ColumnTree:
-    r"""Find the distributions of a tree by noisy counts of its pairs.
+    r"""Fit the distributions of a tree to noisy counts of its pairs.
 
-    For each node the joint distribution of target, parent and node is a first guess, changed by
-    potentials that fit the noisy counts best under a normal prior. The guess is that the node is
-    independent; of columns whose first bins are in an order, so many each, that it is tied to its
-    parent by copulas. With noise :math:`\sigma` in each of C cells, n / C rows in a cell tell its
-    potential up to :math:`C \sigma / n`, so that the prior holds it by :math:`\kappa = C / n` over
-    its variance. (A fixed :math:`\kappa` would flatten strong relations in many rows with wide
-    noise.)
+    The joint distribution of target, parent and node is a first guess, times potentials that fit
+    the noisy counts best under a normal prior. In the guess the node is independent, or, if the
+    first `in_order` bins of both columns have an order, tied to its parent by copulas. With noise
+    :math:`\sigma` in each of C cells, the n / C rows of a cell determine its potential up to
+    :math:`C \sigma / n`, so the smoothing is :math:`\kappa = C / n` over the prior variance. (A
+    fixed :math:`\kappa` would flatten strong relations in many rows with wide noise.)
     """
     joint: dict[int, FloatArray] = {}  # of target and column
     roots = np.ones(1) if target is None else shares[target]
@@ -148,7 +148,7 @@ def with_second_parents(
     n_particles: int,
     rng: np.random.Generator,
 ) -> tuple[ColumnTree, IntArray]:
-    """Let columns hang on one more of those before them, and draw rows."""
+    """Add second parents where they gain, and draw bins of rows from the new tree."""
     codes = np.zeros((n_particles, len(shares)), dtype=np.int32, order="F")
     tables = {columns: noisy for columns, (_, noisy) in pairs.items()}
     drawn: set[int] = set()
@@ -180,8 +180,7 @@ def with_second_parents(
         drawn.add(node.column)
         nodes.append(node)
         conditionals.append(conditional)
-    found = ColumnTree(tuple(nodes), tuple(conditionals), tree.target, tree.target_shares)
-    return found, codes
+    return replace(tree, nodes=tuple(nodes), conditionals=tuple(conditionals)), codes
 
 
 def _fit_clique(
@@ -193,7 +192,7 @@ def _fit_clique(
     n_rows: int,
     in_order: Sequence[int],
 ) -> FloatArray:
-    """Fit the distribution of others, which is known, and a node to tables of it and each other."""
+    """Fit the joint distribution of parents, with known shares, and a node to counts of pairs."""
     above = np.maximum(above, 1e-12)
     joint = above[..., None] * shares[node]
     facts, tied = [], []
@@ -207,7 +206,7 @@ def _fit_clique(
         facts.append((rest, noisy, cells if both[1] == node else cells.T))
         if axis and min(in_order[column] for column in both) >= FEWEST_TIED:
             guess = tied_shares(noisy, [shares[c] for c in both], [in_order[c] for c in both])
-            guess = np.maximum(guess, 1e-15)  # several guesses are divided by what others left
+            guess = np.maximum(guess, 1e-15)  # a later guess divides by it
             tied.append((rest, guess if both[1] == node else guess.T))
     for _ in range(_TIED_SWEEPS if len(tied) > 1 else len(tied)):
         for rest, guess in tied:
@@ -216,8 +215,8 @@ def _fit_clique(
     potentials = [np.zeros_like(noisy.counts) for _, noisy, _ in facts]
     for _ in range(_TREE_SWEEPS if len(others) < 3 else _CLIQUE_SWEEPS):
         for place, (rest, noisy, cells) in enumerate(facts):
-            size, found = len(noisy.counts), joint.sum(axis=rest).ravel()
-            expected = n_rows * np.bincount(cells.ravel(), found, size).astype(np.float64)
+            size, shares_of_pair = len(noisy.counts), joint.sum(axis=rest).ravel()
+            expected = n_rows * np.bincount(cells.ravel(), shares_of_pair, size).astype(np.float64)
             smoothing = size / (n_rows * _PRIOR_VARIANCE)
             known = potentials[place]
             step = scaling_step(noisy.counts, expected, known, noisy.sigma, smoothing)
@@ -230,7 +229,7 @@ def _fit_clique(
 def _condition_shares(
     shares: FloatArray, allowed: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return rows of shares given that a condition holds, and how likely it is in each."""
+    """Return shares under a condition, and the probability of the condition, per row."""
     if allowed is None:
         return shares, np.ones(len(shares))
     kept = np.maximum(shares, _LEAST_SHARE) * allowed
@@ -239,21 +238,21 @@ def _condition_shares(
 
 
 def draw_stratified(cases: IntArray, shares: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Draw a bin for each row from the shares of its case, evenly within a case."""
+    """Draw a bin for each row from the shares of its case, stratified within a case."""
     n_rows, (n_cases, n_bins) = len(cases), shares.shape
     mixed = rng.permutation(n_rows)
-    # Short integers are sorted by their digits, many times faster.
+    # Radix sort of short integers is many times faster.
     short = cases.astype(np.int16) if n_cases <= 2**15 else cases
     order = mixed[np.argsort(short[mixed], kind="stable")]
     sizes = np.bincount(cases, minlength=n_cases)
-    own = np.repeat(np.arange(n_cases), sizes)
+    case = np.repeat(np.arange(n_cases), sizes)
     starts, first = np.cumsum(sizes) - sizes, np.asarray(rng.random(n_cases))
-    places = np.arange(n_rows) - starts[own] + first[own]
+    places = np.arange(n_rows) - starts[case] + first[case]
     edges = np.cumsum(shares, axis=1)
-    edges /= np.maximum(edges[:, -1:], 1e-300)  # of a case without rows shares may be zero
-    last = (edges < 1.0).sum(axis=1)  # of those with a share
+    edges /= np.maximum(edges[:, -1:], 1e-300)  # shares of a case without rows may be zero
+    last = (edges < 1.0).sum(axis=1)  # last bin with a share
     edges += np.arange(n_cases)[:, None]
-    bins = np.searchsorted(edges.ravel(), own + places / sizes[own], side="right") - own * n_bins
+    bins = np.searchsorted(edges.ravel(), case + places / sizes[case], side="right") - case * n_bins
     drawn = np.empty(n_rows, dtype=np.int64)
-    drawn[order] = np.minimum(bins, last[own])
+    drawn[order] = np.minimum(bins, last[case])
     return drawn
