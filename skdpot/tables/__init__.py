@@ -22,7 +22,8 @@ Read in this order:
 8. `plan`: releases and their noise; `fitting`: the releases of one fit, in their order, with
    `cells`, `bins` and `candidates`.
 9. `tree`, `copulas`, `particles`, `model`: the distribution; `marginal_tables`: counts as frames.
-10. `record`: the saved file; `marginals`, `marginals_display`, `report`: quality against real rows.
+10. `record`: the saved file; `marginals`, `marginals_display`: comparison of two tables; `report`,
+   `report_figures`, `cautions`: the quality report.
 
 The wing takes accounting, noise and lattices from `skdpot.privacy`, the gate, private bounds and
 rows per person from `skdpot.release`, and batches of rows from `skdpot.sources`.

@@ -8,6 +8,7 @@ from numbers import Number
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from skdpot._utils.arrays import IntArray
@@ -243,8 +244,12 @@ class DatetimeColumn(TickColumn):
         zone = datetime_zone(self.dtype or column.dtype)
         if self.resolution != "D" or zone is None:
             return seconds
-        known = np.clip(seconds.astype("datetime64[s]"), *_KNOWN_CLOCKS)
-        clocks = pd.DatetimeIndex(known).tz_localize("UTC").tz_convert(zone).tz_localize(None)
+        clocks = (
+            pd.DatetimeIndex(_with_clocks(seconds))
+            .tz_localize("UTC")
+            .tz_convert(zone)
+            .tz_localize(None)
+        )
         return np.asarray(clocks).astype("datetime64[s]").astype(np.int64)
 
     def _localized(self, times: Any) -> Any:
@@ -334,6 +339,11 @@ class DatetimeColumn(TickColumn):
             return text if is_within else None
         except (ValueError, OverflowError):
             return None
+
+
+def _with_clocks(seconds: IntArray) -> npt.NDArray[np.datetime64]:
+    """Return times in UTC, moved to days whose clocks are known."""
+    return np.clip(seconds.astype("datetime64[s]"), *_KNOWN_CLOCKS)
 
 
 def _parsed(bound: str) -> datetime:

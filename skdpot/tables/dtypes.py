@@ -75,8 +75,12 @@ def dtype_name(dtype: Any) -> str:
     with suppress(ValueError):
         dtype_family(name)
         return name
+    raise ValueError(_UNSUPPORTED.format(repr(_class_name(dtype))))
+
+
+def _class_name(dtype: Any) -> str:
     kind = dtype if isinstance(dtype, type) else type(dtype)
-    raise ValueError(_UNSUPPORTED.format(repr(kind.__name__)))
+    return kind.__name__
 
 
 def _polars_name(dtype: Any) -> str:

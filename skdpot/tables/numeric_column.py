@@ -205,14 +205,7 @@ class NumericColumn(ScaledColumn):
         numbers, missing = column.values, column.missing
         if numbers.dtype.kind == "O":
             codes, distinct = column.distinct
-            read = [self._number(value) for value in distinct]
-            if None in read:
-                raise no_number(self.name, self.written)
-            try:
-                plain = list(map(as_integer if self.integer else as_float, read))
-            except OverflowError:
-                raise self._infinite() from None
-            numbers = np.array([*plain, 0], self.default)[codes]
+            numbers = np.array([*self._numbers_of(distinct), 0], self.default)[codes]
         if numbers.dtype.kind not in "biuf":
             raise no_number(self.name, self.written)
         if numbers.dtype.kind == "f" and np.isinf(numbers[~missing]).any():
@@ -224,6 +217,19 @@ class NumericColumn(ScaledColumn):
             numbers = np.minimum(numbers.astype(np.uint64), np.uint64(LARGEST_INTEGER))
         dtype = np.int64 if self.integer else np.float64
         return PlainColumn(numbers.astype(dtype, copy=False), missing, column.dtype)
+
+    def _numbers_of(self, objects: list[Any]) -> list[Any]:
+        """Return objects as numbers, each on its own."""
+        numbers = [self._number(value) for value in objects]
+        if None in numbers:
+            raise no_number(self.name, self.written)
+        try:
+            return self._plain_numbers(numbers)
+        except OverflowError:
+            raise self._infinite() from None
+
+    def _plain_numbers(self, numbers: list[Any]) -> list[Any]:
+        return list(map(as_integer if self.integer else as_float, numbers))
 
     def _number(self, value: Any) -> Any:
         """Return a value as a number, None if it is none."""

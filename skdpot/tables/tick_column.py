@@ -145,13 +145,16 @@ class TickColumn(ScaledColumn):
     def from_numbers(self, numbers: FloatArray) -> pd.Series:
         """Return seconds as values of the column; NaN is missing."""
         missing = np.isnan(numbers)
-        first, last = np.array(self._limits, dtype=f"{self.kind}64[s]").astype(np.int64)
-        # Days of a time zone may begin a day before or after those of UTC.
-        held = np.where(missing, 0.0, numbers).clip(first - 86_400, last + 2 * 86_400 - 1)
+        held = self._possible(np.where(missing, 0.0, numbers))
         times = held.astype(np.int64).astype(f"{self.kind}64[s]")
         times[missing] = "NaT"
         target = pandas_dtype(self.dtype or self.default, self.missing)
         return pd.Series(self._localized(pd.Index(times)).astype(target))
+
+    def _possible(self, numbers: FloatArray) -> FloatArray:
+        """Clip seconds to possible days, which may begin a day before or after those of UTC."""
+        first, last = np.array(self._limits, dtype=f"{self.kind}64[s]").astype(np.int64)
+        return numbers.clip(first - 86_400, last + 2 * 86_400 - 1)
 
     @property
     def rounding(self) -> Rounding:

@@ -19,7 +19,7 @@ from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, NumericColum
 from skdpot.tables.bins import project_to_total
 from skdpot.tables.contingency import Marginal, NoisyMarginal
 from skdpot.tables.marginals import marginal_total_variations, normalized_wasserstein_distance
-from skdpot.tables.report import _misfit, figures_of_counts
+from skdpot.tables.report_figures import compare_counts, figures_of_counts
 from tests.tables.table_models import SCHEMA, fit, fitted, people
 
 GROWN = people(20_000, seed=5)
@@ -100,7 +100,7 @@ def test_what_noise_explains_is_what_noise_does():
     for _ in range(400):
         noisy = NoisyMarginal(marginal, n_rows * truth + sigma * rng.standard_normal(6), sigma)
         sample = rng.multinomial(10_000, truth) / 10_000
-        figures = _misfit(noisy, sample, np.arange(6), n_rows, 10_000, rng)
+        figures = compare_counts(noisy, sample, np.arange(6), n_rows, 10_000, rng)
         assert not figures["beyond_noise"]
         found.append(figures["total_variation"])
         expected.append(figures["expected"])
