@@ -328,9 +328,8 @@ def _run(args: Namespace, console: Console) -> None:
         for category in (FairnessWarning, NotPrivateWarning, PrivacyWarning):
             warnings.simplefilter("always", category)
         warnings.showwarning = show
-        module = {"ui": "ui", "schema": "schemas"}.get(args.command, "commands")
-        commands: Any = import_module(f"skdpot.cli.{module}")
-        getattr(commands, f"run_{args.command}")(args, console)
+        module: Any = import_module(f"skdpot.cli.{args.command}")
+        getattr(module, f"run_{args.command}")(args, console)
 
 
 if __name__ == "__main__":

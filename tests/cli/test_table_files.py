@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.cli import inputs
+from skdpot.cli import table_files
 from skdpot.cli.console import CommandError, OutputFile
-from skdpot.cli.inputs import (
+from skdpot.cli.table_files import (
     MISSING_TEXTS,
     FileFormat,
     check_writable_format,
@@ -164,7 +164,7 @@ def test_no_guarded_text_is_a_formula_and_numbers_stay_numbers(tmp_path, kind):
 
 def test_parquet_without_a_reader(tmp_path, monkeypatch):
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
-    monkeypatch.setattr(inputs, "find_spec", lambda name: None)
+    monkeypatch.setattr(table_files, "find_spec", lambda name: None)
     with pytest.raises(CommandError, match="Parquet needs pyarrow or polars"):
         read_guessable(str(tmp_path / "t.parquet"), PLAIN)
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from skdpot import DPTableSynthesizer, PrivacyBudget
-from skdpot.cli.inputs import FileFormat, read_table_file
+from skdpot.cli.table_files import FileFormat, read_table_file
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import (
     BooleanColumn,

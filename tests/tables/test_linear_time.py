@@ -12,7 +12,7 @@ import pytest
 
 from skdpot._utils.nothing import is_nothing
 from skdpot._utils.pages import _environment
-from skdpot.cli.inputs import FileFormat, inferred_values, read_guessable, read_table_file
+from skdpot.cli.table_files import FileFormat, inferred_values, read_guessable, read_table_file
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,

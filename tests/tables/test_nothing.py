@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from skdpot._utils.nothing import MISSING_TEXTS
-from skdpot.cli.inputs import FileFormat, read_guessable, read_table_file
+from skdpot.cli.table_files import FileFormat, read_guessable, read_table_file
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,

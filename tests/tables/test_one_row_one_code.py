@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.cli.inputs import MISSING_TEXTS
+from skdpot.cli.table_files import MISSING_TEXTS
 from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableEncoder, TableSchema
 from skdpot.tables.frames import Table, build_table
 from skdpot.tables.proposals import KINDS
