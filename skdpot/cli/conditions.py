@@ -20,18 +20,20 @@ _SYNTAX = (
 
 def read_conditions(texts: Iterable[str], schema: TableSchema) -> dict[str, Any]:
     """Read conditions as `DPTableSynthesizer.sample` takes them."""
-    found: dict[str, Any] = {}
+    conditions: dict[str, Any] = {}
     for text in texts:
         for name, operator, value in _parsed(text, schema):
             column = known_column(schema, name)
             read = _from_json if operator == "json" else _from_text
             wanted = read(column, operator, value)
-            found[name] = _joined(name, found[name], wanted) if name in found else wanted
-    return found
+            if name in conditions:
+                wanted = _joined(name, conditions[name], wanted)
+            conditions[name] = wanted
+    return conditions
 
 
 def check_conditions(conditions: dict[str, Any], schema: TableSchema, *, kept: bool) -> None:
-    """Refuse conditions that no row can satisfy, before anything is charged."""
+    """Refuse conditions that no row can satisfy, before the charge."""
     open_columns = [name for name in conditions if not schema[name].is_resolved]
     if open_columns and not kept:
         raise CommandError(
@@ -55,11 +57,10 @@ def _parsed(text: str, schema: TableSchema) -> list[tuple[str, str, Any]]:
         if not isinstance(content, dict):
             raise CommandError(f"--where {text}: this is not a JSON object. {_SYNTAX}", USAGE)
         return [(name, "json", value) for name, value in content.items()]
-    # The longest name first: a name may hold an operator itself.
+    # The longest name first: a name may contain an operator.
     for name in sorted(filter(text.startswith, schema.names), key=len, reverse=True):
-        found = re.fullmatch(r"\s*(>=|<=|=)(.*)", text.removeprefix(name), re.DOTALL)
-        if found:
-            return [(name, found.group(1), found.group(2).strip())]
+        if rest := re.fullmatch(r"\s*(>=|<=|=)(.*)", text.removeprefix(name), re.DOTALL):
+            return [(name, rest[1], rest[2].strip())]
     name, operator, _ = re.split(r"([<>]?=|[<>]|\Z)", text, maxsplit=1)
     if operator in ("", "<", ">"):
         raise CommandError(f"--where {text}: this is not a condition. {_SYNTAX}", USAGE)
@@ -104,7 +105,7 @@ def _typed(column: TableColumn, text: Any) -> Any:
 
 
 def _joined(name: str, before: Any, after: Any) -> Any:
-    """Return both of ``age>=30`` and ``age<=40``; refuse what cannot be meant."""
+    """Return both of ``age>=30`` and ``age<=40``; refuse other pairs on one column."""
     if isinstance(before, tuple) and isinstance(after, tuple):
         ends = list(zip(before, after, strict=True))
         if all(None in pair for pair in ends):

@@ -83,7 +83,7 @@ def make_parser() -> argparse.ArgumentParser:
 def _command(
     commands: Any, add: Callable[[argparse.ArgumentParser], None], summary: str, epilog: str = ""
 ) -> None:
-    """Add a command, which the function that adds its arguments describes in its docstring."""
+    """Add a command; the docstring of `add` is its description."""
     texts = {"help": summary, "description": inspect.getdoc(add), "epilog": epilog}
     parser = commands.add_parser(add.__name__.removeprefix("_add_"), **texts, **_STYLE)
     shared = parser.add_argument_group("output to the terminal")
@@ -260,7 +260,7 @@ def _add_files(parser: argparse.ArgumentParser, writes: bool = True) -> None:
 def _where(
     kind: Callable[[str], _Number], admits: Callable[[_Number], bool], demand: str
 ) -> Callable[[str], _Number]:
-    """Return a reader of numbers of which `admits` is true."""
+    """Return a parser of numbers that `admits` accepts."""
 
     def read(text: str) -> _Number:
         with suppress(ValueError):
@@ -302,7 +302,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _run(args, console)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the result has seen enough
+    except BrokenPipeError:  # the reader of the output has stopped
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (Exception, KeyboardInterrupt) as error:
@@ -317,13 +317,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: Namespace, console: Console) -> None:
-    """Load a command, which may take a second, and run it."""
+    """Load the module of a command, and run it."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         console.warn(str(message))
 
     with warnings.catch_warnings():
-        # Warnings of other libraries may quote values, and are none of the user's business.
+        # Warnings of other libraries may quote values.
         warnings.simplefilter("ignore")
         for category in (FairnessWarning, NotPrivateWarning, PrivacyWarning):
             warnings.simplefilter("always", category)

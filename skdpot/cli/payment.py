@@ -11,7 +11,7 @@ from skdpot.cli.console import (
 )
 from skdpot.privacy.budget import PrivacyBudget, rounded_down, rounded_up
 
-DEFAULT_DELTA = 1e-5
+DEFAULT_DELTA = 1e-5  # largest default
 
 
 def fitting_delta(n_rows: int | None) -> float:
@@ -22,7 +22,7 @@ def fitting_delta(n_rows: int | None) -> float:
 
 
 class Payment:
-    """Who pays for a fit: the ledger at `path`, if given; nothing is created before `open`."""
+    """The ledger that pays for a fit, or none; a new ledger is created by `open`."""
 
     def __init__(self, path: str | None, args: Namespace, n_rows: int | None) -> None:
         epsilon, cap = args.epsilon, args.epsilon_cap
@@ -42,14 +42,14 @@ class Payment:
         self.delta = default if args.delta is None else args.delta
 
     def open(self) -> PrivacyBudget | None:
-        """Return the budget; its ledger is made if it does not exist."""
+        """Return the budget; create its ledger if it does not exist."""
         if self.path is None:
             return None
         return self._kept or PrivacyBudget(self._cap, self.delta, ledger=self.path)
 
 
 def budget_facts(path: str, budget: PrivacyBudget) -> dict[str, Any]:
-    """Return what a ledger holds, for programs."""
+    """Return the contents of a ledger for JSON."""
     history = budget.history()[["time", "label", "event", "mu", "leak", "epsilon", "open"]]
     charges = [row | {"time": row["time"].isoformat()} for row in history.to_dict("records")]
     return {
@@ -64,7 +64,7 @@ def budget_facts(path: str, budget: PrivacyBudget) -> dict[str, Any]:
 
 
 def summary(path: str, budget: PrivacyBudget) -> str:
-    """Return the state of a ledger in a line."""
+    """Return the state of a ledger in one line."""
     left = budget.remaining()
     spent, cap = rounded_up(budget.epsilon_spent()), rounded_down(budget.epsilon)
     return f"{path} has spent epsilon = {spent} of {cap} at delta = {budget.delta:g}; " + (

@@ -55,6 +55,9 @@ _NO_TERMINAL = (
     "is no terminal to ask on. Run this in a terminal, or pass --yes if all of it may be public."
 )
 
+_DAY = 10  # characters of a date without a time
+_FEWEST_IN_ORDER = 100  # rows with both dates
+
 
 def run_schema(args: Namespace, console: Console) -> None:
     """Propose a schema, show it, ask, and write what was confirmed."""
@@ -158,9 +161,6 @@ def _kind_of(low: str, high: str) -> Any:
     return (f"%Y-%m-%d{clock}",)
 
 
-_DAY = 10  # characters of a date without a time
-
-
 def _with_rules(schema: TableSchema, args: Namespace) -> TableSchema:
     """Return the schema with its rules, and those in the file that it replaces."""
     path = args.output
@@ -219,9 +219,6 @@ def _orders(schema: TableSchema, table: Table) -> dict[tuple[str, str], str]:
         found[second.name] = min(nearest, (float(apart.mean()), first.name))
     note = "never before {0!r} in any row; --rule '{0} <= {1}' keeps it so."
     return {(first, name): note.format(first, name) for name, (_, first) in found.items()}
-
-
-_FEWEST_IN_ORDER = 100  # rows with both dates
 
 
 def _left_open(schema: TableSchema, args: Namespace) -> Iterator[TableColumn]:

@@ -8,7 +8,7 @@ from skdpot.tables.schema import TableSchema
 
 
 def known_column(schema: TableSchema, name: str, option: str = "--where") -> TableColumn:
-    """Return a column that an option names, or say why the schema does not have it."""
+    """Return the column that an option names; the error says why the schema lacks it."""
     if name in schema.names:
         return schema[name]
     for note in schema.notes:
@@ -20,7 +20,7 @@ def known_column(schema: TableSchema, name: str, option: str = "--where") -> Tab
 
 
 def confirmed_schema(path: str) -> TableSchema:
-    """Read a schema that somebody has confirmed to be public."""
+    """Read a confirmed schema."""
     try:
         schema = TableSchema.from_json(Path(path))
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Tables in files, CSV or Parquet, and conditions as they are typed, such as ``age=30..40``."""
+"""Tables in CSV and Parquet files, read and written."""
 
 import csv
 import gzip
@@ -23,16 +23,16 @@ from skdpot.tables.frames import Table
 from skdpot.tables.schema import TableSchema, without_unit
 from skdpot.tables.texts import plain_number, present_texts, strings, text_numbers
 
-_CODE = re.compile(r"[-+]?0\d", re.ASCII)  # what digits after a zero are: no number
-# What a spreadsheet runs: OWASP's list, and what it becomes where blanks are cut or signs are wide.
+_CODE = re.compile(r"[-+]?0\d", re.ASCII)  # digits after a zero are a code, no number
+# Texts that spreadsheets run: OWASP's list, also after blanks and with full-width signs.
 _FORMULA = re.compile(r"[\t\r\n]|\s*[=+@\-\uff1d\uff0b\uff0d\uff20]")
-_LONGEST_FIELD = 2**31 - 1  # characters, the most that Python's reader can be told everywhere
+_LONGEST_FIELD = 2**31 - 1  # characters, the largest limit of Python's reader
 _NO_PARQUET = "Parquet needs pyarrow or polars: pip install pyarrow, or convert the file to CSV."
 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """How tables are written in text files."""
+    """The format of tables in text files."""
 
     separator: str | None = None
     missing: tuple[str, ...] | None = None
@@ -44,7 +44,7 @@ class FileFormat:
         return MISSING_TEXTS if self.missing is None else frozenset(("", *self.missing))
 
     def separator_of(self, path: str | Path) -> str:
-        """Return what separates the fields of a file."""
+        """Return the separator of the fields of a file."""
         if self.separator is not None:
             return self.separator
         return "\t" if ".tsv" in Path(path).suffixes else ","
@@ -53,7 +53,7 @@ class FileFormat:
 def read_table_file(
     path: str, schema: TableSchema, form: FileFormat, unit: str | None = None
 ) -> tuple[Any, TableSchema]:
-    """Read the columns that a schema describes, with its data types, and whose row it is."""
+    """Read the columns of a schema with its data types, and the column of persons."""
     schema = without_unit(schema, unit)
     if is_parquet(path):
         frame = _read_parquet(path)
@@ -75,7 +75,7 @@ def read_table_file(
 
 
 def read_guessable(path: str, form: FileFormat, as_text: Iterable[str] = ()) -> Any:
-    """Read a table with the data types that its values suggest, some columns as text."""
+    """Read a table with data types that its values suggest, some columns as text."""
     if is_parquet(path):
         return _read_parquet(path)
     names, texts = _read_texts(path, form)
@@ -90,14 +90,14 @@ def read_guessable(path: str, form: FileFormat, as_text: Iterable[str] = ()) -> 
 
 
 def read_header(path: str, form: FileFormat) -> Any:
-    """Return a table without rows: the names of a CSV file, and the data types of Parquet."""
+    """Return a table without rows: the names of a CSV file, the data types of Parquet."""
     if is_parquet(path):
         return _read_parquet(path).head(0)
     return pd.DataFrame({name: strings([]) for name in _read_texts(path, form, rows=False)[0]})
 
 
 def inferred_values(texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
-    """Return a column with the data type that its texts suggest, which depends on every row."""
+    """Return a column with the data type that all its texts suggest."""
     values = present_texts(texts, missing)
     plain = present_texts(texts, missing.union(filter(is_nothing, set(texts))))
     plain = plain if any(plain) else values
@@ -112,12 +112,12 @@ def inferred_values(texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
     truths = {"true": True, "false": False}
     if not all(value is None or value.lower() in truths for value in set(plain)):
         return strings(values)
-    found = [None if value is None else truths[value.lower()] for value in plain]
-    return pd.Series(found, dtype="boolean" if None in found else "bool")
+    read = [None if value is None else truths[value.lower()] for value in plain]
+    return pd.Series(read, dtype="boolean" if None in read else "bool")
 
 
 def check_writable_format(path: str | Path, kind: str) -> None:
-    """Refuse a format that a kind of table cannot be written in, before anything is charged."""
+    """Refuse a format that a kind of table cannot be written in, before the charge."""
     if is_parquet(path) and kind != "polars" and find_spec("pyarrow") is None:
         raise CommandError(
             f"{path}: writing Parquet needs pyarrow here: pip install pyarrow, or name a CSV file."
@@ -125,7 +125,7 @@ def check_writable_format(path: str | Path, kind: str) -> None:
 
 
 def is_formula(value: Any) -> bool:
-    """Whether a spreadsheet takes a value for a formula, which a number is not."""
+    """Return whether a spreadsheet runs a value as a formula; numbers are none."""
     is_text = isinstance(value, str) and _FORMULA.match(value) is not None
     return is_text and plain_number(value) is None
 
@@ -135,9 +135,9 @@ def _as_text(value: Any) -> Any:
 
 
 def write_table_file(path: Path, table: Any, form: FileFormat, *, guard: bool = False) -> None:
-    """Write a table in the format that the name of the file says.
+    """Write a table in the format of the file name.
 
-    `guard` sets a mark before all in a CSV file that a spreadsheet would run.
+    `guard` writes a ' before texts of a CSV file that a spreadsheet would run.
     """
     kind = Table.of(table).kind
     if kind == "array":
@@ -152,8 +152,8 @@ def write_table_file(path: Path, table: Any, form: FileFormat, *, guard: bool = 
     if guard:
         names, table = list(map(_as_text, names)), _without_formulas(table, kind)
     with _opened(path, form, "wt") as stream:
-        # Python quotes the characters that end a line of its own, and readers know another; a
-        # spreadsheet may take another separator for its own.
+        # Python does not quote a lone carriage return, which some readers take for the end of a
+        # line. Guarded texts are all quoted: a spreadsheet may expect another separator.
         if kind == "polars":
             style = "non_numeric" if guard else "necessary"
             header: Any = {"delimiter": separator, "lineterminator": "\n"}
@@ -169,17 +169,18 @@ def write_table_file(path: Path, table: Any, form: FileFormat, *, guard: bool = 
 
 
 def _without_formulas(table: Any, kind: str) -> Any:
-    of = Table.of(table)
-    texts = [name for name in of.names if dtype_family(of.dtype(name)) in ("text", "category")]
+    known = Table.of(table)
+    families = {name: dtype_family(known.dtype(name)) for name in known.names}
+    texts = [name for name, family in families.items() if family in ("text", "category")]
     if kind == "polars":
         series: Any = import_module("polars").Series
         return table.with_columns([series(n, [*map(_as_text, table[n])]) for n in texts])
-    found = {n: table[n].astype(object).map(_as_text, na_action="ignore") for n in texts}
-    return table.assign(**found)
+    guarded = {n: table[n].astype(object).map(_as_text, na_action="ignore") for n in texts}
+    return table.assign(**guarded)
 
 
 def _holds_returns(table: pd.DataFrame) -> bool:
-    """Whether a text in the table holds the character that once ended the lines of a Mac."""
+    """Return whether a text in the table holds a carriage return."""
     texts = [str(name) for name in table.columns]
     for _, column in table.items():
         if column.dtype.kind not in "biufM":
@@ -188,23 +189,23 @@ def _holds_returns(table: pd.DataFrame) -> bool:
 
 
 def is_parquet(path: str | Path) -> bool:
-    """Whether a file is in the format that states the data types of its columns."""
+    """Return whether a file is in Parquet format."""
     return Path(path).suffix.lower() in (".parquet", ".pq")
 
 
 def _read_parquet(path: str) -> Any:
     with Path(path).open("rb"):
-        pass  # says what is wrong with the file in the words of the system
+        pass  # raises the error of the system
     pyarrow = find_spec("pyarrow") is not None
     if not pyarrow and find_spec("polars") is None:
         raise CommandError(f"{path}: {_NO_PARQUET}")
     try:
         if pyarrow:
-            # Nullable types: whether an integer is missing somewhere has no part in the type.
+            # Nullable types: a missing integer must not change the data type.
             frame: Any = pd.read_parquet(path, dtype_backend="numpy_nullable")
         else:
             frame = import_module("polars").read_parquet(path)
-    except Exception:  # libraries raise anything, and may quote what they found
+    except Exception:  # libraries raise anything, and may quote values
         frame = None
     if frame is None:
         raise CommandError(f"{path} is not an intact Parquet file.")
@@ -216,15 +217,15 @@ def _read_parquet(path: str) -> Any:
 def _read_texts(
     path: str, form: FileFormat, *, rows: bool = True
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the names of the columns of a CSV file, and the texts of each, if asked for.
+    """Return the names of the columns of a CSV file, and with `rows` the texts of each.
 
-    Every line is one record, unless a quoted field goes on in the next one: what a record holds
-    has no part in how many there are, nor in how the others are read.
+    Every line is one record, unless a quoted field continues on the next one. The content of a
+    record changes neither the number of records nor how others are read.
     """
     problem, place = "", path
     before = csv.field_size_limit(_LONGEST_FIELD)
     try:
-        # A buffer decodes beyond the header: what stands there must not have it refused.
+        # The buffer decodes beyond the header; rows there must not cause a refusal.
         with _opened(path, form, "rt", "strict" if rows else "replace") as stream:
             reader = csv.reader(stream, delimiter=form.separator_of(path), strict=True)
             names = _checked_names(path, next(reader, []))
@@ -243,7 +244,7 @@ def _read_texts(
         problem = "is not an intact gzip file."
     finally:
         csv.field_size_limit(before)
-    if problem:  # said outside, where no error of a library that may quote hangs on it
+    if problem:  # raised here, without an error of a library as its context
         raise CommandError(f"{place} {problem}")
     if not columns[0]:
         raise CommandError(f"{path} has no rows besides the header.")
@@ -254,7 +255,7 @@ def _read_columns(path: str, reader: Any, n_columns: int) -> list[list[str]]:
     columns: list[list[str]] = [[] for _ in range(n_columns)]
     known: dict[str, str] = {}  # equal texts are kept once
     for row in reader:
-        fields = row or [""]  # an empty line is a record too: one empty field
+        fields = row or [""]  # an empty line is a record of one empty field
         if len(fields) != n_columns:
             raise CommandError(
                 f"{path}, line {reader.line_num}, has {len(fields)} fields, but the header has "
@@ -267,7 +268,7 @@ def _read_columns(path: str, reader: Any, n_columns: int) -> list[list[str]]:
 
 
 def _checked_names(path: str, header: list[str]) -> list[str]:
-    """Return the names of the columns; those without one are numbered, as pandas does."""
+    """Return the names of the columns; empty names are numbered like in pandas."""
     if not header:
         raise CommandError(f"{path} is empty: the first line must name the columns.")
     names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
@@ -306,11 +307,11 @@ def _opened(
 ) -> Iterator[TextIO]:
     encoding = form.encoding
     if encoding.lower() in ("utf-8", "utf8") and mode == "rt":
-        encoding = "utf-8-sig"  # passes over the mark that some programs begin a file with
+        encoding = "utf-8-sig"  # skips a byte order mark
     compressed = Path(path).suffix.lower() == ".gz"
     try:
         opener: Any = gzip.open if compressed else open
-        # A carriage return inside of a field must not begin another record.
+        # A carriage return inside a field must not end the record.
         stream: Any = opener(path, mode, encoding=encoding, newline="\n", errors=errors)
     except LookupError:
         raise CommandError(f"The encoding {form.encoding!r} is unknown.", 2) from None

@@ -1,8 +1,8 @@
 """``skdpot ui``: a local web page for the other commands.
 
 The page runs each command in a process of its own and shows its messages. Its own process never
-opens the table. The user confirms the schema on the screen, which is stored with the button: nothing
-is guessed again.
+opens the table. The user confirms the schema on the screen, which is stored with the button and not
+guessed again.
 
 The page, its files and pictures, and its socket lie under a path that holds a secret.
 """
@@ -431,10 +431,8 @@ class Page:
                 ui.label(why).classes("text-grey-8")
                 if note:
                     ui.label(note[0].upper() + note[1:]).classes("told text-deep-orange-9")
-                is_open = "privately" in read_as
-                ui.label(
-                    _MATTERS["open"] if is_open else _MATTERS.get(kind, _MATTERS["scale"])
-                ).classes("text-italic")
+                matter = "open" if "privately" in read_as else kind
+                ui.label(_MATTERS.get(matter, _MATTERS["scale"])).classes("text-italic")
             with ui.column().classes("gap-0 w-52"):
                 ui.select(
                     list(_TREATMENTS),

@@ -33,6 +33,8 @@ from skdpot.release.gate import Release, pass_gate
 from skdpot.tables.contingency import PREDICTED, CountableRows, Marginal, exact_misfits, on_lattice
 from skdpot.tables.marginal_release import largest_change
 
+_BLOCK = 2**10  # candidates whose weights have a sum of their own
+
 
 def choice_sensitivity(marginals: Sequence[Marginal]) -> float:
     """Return the largest change of the difference of two scores, replace-one.
@@ -92,9 +94,6 @@ def release_choices(
         event=event,
     )
     return tuple(pass_gate(release))
-
-
-_BLOCK = 2**10  # candidates whose weights have a sum of their own
 
 
 def _relative_weight(

@@ -23,6 +23,11 @@ from skdpot.sources import HeldRows, Rows, Tables
 
 CountableRows: TypeAlias = "CountedRows | Rows | IntArray"
 
+PREDICTED = 16  # predictions are rounded to multiples of 1 / 16
+_ROWS_AT_ONCE = 2**17  # their cells stay in the cache
+# Cells of one joint table, and of all of them: if they are sent between processes, and if not.
+_MOST_CELLS, _ALL_CELLS, _MANY_CELLS = 2**14, 2**24, 2**28
+
 
 @dataclass(frozen=True)
 class Marginal:
@@ -105,12 +110,6 @@ class NoisyMarginal:
         counts = (first * self.counts + second * other.counts) / (first + second)
         n_releases = self.n_releases + other.n_releases
         return NoisyMarginal(self.marginal, counts, (first + second) ** -0.5, n_releases)
-
-
-PREDICTED = 16  # predictions are rounded to multiples of 1 / 16
-_ROWS_AT_ONCE = 2**17  # their cells stay in the cache
-# Cells of one joint table, and of all of them: if they are sent between processes, and if not.
-_MOST_CELLS, _ALL_CELLS, _MANY_CELLS = 2**14, 2**24, 2**28
 
 
 def on_lattice(prediction: FloatArray) -> FloatArray:

@@ -18,6 +18,10 @@ PAIR_BINS = 16  # quantile bins of numbers and dates in pairs
 _ALIKE = ("string", "integer", "boolean")  # types whose equal values have equal texts
 _DAY = 86_400 * 10**9  # nanoseconds
 
+_MOST_CELLS = 2**22  # of a marginal, from which on empty cells are dropped
+_SURE = 5.0  # standard deviations above the mean that count as more than chance
+_MOST_LISTED = 10**6  # combinations that are listed before some are drawn
+
 
 @dataclass(frozen=True, eq=False)
 class ColumnShares:
@@ -188,10 +192,6 @@ def column_codes(real: pd.Series, synthetic: pd.Series, n_bins: int) -> tuple[np
     return np.where(missing, n_values, codes).astype(np.int64), n_values + 1
 
 
-_MOST_CELLS = 2**22  # of a marginal, from which on empty cells are dropped
-_SURE = 5.0  # standard deviations above the mean that count as more than chance
-
-
 @dataclass(frozen=True, eq=False)
 class CodedTables:
     """The cells of all values of two tables."""
@@ -261,9 +261,6 @@ def distance_by_chance(
     # Two cells alone move together, which doubles the variance; many cells hardly do.
     deviation = float(np.sqrt((1 - 2 / np.pi) * variances.sum() / 2))
     return expected, expected + _SURE * deviation
-
-
-_MOST_LISTED = 10**6  # combinations that are listed before some are drawn
 
 
 def marginal_total_variation(real: Any, synthetic: Any, **options: Any) -> float:

@@ -25,6 +25,9 @@ _NOISE = {"fmt": "none", "ecolor": "0.35", "elinewidth": 0.8, "capsize": 0}
 _MOST_LETTERS = 16  # of a name
 _MOST_WRITTEN = 8  # columns of a map whose cells show numbers
 
+_MOST_COLUMNS = 40  # panels of a figure
+_PAIRS = {"total_variation": pair_distances, "correlation": correlation_differences}
+
 
 def _mosaic(n_columns: int, n_pairs: int) -> np.ndarray:
     """Return one Axes per column, and one for the map of pairs on the right."""
@@ -132,10 +135,6 @@ def _draw_bars(
     ax.set_yticks(where, [cut_short(name, _MOST_LETTERS) for name in names], fontsize="small")
     ax.invert_yaxis()
     return drawn
-
-
-_MOST_COLUMNS = 40  # panels of a figure
-_PAIRS = {"total_variation": pair_distances, "correlation": correlation_differences}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

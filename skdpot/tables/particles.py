@@ -36,6 +36,10 @@ _NEWTON_STEPS = 12  # of at most 1 in a potential: more than the largest step ne
 _LARGEST_STEP = 6.0  # of a potential per sweep
 _EMPTY = 1e-9  # rows; a cell with less has no particles
 
+_MOST_MERGED = 2**12  # combinations of bins up to which factors of the same columns are merged
+_AT_ONCE = 2**13  # particles whose look-ups stay in the cache
+_DEGENERATE = 0.2  # effective share of particles below which they are resampled
+
 
 def scaling_step(
     counts: FloatArray,
@@ -57,8 +61,6 @@ def scaling_step(
 
 
 Factor: TypeAlias = tuple[Marginal, FloatArray]
-_MOST_MERGED = 2**12  # combinations of bins up to which factors of the same columns are merged
-_AT_ONCE = 2**13  # particles whose look-ups stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,9 +119,6 @@ class Moves:
                 table = cases.reshape(len(cases), -1).astype(np.float32)
                 conditionals.setdefault(column, []).append((Marginal(others, groups), table))
         return conditionals
-
-
-_DEGENERATE = 0.2  # effective share of particles below which they are resampled
 
 
 class ScaledParticles:

@@ -37,6 +37,9 @@ _NOISE_REACH = 20.0  # standard deviations; larger noise has a probability of 1e
 _LARGEST_POTENTIAL = 600.0  # its exponential times a number of rows is finite
 _ROUNDING = 1e-9  # machines differ in the last digits
 
+_LESS_NOISE = "its counts have less noise than its statement says"
+_NO_CELLS = "it has cells that its columns cannot have"
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableRecord(Record):
@@ -185,9 +188,6 @@ class TableRecord(Record):
             _require(squared_mu <= limit * (1 + _ROUNDING), _LESS_NOISE)
 
 
-_LESS_NOISE = "its counts have less noise than its statement says"
-
-
 def _require(holds: bool | np.bool_, why: str) -> None:
     """Refuse an inconsistent file."""
     if not holds:
@@ -203,9 +203,6 @@ def _read_schema(content: Any) -> TableSchema:
 
 def _as_stored(array: FloatArray | None, n_axes: int) -> FloatArray:
     return np.zeros((0,) * n_axes) if array is None else array
-
-
-_NO_CELLS = "it has cells that its columns cannot have"
 
 
 def _grid(column: Any, edges: FloatArray, rounded: FloatArray) -> ColumnGrid:

@@ -26,6 +26,9 @@ from skdpot.tables.rules import Rule
 _FORMAT = "skdpot.TableSchema"
 _VERSION = 1
 
+# Assumption in the privacy statement of a fit with an unconfirmed guess.
+GUESSED = "the schema, which was guessed from values"
+
 
 @dataclass(frozen=True, repr=False)
 class TableSchema:
@@ -511,10 +514,6 @@ def _rebuild(entries: Any, kinds: Iterable[Any], noun: str) -> Any:
         if item.default is MISSING and item.name not in stated:
             raise ValueError(f"A {kind} {noun} needs the field {item.name!r}.")
     return known[kind](**stated)
-
-
-# Assumption in the privacy statement of a fit with an unconfirmed guess.
-GUESSED = "the schema, which was guessed from values"
 
 
 def warn_of_guess(schema: TableSchema, caller: str) -> None:
