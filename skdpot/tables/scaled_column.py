@@ -154,6 +154,10 @@ class ScaledColumn(TableColumn):
         numbers = np.arange(len(self.knots), dtype=np.float64)
         return self.from_unit(np.interp(places * numbers[-1], numbers, self.knots))
 
+    def compared(self, values: pd.Series) -> pd.Series:
+        """Return values as numbers for metrics and plots."""
+        return pd.Series(self.numbers(values))
+
     def stretched(self, values: FloatArray) -> Self:
         """Return the column with knots at released numbers, unless it has a scale already."""
         long = self.n_values is not None and self.n_values > LARGEST_UNEVEN
