@@ -170,7 +170,7 @@ def _visible(units: IntArray, event: ThresholdedCountsEvent) -> IntArray:
     return np.flatnonzero(units > round(event.threshold / (event.lattice or 1.0)))
 
 
-def _typed(value: Category) -> Key:
+def _typed_key(value: Category) -> Key:
     """Return a category with the name of its type: equal values of two types are not merged."""
     return type(value).__name__, value
 
@@ -190,7 +190,7 @@ def count_categories(values: npt.ArrayLike) -> Counter[Key]:
     if column.dtype.kind in "biuU":
         values, counts = np.unique(column, return_counts=True)
         listed = zip(values.tolist(), counts.tolist(), strict=True)
-        return Counter({_typed(value): times for value, times in listed})
+        return Counter({_typed_key(value): times for value, times in listed})
     present = column[~pd.isna(column)].tolist()
     kinds = list(map(type, present))
     if others := sorted(kind.__name__ for kind in set(kinds) if not issubclass(kind, _PLAIN)):
@@ -202,5 +202,5 @@ def count_categories(values: npt.ArrayLike) -> Counter[Key]:
     for (_, value), times in Counter(zip(kinds, present, strict=True)).items():
         plain = value.item() if isinstance(value, np.generic) else value
         plain = plain + 0.0 if isinstance(plain, float) else plain  # -0.0 becomes 0.0
-        totals[_typed(plain)] += times
+        totals[_typed_key(plain)] += times
     return totals

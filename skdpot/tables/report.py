@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from skdpot._utils import __version__
+from skdpot.__about__ import __version__
 from skdpot._utils.pages import HtmlReport, render
 from skdpot._utils.panels import cut_short, data_address
 from skdpot._utils.validation import solver_generator

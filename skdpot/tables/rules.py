@@ -113,13 +113,17 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
 
 
+def _is_storable(value: Any) -> bool:
+    """Return whether a value is a number that a column can hold."""
+    return isinstance(value, int | float) and abs(value) <= LARGEST_NUMBER
+
+
 def _plain_value(value: Any) -> Any:
     """Return a value in types of JSON, lists as tuples."""
     if _is_list(value):
         return tuple(map(_plain_value, value))
     value = value.item() if isinstance(value, np.generic) else value
-    is_number = isinstance(value, int | float) and abs(value) <= LARGEST_NUMBER
-    if not (value is None or isinstance(value, str) or is_number):
+    if not (value is None or isinstance(value, str) or _is_storable(value)):
         raise ValueError(
             f"A rule cannot hold a value of type {type(value).__name__}; write text, numbers, "
             "truth values or None, and dates in ISO format."
