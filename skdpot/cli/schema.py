@@ -132,18 +132,18 @@ def _told(args: Namespace) -> dict[str, Any]:
 def _told_of_all(args: Namespace, told: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     """Return how all columns are to be read, by what options say of them and of the others."""
     is_typed, rest = is_parquet(args.data), None if "*" in names else told.get("*")
-    found = {name: how for name, how in told.items() if name != "*" or rest is None}
+    ways = {name: how for name, how in told.items() if name != "*" or rest is None}
     if not is_typed:
         for name, _, ends in (text.rpartition("=") for text in args.range):
-            found.setdefault(name, _kind_of(*(end.strip() for end in ends.partition("..")[::2])))
+            ways.setdefault(name, _kind_of(*(end.strip() for end in ends.partition("..")[::2])))
     others = [
         name
         for name in names
-        if name not in (*found, *args.leave_out) and (name in args.private or not tells_who(name))
+        if name not in (*ways, *args.leave_out) and (name in args.private or not tells_who(name))
     ]
     if others and rest is None and not is_typed:
         raise CommandError(_UNSTATED.format(", ".join(map(repr, others))))
-    return found if rest is None else found | dict.fromkeys(others, rest)
+    return ways if rest is None else ways | dict.fromkeys(others, rest)
 
 
 def _kind_of(low: str, high: str) -> Any:
@@ -201,7 +201,7 @@ def _orders(schema: TableSchema, table: Table) -> dict[tuple[str, str], str]:
     others = tuple(name for name in table.names if name not in names)
     values = TableSchema(tuple(dates), excluded=others).bind(table).read(table)
     numbers = {column.name: numbers_of(column, values[column.name]) for column in dates}
-    found: dict[str, tuple[float, str]] = {}
+    earlier: dict[str, tuple[float, str]] = {}
     for first, second in permutations(dates, 2):
         apart = numbers[second.name] - numbers[first.name]
         apart = apart[~np.isnan(apart)]
@@ -215,10 +215,10 @@ def _orders(schema: TableSchema, table: Table) -> dict[tuple[str, str], str]:
             replace(schema, rules=(*(rule for rule in schema.rules if rule != order), order))
         except ValueError:
             continue
-        nearest = found.get(second.name, (math.inf, ""))
-        found[second.name] = min(nearest, (float(apart.mean()), first.name))
+        nearest = earlier.get(second.name, (math.inf, ""))
+        earlier[second.name] = min(nearest, (float(apart.mean()), first.name))
     note = "never before {0!r} in any row; --rule '{0} <= {1}' keeps it so."
-    return {(first, name): note.format(first, name) for name, (_, first) in found.items()}
+    return {(first, name): note.format(first, name) for name, (_, first) in earlier.items()}
 
 
 def _left_open(schema: TableSchema, args: Namespace) -> Iterator[TableColumn]:

@@ -35,6 +35,7 @@ from skdpot.cli.payment import fitting_delta
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.tables.bins import MAX_BINS
+from skdpot.tables.column_base import TableColumn
 from skdpot.tables.plan import plan_marginals
 from skdpot.tables.row_map import RowMap
 from skdpot.tables.schema import TableSchema
@@ -178,7 +179,7 @@ def planned_noise(
     return sigma, list(zip(schema.names, told, strict=True))
 
 
-def _left_of(column: Any, rules: RowMap, n_rows: int, sigma: float, fewest: float) -> str:
+def _left_of(column: TableColumn, rules: RowMap, n_rows: int, sigma: float, fewest: float) -> str:
     if column.name in rules.constants:
         return "one value: nothing is spent on it"
     if column.name not in rules.model.names:

@@ -23,6 +23,7 @@ from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.marginal_release import release_of, tables_of
 from skdpot.tables.model import TableModel
 from skdpot.tables.plan import MOST_GROUPS
+from skdpot.tables.schema import TableSchema
 from skdpot.tables.tree import fit_tree, spanning_tree
 
 PUBLISHED = "given"  # kind of the releases of a model of published tables
@@ -58,7 +59,7 @@ def _counts_frame(
     grids: Sequence[ColumnGrid],
     parts: Sequence[IntArray],
     counts: FloatArray,
-    errors: Any,
+    errors: FloatArray | float,
 ) -> pd.DataFrame:
     cells = np.indices(marginal.shape).reshape(len(grids), -1)
     frame = {
@@ -110,7 +111,7 @@ class _PublishedTable:
 
 def fit_published(
     marginals: Iterable[pd.DataFrame],
-    schema: Any,
+    schema: TableSchema,
     n_rows: int,
     target: int | None,
     n_particles: int,
@@ -208,7 +209,7 @@ def _strongest_tree(
     return spanning_tree(gains, columns), best
 
 
-def _read_published(name: str, table: Any, schema: Any, n_rows: int) -> _PublishedTable:
+def _read_published(name: str, table: Any, schema: TableSchema, n_rows: int) -> _PublishedTable:
     """Read one table; its cells must be all combinations of the labels of its columns."""
     if not isinstance(table, pd.DataFrame):
         raise TypeError(f"{name} must be a DataFrame, got {type(table).__name__}.")

@@ -363,7 +363,10 @@ def _paired_columns(real: Any, synthetic: Any) -> tuple[dict[Any, pd.Series], di
 
 
 def _combinations(
-    n_columns: int, n_way: int, n_marginals: int | None, random_state: Any
+    n_columns: int,
+    n_way: int,
+    n_marginals: int | None,
+    random_state: int | np.random.RandomState | None,
 ) -> list[tuple[int, ...]]:
     """Return all combinations of columns, or some drawn at random without repetition."""
     if n_marginals is not None:

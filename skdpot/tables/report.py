@@ -95,7 +95,7 @@ class TableQualityReport(HtmlReport):
         def mean(values: pd.Series) -> float | None:
             return float(values.mean()) if len(values) else None
 
-        found: dict[str, Any] = {
+        figures: dict[str, Any] = {
             "compared_with": self.compared_with,
             "private": not self.of_rows and not math.isinf(epsilon),
             "epsilon": epsilon if math.isfinite(epsilon) else None,
@@ -104,13 +104,13 @@ class TableQualityReport(HtmlReport):
             "synthetic_rows": self.n_samples,
         }
         for what, frame in (("columns", self.columns), ("pairs", self.pairs)):
-            found[what] = len(frame)
+            figures[what] = len(frame)
             for figure in ("total_variation", "expected"):
-                found[f"{what}_{figure}"] = mean(frame[figure])
-            found[f"{what}_beyond_noise"] = int(frame["beyond_noise"].sum())
+                figures[f"{what}_{figure}"] = mean(frame[figure])
+            figures[f"{what}_beyond_noise"] = int(frame["beyond_noise"].sum())
         distances = self.columns.get("normalized_wasserstein", pd.Series(dtype=np.float64))
-        found["normalized_wasserstein"] = mean(distances[np.isfinite(distances)])
-        return found | {"warnings": len(self.cautions)}
+        figures["normalized_wasserstein"] = mean(distances[np.isfinite(distances)])
+        return figures | {"warnings": len(self.cautions)}
 
     @property
     def broken_rules(self) -> list[tuple[str, str]]:
@@ -148,7 +148,7 @@ class TableQualityReport(HtmlReport):
 
     def _repr_html_(self) -> str:
         """Return the report for notebooks."""
-        found, columns = self.summary, _worst(self.columns, _MOST_ROWS, keep_order=True)
+        columns = _worst(self.columns, _MOST_ROWS, keep_order=True)
         compared = "public rows" if self.of_rows else "private rows, by their noisy counts"
         pairs = _worst(self.pairs, _MOST_PAIRS)
         heads = ("total variation", "by chance" if self.of_rows else "by noise", "beyond")
@@ -158,7 +158,7 @@ class TableQualityReport(HtmlReport):
             title=self._title,
             subject=f"{self.n_samples:,} synthetic rows beside {self.n_rows:,} {compared}",
             report=self,
-            summary=found,
+            summary=self.summary,
             of_rows=ROWS_GIVEN,
             epsilon=_NOTHING if self.spent is None else epsilon_text(self.spent.epsilon),
             warnings=[text for text in self.cautions if text != ROWS_GIVEN],
@@ -183,11 +183,11 @@ class TableQualityReport(HtmlReport):
         )
 
     def __repr__(self) -> str:
-        found = self.summary
-        pairs = found["pairs_total_variation"]
+        figures = self.summary
+        pairs = figures["pairs_total_variation"]
         return (
-            f"TableQualityReport({found['columns']} columns, compared with {self.compared_with}; "
-            f"total variation of columns {found['columns_total_variation']:.3f}"
+            f"TableQualityReport({figures['columns']} columns, compared with {self.compared_with}; "
+            f"total variation of columns {figures['columns_total_variation']:.3f}"
             f"{'' if pairs is None else f', of {len(self.pairs)} pairs {pairs:.3f}'})"
         )
 
@@ -241,7 +241,7 @@ def _orders(schema: TableSchema, drawn: Table) -> pd.Series:
     return pd.Series(list(shares.values()), index, dtype=np.float64, name="first_is_later")
 
 
-def _figures_of_row(row: Any) -> Iterator[str]:
+def _figures_of_row(row: pd.Series) -> Iterator[str]:
     """Yield the cells of a column or a pair in a table of the page."""
     yield f"{row['total_variation']:.4f}"
     yield f"{row['expected']:.4f}"

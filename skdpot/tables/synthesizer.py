@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from tqdm.auto import tqdm
 
-from skdpot._utils.arrays import IntArray
+from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot._utils.validation import (
     Interval,
     Streams,
@@ -465,7 +465,11 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return self._sampled(n_samples, conditions, random_state, self._rules.patterns)
 
     def _sampled(
-        self, n_samples: int, conditions: Any, random_state: Any, patterns: Sequence[Pattern] = ()
+        self,
+        n_samples: int,
+        conditions: Mapping[str, Any] | None,
+        random_state: int | np.random.RandomState | None,
+        patterns: Sequence[Pattern] = (),
     ) -> Any:
         """Draw rows, with codes that follow patterns."""
         n_samples = check_count(n_samples, "n_samples")
@@ -638,7 +642,7 @@ def _n_records(rows: Rows, persons: IntArray | None) -> int:
     return rows.n_rows if persons is None else int(persons.max()) + 1
 
 
-def _with_weights(values: dict[str, PlainColumn], weights: Any) -> tuple[Any, Any]:
+def _with_weights(values: dict[str, PlainColumn], weights: FloatArray | None) -> tuple[Any, Any]:
     return tuple(values.values()), weights
 
 
