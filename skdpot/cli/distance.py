@@ -8,13 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from skdpot.cli.console import (
-    BUDGET_EXCEEDED,
-    USAGE,
-    CommandError,
-    Console,
-    counted_columns,
-)
+from skdpot.cli.console import BUDGET_EXCEEDED, USAGE, CommandError, Console, counted_columns
 from skdpot.cli.payment import Payment, budget_facts, summary, warn_of_epsilon
 from skdpot.cli.schemas import confirmed_schema
 from skdpot.cli.table_files import FileFormat, read_guessable, read_table_file

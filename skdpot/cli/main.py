@@ -14,12 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import skdpot
 from skdpot.cli.console import OK, Console, explain, where_it_happened
-from skdpot.exceptions import (
-    FairnessWarning,
-    NotPrivateWarning,
-    PrivacyWarning,
-    charges_before,
-)
+from skdpot.exceptions import FairnessWarning, NotPrivateWarning, PrivacyWarning, charges_before
 
 _Number = TypeVar("_Number", int, float)
 

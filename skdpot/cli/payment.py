@@ -5,10 +5,7 @@ import os
 from argparse import Namespace
 from typing import Any
 
-from skdpot.cli.console import (
-    CommandError,
-    Console,
-)
+from skdpot.cli.console import CommandError, Console
 from skdpot.privacy.budget import PrivacyBudget, rounded_down, rounded_up
 
 DEFAULT_DELTA = 1e-5  # largest default

@@ -3,10 +3,7 @@
 from argparse import Namespace
 from typing import Any
 
-from skdpot.cli.console import (
-    Console,
-    OutputFile,
-)
+from skdpot.cli.console import Console, OutputFile
 from skdpot.cli.table_files import FileFormat, read_table_file
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text
 from skdpot.tables.synthesizer import DPTableSynthesizer

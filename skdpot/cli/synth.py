@@ -7,13 +7,7 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 from skdpot.cli.conditions import check_conditions, read_conditions
-from skdpot.cli.console import (
-    USAGE,
-    CommandError,
-    Console,
-    OutputFile,
-    counted_columns,
-)
+from skdpot.cli.console import USAGE, CommandError, Console, OutputFile, counted_columns
 from skdpot.cli.payment import Payment, budget_facts, summary, warn_of_epsilon
 from skdpot.cli.schemas import confirmed_schema, known_column
 from skdpot.cli.table_files import (

@@ -98,8 +98,7 @@ def _condition_on_column(grid: ColumnGrid, wanted: Any) -> Condition:
             "(smallest, largest)."
         )
     if grid.on_scale:
-        kept = [_condition_on_value(grid, value).kept for value in values]
-        return Condition(np.max(kept, axis=0))
+        return Condition(np.max([_condition_on_value(grid, v).kept for v in values], axis=0))
     kept = np.zeros(grid.size)
     kept[[_cell_of_value(grid, value) for value in values]] = 1.0
     return Condition(kept)

@@ -147,9 +147,7 @@ def exact_counts(rows: CountableRows, marginals: Sequence[Marginal]) -> Tables:
 
 
 def exact_misfits(
-    rows: CountableRows,
-    marginals: Sequence[Marginal],
-    predictions: Sequence[FloatArray],
+    rows: CountableRows, marginals: Sequence[Marginal], predictions: Sequence[FloatArray]
 ) -> FloatArray:
     """Return the exact misfits that `release_misfits` adds noise to, multiples of 1 / 16."""
     misfits = np.zeros(len(marginals))

@@ -25,12 +25,7 @@ from skdpot.privacy.spent import SEEDED, charge, made_by, warn_of_composition
 from skdpot.release.private_scaler import whole_mu
 from skdpot.tables.frames import Table, build_table, open_table, table_rows, validate_table
 from skdpot.tables.schema import GUESSED, TableSchema, bound_schema, warn_of_guess
-from skdpot.tables.schema_release import (
-    SchemaPlan,
-    plan_schema,
-    release_schema,
-    to_measure,
-)
+from skdpot.tables.schema_release import SchemaPlan, plan_schema, release_schema, to_measure
 
 _PUBLIC = (
     "the number of rows",

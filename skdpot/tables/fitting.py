@@ -39,11 +39,7 @@ from skdpot.tables.contingency import (
     exact_counts,
 )
 from skdpot.tables.grids import ColumnGrid
-from skdpot.tables.marginal_release import (
-    release_marginals,
-    release_misfits,
-    tables_of,
-)
+from skdpot.tables.marginal_release import release_marginals, release_misfits, tables_of
 from skdpot.tables.model import MOST_MOVED, TableModel
 from skdpot.tables.particles import Moves, ScaledParticles
 from skdpot.tables.plan import MOST_FEW, TablePlan, events_of, n_choices

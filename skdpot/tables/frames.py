@@ -13,13 +13,7 @@ from skdpot._utils.validation import record_features, validate_frame, validate_r
 from skdpot.release.contributions import read_persons
 from skdpot.sources import HeldRows, Rows, Source, SourceRows, head_of, source_of
 from skdpot.tables.column_values import PlainColumn, read_column
-from skdpot.tables.dtypes import (
-    datetime_zone,
-    dtype_family,
-    dtype_name,
-    is_polars,
-    polars_dtype,
-)
+from skdpot.tables.dtypes import datetime_zone, dtype_family, dtype_name, is_polars, polars_dtype
 
 _NO_TABLE = (
     "X must be a DataFrame or a numeric array. It cannot be read as numbers: every argument must "

@@ -42,11 +42,7 @@ _DEGENERATE = 0.2  # effective share of particles below which they are resampled
 
 
 def scaling_step(
-    counts: FloatArray,
-    expected: FloatArray,
-    potentials: FloatArray,
-    sigma: float,
-    smoothing: float,
+    counts: FloatArray, expected: FloatArray, potentials: FloatArray, sigma: float, smoothing: float
 ) -> FloatArray:
     """Solve for the potentials of one marginal while all others are fixed."""
     stiffness = smoothing * max(sigma, _LEAST_NOISE) ** 2

@@ -18,9 +18,7 @@ from skdpot.privacy.budget import epsilon_text
 from skdpot.privacy.spent import PrivacySpent
 from skdpot.tables.cautions import ROWS_GIVEN, cautions_of_columns, cautions_of_fit
 from skdpot.tables.frames import Table, validate_table
-from skdpot.tables.marginals import (
-    ColumnShares,
-)
+from skdpot.tables.marginals import ColumnShares
 from skdpot.tables.marginals_display import MarginalsDisplay, draw_pairs
 from skdpot.tables.report_figures import SUMMARIES, compare_with_releases, compare_with_rows
 from skdpot.tables.rules import LessEqual, numbers_of

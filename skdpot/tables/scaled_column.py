@@ -111,7 +111,7 @@ class ScaledColumn(TableColumn):
         return self.lower is not None and self.upper is not None
 
     @property
-    def _last_step(self) -> int | None:  # type: ignore[override]
+    def _last_step(self) -> int | None:
         uneven = self.log_scale or self.knots is not None
         return None if uneven or self.n_values is None else self.n_values - 1
 
