@@ -91,8 +91,8 @@ def run_distance(args: Namespace, console: Console) -> None:
     charged = [
         (path, budget) for path, budget in zip(ledgers, budgets, strict=True) if path and budget
     ]
-    facts["budgets"] = [budget_facts(*pair) for pair in charged]
-    lines += [summary(*pair) for pair in charged]
+    facts["budgets"] = [budget_facts(path, budget) for path, budget in charged]
+    lines += [summary(path, budget) for path, budget in charged]
     console.result(lines, facts, wanted=True)
 
 

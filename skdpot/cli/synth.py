@@ -126,9 +126,8 @@ def _fit(
     args: Namespace, form: FileFormat, console: Console, facts: dict[str, Any]
 ) -> tuple[DPTableSynthesizer, list[str]]:
     """Fit a synthesizer; everything that can be refused is refused before the charge."""
-    persons = {n: getattr(args, n) for n in ("unit", "max_rows")}
-    persons["weighting"] = args.weighting or "person"
-    Unit.of_parameters(*persons.values())
+    weighting = args.weighting or "person"
+    Unit.of_parameters(args.unit, args.max_rows, weighting)
     frame, schema = read_table_file(args.data, confirmed_schema(args.schema), form, args.unit)
     table = Table.of(frame)
     check_writable_format(args.output, table.kind)
@@ -145,7 +144,9 @@ def _fit(
         epsilon=args.epsilon,
         delta=payment.delta,
         target=args.target,
-        **persons,
+        unit=args.unit,
+        max_rows=args.max_rows,
+        weighting=weighting,
         budget=budget,
         verbose=int(console.shows_progress),
     )

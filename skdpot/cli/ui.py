@@ -510,8 +510,8 @@ class Page:
         n_rows = self.facts["rows"]
         with self.noise:
             try:
-                terms = self.epsilon.value or 0.0, self.delta.value or 0.0
-                sigma, rows = planned_noise(self.schema, n_rows, *terms)
+                epsilon, delta = self.epsilon.value or 0.0, self.delta.value or 0.0
+                sigma, rows = planned_noise(self.schema, n_rows, epsilon, delta)
             except Exception as error:  # about typed values; no private value is involved
                 self.ui.label(explain(error)[0])
                 return

@@ -42,22 +42,25 @@ def cautions_of_fit(schema: TableSchema, spent: PrivacySpent | None, of_rows: bo
 
 def cautions_of_columns(model: TableModel, grids: Sequence[ColumnGrid]) -> Iterator[str]:
     """Yield warnings about columns of low quality, from released counts."""
-    facts = list(zip(grids, model.columns, model.bins, strict=True))
-    alone = [grid.column.name for grid in grids if grid.n_cells == 1]
-    known = [fact for fact in facts if fact[0].n_cells > 1]
-    blank = [fact for fact in known if _is_hidden_by_noise(*fact, model.n_rows)]
-    known = [fact for fact in known if fact not in blank]
-    if alone:
-        yield f"A single value is possible, and every synthetic row has it, in {_listed(alone)}."
-    if blank:
+    constant, hidden, visible = [], [], []
+    for grid, noisy, bins in zip(grids, model.columns, model.bins, strict=True):
+        if grid.n_cells == 1:
+            constant.append(grid.column.name)
+        elif _is_hidden_by_noise(grid, noisy, bins, model.n_rows):
+            hidden.append(grid.column.name)
+        else:
+            visible.append((grid, noisy, bins))
+    if constant:
+        yield f"A single value is possible, and every synthetic row has it, in {_listed(constant)}."
+    if hidden:
         yield (
-            f"Nothing stands out of the noise in {_listed([g.column.name for g, *_ in blank])}: "
+            f"Nothing stands out of the noise in {_listed(hidden)}: "
             "the synthetic values say hardly more than the schema does. Use more rows, a larger ε, "
             "fewer columns, or narrower bounds and fewer categories."
         )
-    for grid, noisy, _ in known:
+    for grid, noisy, _ in visible:
         yield from _cautions_of_bounds(grid, noisy, model.n_rows)
-    for grid, _, bins in known:
+    for grid, _, bins in visible:
         yield from _cautions_of_rare(grid, bins)
 
 

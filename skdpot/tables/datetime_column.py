@@ -39,18 +39,10 @@ _DATE = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
-_ONE_ORDER: tuple[str, ...] = (
-    "%Y/%m/%d",
-    "%Y.%m.%d",
-    "%Y-%m-%d",
-    "%d-%b-%Y",
-    "%d %b %Y",
-    "%d %B %Y",
-    "%b %d, %Y",
-)
-_ONE_ORDER += ("%B %d, %Y", "%b %d %Y", "%d-%b-%y", "%d. %B %Y")
+_ONE_ORDER = "%Y/%m/%d|%Y.%m.%d|%Y-%m-%d|%d-%b-%Y|%d %b %Y|%d %B %Y|%b %d, %Y|%B %d, %Y|%b %d %Y"
+_ONE_ORDER += "|%d-%b-%y|%d. %B %Y"
 _DAY_FIRST, _MONTH_FIRST = (
-    tuple(f"{day}{clock}" for clock in _CLOCKS for day in (*_ONE_ORDER, *numeric))
+    tuple(f"{day}{clock}" for clock in _CLOCKS for day in (*_ONE_ORDER.split("|"), *numeric))
     for numeric in (
         [f"%d{s}%m{s}%{year}" for year in "Yy" for s in "/.-"],
         [f"%m{s}%d{s}%{year}" for year in "Yy" for s in "/-"] + ["%d.%m.%Y", "%d.%m.%y"],

@@ -116,8 +116,8 @@ class TablePlan:
             return self
         precision = [1.0 / (max(n.sigma, 1e-9) ** 2 * n.marginal.n_cells) for n in columns]
         total = np.average([noisy.counts.sum() for noisy in columns], weights=precision)
-        limits = self.n_samples, self.n_samples * self.weight
-        return replace(self, n_samples=round(float(np.clip(total, *limits))))
+        total = np.clip(total, self.n_samples, self.n_samples * self.weight)
+        return replace(self, n_samples=round(float(total)))
 
 
 def plan_marginals(

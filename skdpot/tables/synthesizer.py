@@ -522,8 +522,8 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         table = validate_table(self, X, reset=False, names=self.schema_.names)
         drawn = self._sampled(max(_SCORED_ROWS, table.n_rows), None, 0)
-        tables = [self._scored(part) for part in (table, Table.of(drawn, self.schema_.names))]
-        return -marginal_total_variation(*tables, n_way=min(2, len(self.schema_)))
+        real, synthetic = map(self._scored, (table, Table.of(drawn, self.schema_.names)))
+        return -marginal_total_variation(real, synthetic, n_way=min(2, len(self.schema_)))
 
     def _scored(self, table: Table) -> pd.DataFrame:
         """Return the columns of the schema, with times and texts as the schema reads them."""
