@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import wasserstein_distance
 
 from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot._utils.validation import check_count, solver_generator
@@ -347,6 +346,8 @@ def normalized_wasserstein_distance(real: Any, synthetic: Any) -> pd.Series:
 
 
 def _wasserstein(real: np.ndarray, synthetic: np.ndarray) -> float:
+    from scipy.stats import wasserstein_distance  # takes a second to load
+
     real, synthetic = (part[~np.isnan(part)] for part in (real, synthetic))
     if not real.size or not synthetic.size:
         return math.nan
