@@ -1,4 +1,4 @@
-"""Who pays for a fit: a ledger, its cap and its state."""
+"""The ledger that pays for a fit: its cap and its state."""
 
 import math
 import os

@@ -3,6 +3,7 @@
 from argparse import Namespace
 from typing import Any
 
+from skdpot.audit.report import percent_at_most, privacy_report, protected_in_words
 from skdpot.cli.console import Console, OutputFile
 from skdpot.cli.table_files import FileFormat, read_table_file
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text
@@ -11,9 +12,6 @@ from skdpot.tables.synthesizer import DPTableSynthesizer
 
 def run_report(args: Namespace, console: Console) -> None:
     """Report on a model that ``skdpot synth --save`` has written."""
-    # Here, because the attacks load half of scikit-learn, and the other commands need none of it.
-    from skdpot.audit.report import percent_at_most, privacy_report, protected_in_words
-
     outputs = OutputFile.of(args, ["output"], [args.model, args.holdout, args.ledger])
     synthesizer = DPTableSynthesizer.load(args.model)
     holdout: Any = None

@@ -1,4 +1,4 @@
-"""``skdpot schema``: what is public about a table is guessed or stated, shown, and confirmed."""
+"""``skdpot schema``: guess or state a schema, show it, and write it once it is confirmed."""
 
 import json
 import math
@@ -60,7 +60,7 @@ _FEWEST_IN_ORDER = 100  # rows with both dates
 
 
 def run_schema(args: Namespace, console: Console) -> None:
-    """Propose a schema, show it, ask, and write what was confirmed."""
+    """Propose a schema, show it, ask for confirmation, and write it."""
     outputs = OutputFile.of(args, ["output"], [args.data])
     if not (args.yes or args.show) and not sys.stdin.isatty():
         raise CommandError(_NO_TERMINAL)
@@ -110,7 +110,7 @@ def run_schema(args: Namespace, console: Console) -> None:
 
 
 def _told(args: Namespace) -> dict[str, Any]:
-    """Return how the texts of some columns are to be read."""
+    """Return how options say that texts of columns are read."""
     told: dict[str, Any] = dict.fromkeys(args.category, CATEGORIES)
     told |= dict.fromkeys(args.boolean, TRUTHS)
     for option, is_date in (("date", True), ("number", False)):
@@ -130,7 +130,7 @@ def _told(args: Namespace) -> dict[str, Any]:
 
 
 def _told_of_all(args: Namespace, told: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """Return how all columns are to be read, by what options say of them and of the others."""
+    """Return how all columns are read, by options for single columns and for all others."""
     is_typed, rest = is_parquet(args.data), None if "*" in names else told.get("*")
     ways = {name: how for name, how in told.items() if name != "*" or rest is None}
     if not is_typed:
@@ -147,7 +147,7 @@ def _told_of_all(args: Namespace, told: dict[str, Any], names: tuple[str, ...]) 
 
 
 def _kind_of(low: str, high: str) -> Any:
-    """Return what is between two ends, by how these are written."""
+    """Return the kind of values between two ends, by how the ends are written."""
     numbers = [plain_number(end) for end in (low, high)]
     if None not in numbers:
         return "1234" if all(isinstance(number, int) for number in numbers) else "1234.50"
@@ -162,7 +162,7 @@ def _kind_of(low: str, high: str) -> Any:
 
 
 def _with_rules(schema: TableSchema, args: Namespace) -> TableSchema:
-    """Return the schema with its rules, and those in the file that it replaces."""
+    """Return the schema with the rules of the options, and of the file that it replaces."""
     path = args.output
     try:
         rules = () if path is None else TableSchema.from_json(Path(path).expanduser()).rules
@@ -190,9 +190,9 @@ def _order(text: str, schema: TableSchema) -> tuple[str, str]:
 
 
 def _orders(schema: TableSchema, table: Table) -> dict[tuple[str, str], str]:
-    """Return pairs of dates of which one is at most the other in all rows, and say so.
+    """Return pairs of dates that have one order in all rows, with a note for each.
 
-    The values are read without any privacy, as those of a guess are.
+    The values are read without privacy, like those of a guess.
     """
     dates: list[Any] = [c for c in schema if c.kind == "datetime" and c.is_resolved]
     if len(dates) < 2:
@@ -205,7 +205,7 @@ def _orders(schema: TableSchema, table: Table) -> dict[tuple[str, str], str]:
     for first, second in permutations(dates, 2):
         apart = numbers[second.name] - numbers[first.name]
         apart = apart[~np.isnan(apart)]
-        # Not where bounds say so, few rows do, or both are the same.
+        # Not if the bounds imply it, few rows have both dates, or all are equal.
         if first.span[1] <= second.span[0] or len(apart) < _FEWEST_IN_ORDER:
             continue
         if apart.min() < 0.0 or apart.max() == 0.0:
@@ -222,7 +222,7 @@ def _orders(schema: TableSchema, table: Table) -> dict[tuple[str, str], str]:
 
 
 def _left_open(schema: TableSchema, args: Namespace) -> Iterator[TableColumn]:
-    """Return the columns whose bounds or categories are to be estimated privately."""
+    """Return the columns whose bounds or categories the fit will estimate."""
     names = args.private
     if args.private_all:
         stated = {text.rpartition("=")[0] for text in args.range}
@@ -252,13 +252,13 @@ def _ranged(schema: TableSchema, text: str) -> TableColumn:
 def _shown(
     schema: TableSchema, proposals: list[Proposal], orders: dict[tuple[str, str], str]
 ) -> list[tuple[str, ...]]:
-    """Return a table of what would become public, every category of it, and why."""
+    """Return a table of all facts that would become public, with reasons."""
     rows: list[tuple[str, ...]] = [_SHOWN]
     for name, column, why, note in proposals:
         if column is None:
             rows.append((name, "left out", "", why, note.removeprefix("left out: ")))
             continue
-        kept = schema[name]  # as the options say
+        kept = schema[name]  # with the changes of options
         said = (text for (_, later), text in orders.items() if later == name)
         note = " ".join(filter(None, (note, *said)))
         missing = "; may be missing" if kept.missing else ""

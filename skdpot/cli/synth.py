@@ -49,7 +49,7 @@ _CHARGED = "the fit was made and charged before the error below; {}."
 
 
 def run_synth(args: Namespace, console: Console) -> None:
-    """Fit or load a synthesizer, draw rows, and write what was asked for."""
+    """Fit or load a synthesizer, draw rows, and write all output files."""
     started = time.monotonic()
     _check_usage(args)
     inputs = args.data, args.model, args.schema, args.ledger

@@ -99,7 +99,7 @@ _STYLE = """
 
 
 def run_ui(args: Namespace, console: Console) -> None:
-    """Serve the page until somebody stops it."""
+    """Serve the page until the program is stopped."""
     host = "127.0.0.1" if args.host == "localhost" else args.host
     try:
         is_here = ip_address(host).is_loopback
@@ -265,7 +265,7 @@ class Page:
                 return path
         raise CommandError(_ELSEWHERE.format(self.folder, ", ".join(_SUFFIXES)))
 
-    # ------------------------------------------------------------------- what the commands do
+    # ------------------------------------------------------------------- running commands
 
     async def _call(self, what: str, *words: str) -> dict[str, Any] | None:
         """Run a command, show its progress and messages; return its result, None if it failed."""

@@ -1,4 +1,4 @@
-"""Which marginals are worth releasing: those whose misfit exceeds the cost of their noise."""
+"""Marginals that may be released: a misfit has to exceed the cost of the noise."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -357,7 +357,7 @@ def _is_format(form: str) -> bool:
 
 
 def _formats_of(texts: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Return the known formats that read all texts, none if a text has no such format."""
+    """Return the known formats that read all texts, none if one text has no known format."""
     formats: list[str] = []
     for text in texts:
         if not any(_by_format(text, form) for form in formats):

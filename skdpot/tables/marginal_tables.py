@@ -118,7 +118,7 @@ def fit_published(
     rng: np.random.Generator,
     event: Event,
 ) -> TableModel:
-    """Fit a model to tables that somebody else released."""
+    """Fit a model to published tables; no private row is read."""
     published = [
         _read_published(f"marginals[{place}]", table, schema, n_rows)
         for place, table in enumerate(marginals)

@@ -23,7 +23,7 @@ class Rounding:
 
     steps: tuple[int, ...]
     phases: tuple[int, ...]  # first multiple of each step
-    origin: float | None = None  # orders of magnitude count from -origin; None: there is one order
+    origin: float | None = None  # orders of magnitude count from -origin; None: a single order
 
     @property
     def n_codes(self) -> int:

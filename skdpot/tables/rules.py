@@ -201,7 +201,7 @@ class LessEqual(Rule):
 
     @property
     def in_words(self) -> str:
-        """Which column is at most which."""
+        """The rule in words, for reports."""
         within = "" if self.largest is None else f", which is at most {self.largest:g} more"
         return f"“{self.smaller}” is at most “{self.larger}”{within}"
 
@@ -324,7 +324,7 @@ class Implies(Rule):
 
     @property
     def in_words(self) -> str:
-        """Which columns determine which."""
+        """The rule in words, for reports."""
         return f"{_quoted(self.columns)} determine “{self.target}”"
 
     def __post_init__(self) -> None:
@@ -489,7 +489,7 @@ class Forbidden(Rule):
 
     @property
     def in_words(self) -> str:
-        """Which values no row has."""
+        """The rule in words, for reports."""
         parts = []
         for name, wanted in self.values.items():
             values = wanted if isinstance(wanted, tuple) else (wanted,)
@@ -597,7 +597,7 @@ class SumTo(Rule):
 
     @property
     def in_words(self) -> str:
-        """What adds up to what."""
+        """The rule in words, for reports."""
         total = f"“{self.total}”" if isinstance(self.total, str) else f"{self.total:g}"
         return f"{_quoted(self.columns)} add up to {total}"
 
@@ -615,7 +615,7 @@ class SumTo(Rule):
 
     @property
     def made(self) -> str:  # type: ignore[override]
-        """The sum, or what the others leave of it."""
+        """The sum, or the rest of the total."""
         return self.names[-1]
 
     def check(self, columns: Columns) -> dict[str, Any]:
