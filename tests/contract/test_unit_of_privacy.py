@@ -70,7 +70,7 @@ def scores_of_choices(patch):
             scores.append(exact)
             super().__init__(exact, *args)
 
-    patch.setattr(choices, "_Draw", Spy)
+    patch.setattr(choices, "_ExponentialDraw", Spy)
     return scores
 
 
