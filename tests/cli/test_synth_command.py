@@ -197,7 +197,7 @@ def test_delta_of_the_page_does_not_follow_from_a_private_number_of_rows(tmp_pat
 
 
 FAILS = {
-    "fit": ("skdpot.tables.candidates.choose_tree", RuntimeError),
+    "fit": ("skdpot.tables.fitting.choose_tree", RuntimeError),
     "save": ("skdpot.cli.synth.DPTableSynthesizer.save", KeyboardInterrupt),
     "write": ("skdpot.cli.synth.write_table_file", RuntimeError),
 }
@@ -240,7 +240,7 @@ def test_without_a_ledger_a_failed_fit_says_that_epsilon_is_spent(run, folder, m
     def fail(*args, **kwargs):
         raise RuntimeError
 
-    monkeypatch.setattr("skdpot.tables.candidates.choose_tree", fail)
+    monkeypatch.setattr("skdpot.tables.fitting.choose_tree", fail)
     code, out, err = run(FIT)
     assert (code, out) == (1, "")
     assert "epsilon = 1 at delta = 1e-05 was spent, and the releases of this fit are lost" in err
