@@ -163,7 +163,7 @@ def combined(rounds: Sequence[NoisyMarginal]) -> tuple[FloatArray, FloatArray]:
         above.append(parent)
     counts, variances = known.pop()
     for parent in above[::-1]:
-        below, variances = known.pop()
-        sums, whole = (np.bincount(parent, part) for part in (below, variances))
-        counts = below + ((counts - sums) / whole)[parent] * variances
+        children, variances = known.pop()
+        sums, whole = (np.bincount(parent, part) for part in (children, variances))
+        counts = children + ((counts - sums) / whole)[parent] * variances
     return counts, np.sqrt(variances)
