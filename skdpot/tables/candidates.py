@@ -17,11 +17,11 @@ NOISE_COST = 0.25  # scaled number of rows misplaced by noise of standard deviat
 _SHARING = 30  # assumed number of chosen marginals, for the noise of each
 
 
-Columns: TypeAlias = tuple[int, ...]
+Places: TypeAlias = tuple[int, ...]
 
 
 def marginals_of(
-    bins: Sequence[ColumnBins], columns: Iterable[Columns], level: int
+    bins: Sequence[ColumnBins], columns: Iterable[Places], level: int
 ) -> tuple[Marginal, ...]:
     """Return marginals of bins (level 0), of their groups (1) or of few groups (2)."""
     groups = [column.groups(level) for column in bins]
@@ -31,7 +31,7 @@ def marginals_of(
     )
 
 
-def both_levels(bins: Sequence[ColumnBins], pairs: Iterable[Columns]) -> tuple[Marginal, ...]:
+def both_levels(bins: Sequence[ColumnBins], pairs: Iterable[Places]) -> tuple[Marginal, ...]:
     """Return the marginals of pairs: of bins, and of groups of bins if these are fewer."""
     pairs = list(pairs)
     levels = zip(marginals_of(bins, pairs, 0), marginals_of(bins, pairs, 1), strict=True)
@@ -59,10 +59,10 @@ class Candidates:
         """Number of cells of each marginal."""
         return np.array([marginal.n_cells for marginal in self.marginals], dtype=np.float64)
 
-    def gains(self, sigma: float) -> dict[Columns, tuple[float, int]]:
+    def gains(self, sigma: float) -> dict[Places, tuple[float, int]]:
         """Return the largest gain per pair or triple, and the place of its marginal."""
         gains = self.importance * (self.misfits - NOISE_COST * sigma * self.n_cells)
-        best: dict[Columns, tuple[float, int]] = {}
+        best: dict[Places, tuple[float, int]] = {}
         for place, marginal in enumerate(self.marginals):
             if marginal.columns not in best or gains[place] > best[marginal.columns][0]:
                 best[marginal.columns] = (float(gains[place]), place)

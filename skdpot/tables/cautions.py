@@ -14,7 +14,7 @@ from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.model import TableModel
 from skdpot.tables.schema import TableSchema
 
-ROWS_GIVEN = (
+COMPARED_WITH_ROWS = (
     "This report was computed, without noise, from rows that were handed to it. They count as "
     "public. If they are not, this report is as confidential as they are: make another one "
     "without rows for everybody else."
@@ -29,7 +29,7 @@ _NEAR = 8  # neighbouring cells
 def cautions_of_fit(schema: TableSchema, spent: PrivacySpent | None, of_rows: bool) -> list[str]:
     """Return the warnings about the fit, the gravest first."""
     known = {
-        ROWS_GIVEN: of_rows,
+        COMPARED_WITH_ROWS: of_rows,
         "The synthesizer was fitted without noise: ε is infinite, and neither its rows nor this "
         "report are private.": spent is not None and math.isinf(spent.epsilon),
         "The synthesizer was fitted with a random_state. Anyone who knows it can remove the noise; "

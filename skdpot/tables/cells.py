@@ -70,7 +70,7 @@ def count_cells(
         releases.append(replace(counted, facts={"marginals": tuple(tables)}))
         for c, noisy in zip(wide, tables_of(releases[-1]), strict=True):
             if level:
-                fine = refined(grids[c], *combined([*known[c], noisy]))
+                fine = split_cells(grids[c], *combined([*known[c], noisy]))
                 above = parents(grids[c], fine)
                 known[c] = [finer(table, above) for table in (*known[c], noisy)]
             else:
@@ -110,7 +110,7 @@ def _cell_codes(
     return codes, weights
 
 
-def refined(grid: ColumnGrid, counts: FloatArray, noise: FloatArray) -> ColumnGrid:
+def split_cells(grid: ColumnGrid, counts: FloatArray, noise: FloatArray) -> ColumnGrid:
     """Split intervals whose counts stand out of the noise, into parts by their counts."""
     column = grid.column
     numbers = np.where(counts > _SEEN * noise, counts, 0.0)[: grid.n_cells]

@@ -78,7 +78,7 @@ def category_key(value: Any) -> tuple[str, Any] | None:
         return "text", str(value)
     if isinstance(value, bool | np.bool_):
         return "boolean", bool(value)
-    if not is_number(value):
+    if not is_real_number(value):
         return None
     if isinstance(value, Integral):
         return "number", int(value)
@@ -86,7 +86,7 @@ def category_key(value: Any) -> tuple[str, Any] | None:
     return ("number", number) if math.isfinite(number) else None
 
 
-def is_number(value: Any) -> bool:
+def is_real_number(value: Any) -> bool:
     """Return whether a value is a real number, and no truth value or duration."""
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_ | np.timedelta64)
 

@@ -21,7 +21,7 @@ from skdpot.tables.bins import ColumnBins, bin_codes, bins_in_order, coarsen
 from skdpot.tables.candidates import (
     TARGET_IMPORTANCE,
     Candidates,
-    Columns,
+    Places,
     both_levels,
     choose,
     choose_tree,
@@ -105,7 +105,7 @@ class TableFit:
             products = (self.plan.n_samples * np.outer(*pair) for pair in shares)
             return [m.joined(product) for m, product in zip(marginals, products, strict=True)]
 
-        pairs: list[Columns] = list(itertools.combinations(range(n_columns), 2))
+        pairs: list[Places] = list(itertools.combinations(range(n_columns), 2))
         if n_columns > MOST_FEW:
             with_target = [pair for pair in pairs if self.target in pair]
             some = marginals_of(bins, sorted(set(pairs) - set(with_target)), 2)
@@ -133,7 +133,7 @@ class TableFit:
         def predicted(marginals: Sequence[Marginal]) -> list[FloatArray]:
             return list(counts_of(particles.codes, marginals, particles.weights))
 
-        pairs: Iterable[Columns] = itertools.combinations(range(n_columns), 2)
+        pairs: Iterable[Places] = itertools.combinations(range(n_columns), 2)
         if n_columns == 2:
             chosen = both_levels(bins, pairs)[-1:]
             worst = self._released(rows, chosen, np.ones(1), "pairs")
@@ -167,7 +167,7 @@ class TableFit:
         """Add second parents where the tree misses the counts of a pair."""
         pairs = [noisy for noisy in model.consistent if len(noisy.marginal.columns) == 2]
         tables = counts_of(particles.codes, [n.marginal for n in pairs], particles.weights)
-        best: dict[Columns, tuple[float, NoisyMarginal]] = {}
+        best: dict[Places, tuple[float, NoisyMarginal]] = {}
         for noisy, table in zip(pairs, tables, strict=True):
             explained = sampling_misfit(table, model.n_rows) + _NOISE * noisy.sigma * len(table)
             gain = float(np.abs(noisy.counts - table).sum()) - explained
@@ -248,7 +248,7 @@ def _to_bins(batch: tuple[IntArray, Any], bins: Sequence[ColumnBins]) -> tuple[I
     return bin_codes(codes, bins), weights
 
 
-def _triples_along(tree: ColumnTree) -> list[Columns]:
+def _triples_along(tree: ColumnTree) -> list[Places]:
     """Return triples of a column, its parent, and the target or the grandparent."""
     parents = {node.column: node.parent for node in tree.nodes}
     triples = set()

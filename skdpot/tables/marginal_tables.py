@@ -171,7 +171,7 @@ def _publish_column(
     if not axes:
         raise ValueError(f"marginals has no table with the column {column.name!r}.")
     grid = grid_within(column, [label for t, axis in axes.values() for label in t.labels[axis]])
-    parts = {name: parts_of(grid, t.labels[axis], name) for name, (t, axis) in axes.items()}
+    parts = {name: labelled_parts(grid, t.labels[axis], name) for name, (t, axis) in axes.items()}
     best, axis = min(
         axes.values(), key=lambda t: (-t[0].counts.shape[t[1]], t[0].summed([t[1]])[1])
     )
@@ -285,7 +285,7 @@ def grid_within(column: Any, labels: Sequence[Any]) -> ColumnGrid:
     return replace(grid, edges=edges, n_cells=len(edges) - 1)
 
 
-def parts_of(grid: ColumnGrid, labels: Sequence[Any], name: str) -> IntArray:
+def labelled_parts(grid: ColumnGrid, labels: Sequence[Any], name: str) -> IntArray:
     """Return the label of a table that holds each cell, the narrowest of several."""
     column = grid.column.name
     inside = [

@@ -14,7 +14,7 @@ from skdpot.tables.identifiers import tells_who
 from skdpot.tables.numeric_column import NumericColumn
 from skdpot.tables.timedelta_column import TimedeltaColumn
 
-Described: TypeAlias = Iterator[tuple[str, TableColumn | None]]
+DescribedColumns: TypeAlias = Iterator[tuple[str, TableColumn | None]]
 
 _SPEC = "SINGLE_TABLE_V1"  # version of the metadata of SDV
 
@@ -54,7 +54,7 @@ def _table(tables: Any, name: str | None) -> Any:
     return named[name]
 
 
-def _of_sdv(table: Any) -> Described:
+def _of_sdv(table: Any) -> DescribedColumns:
     for name, entry in table["columns"].items():
         kind = entry["sdtype"]
         if kind == "datetime":
@@ -68,7 +68,7 @@ def _of_sdv(table: Any) -> Described:
             yield name, kinds[kind](name, missing=True) if kind in kinds else None
 
 
-def _of_frictionless(table: Any) -> Described:
+def _of_frictionless(table: Any) -> DescribedColumns:
     schema = table.get("schema", table)
     keys = schema.get("primaryKey", [])
     keys = {keys} if isinstance(keys, str) else set(keys)
@@ -106,7 +106,7 @@ def _of_field(
     return CategoricalColumn(name, missing=missing) if kind == "string" and of_text else None
 
 
-def _of_croissant(table: Any) -> Described:
+def _of_croissant(table: Any) -> DescribedColumns:
     fields = table["field"]
     for entry in [fields] if isinstance(fields, dict) else fields:
         source = entry.get("source", {})
@@ -134,7 +134,7 @@ _CROISSANT: dict[str, Callable[[str], TableColumn]] = {
     "Date": lambda name: _of_dates(name, None, False),
     "Text": lambda name: CategoricalColumn(name, missing=True),
 }
-_FORMATS: dict[str, Callable[[Any], Described]] = {
+_FORMATS: dict[str, Callable[[Any], DescribedColumns]] = {
     "recordSet": _of_croissant,
     "tables": _of_sdv,
     "columns": _of_sdv,

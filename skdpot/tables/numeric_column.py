@@ -12,7 +12,7 @@ import pandas as pd
 
 from skdpot._utils.arrays import BoolArray, FloatArray
 from skdpot.tables.column_base import ONE_VALUE, UNSHOWN, TableColumn
-from skdpot.tables.column_values import PlainColumn, as_float, is_number
+from skdpot.tables.column_values import PlainColumn, as_float, is_real_number
 from skdpot.tables.dtypes import dtype_family
 from skdpot.tables.rounding import Rounding
 from skdpot.tables.scaled_column import LARGEST_UNEVEN, ScaledColumn
@@ -239,7 +239,7 @@ class NumericColumn(ScaledColumn):
             amount, example = (written_number(t, self._comma) for t in (value, self.written))
             same_unit = amount and example and amount[1] in ("", example[1])
             return amount[0] if amount and same_unit else None
-        return value if is_number(value) else None
+        return value if is_real_number(value) else None
 
     @property
     def _comma(self) -> bool:
@@ -325,7 +325,7 @@ class NumericColumn(ScaledColumn):
 
     def _bound(self, value: Any) -> float | int | None:
         limit = LARGEST_INTEGER if self.integer else LARGEST_NUMBER
-        within = is_number(value) and abs(value) <= limit
+        within = is_real_number(value) and abs(value) <= limit
         if not within or (self.integer and value != int(value)):
             return None
         return int(value) if self.integer else float(value)
@@ -439,7 +439,7 @@ class NumericColumn(ScaledColumn):
         return self.replace(lower=None, upper=None, log_scale=False, knots=None)
 
     def _end(self, value: Any) -> Any:
-        return value if is_number(value) and value == value else None
+        return value if is_real_number(value) and value == value else None
 
     def _inside(self, lowest: Any, highest: Any) -> tuple[float, float, float, float]:
         if self.integer:

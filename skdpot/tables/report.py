@@ -16,7 +16,7 @@ from skdpot._utils.panels import cut_short, data_address
 from skdpot._utils.validation import solver_generator
 from skdpot.privacy.budget import epsilon_text
 from skdpot.privacy.spent import PrivacySpent
-from skdpot.tables.cautions import ROWS_GIVEN, cautions_of_columns, cautions_of_fit
+from skdpot.tables.cautions import COMPARED_WITH_ROWS, cautions_of_columns, cautions_of_fit
 from skdpot.tables.frames import Table, validate_table
 from skdpot.tables.marginals import ColumnShares
 from skdpot.tables.marginals_display import MarginalsDisplay, draw_pairs
@@ -157,9 +157,9 @@ class TableQualityReport(HtmlReport):
             subject=f"{self.n_samples:,} synthetic rows beside {self.n_rows:,} {compared}",
             report=self,
             summary=self.summary,
-            of_rows=ROWS_GIVEN,
+            of_rows=COMPARED_WITH_ROWS,
             epsilon=_NOTHING if self.spent is None else epsilon_text(self.spent.epsilon),
-            warnings=[text for text in self.cautions if text != ROWS_GIVEN],
+            warnings=[text for text in self.cautions if text != COMPARED_WITH_ROWS],
             hidden=len(self.columns) - MOST_DRAWN,
             columns_picture=_columns_picture(self),
             column_heads=["column", *heads, *(["W₁ / range"] if self.of_rows else [])],

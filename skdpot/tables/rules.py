@@ -22,7 +22,7 @@ from skdpot.tables.dtypes import datetime_zone
 from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.numeric_column import LARGEST_NUMBER, NumericColumn
 
-Columns = Mapping[str, Any]  # by their names
+ColumnsByName = Mapping[str, Any]  # by their names
 Values = Mapping[str, Any]
 
 _MOST_ENTRIES = 2**16  # rows of a table of implications
@@ -42,31 +42,31 @@ class Rule:
         """The columns that determine `made`."""
         return tuple(name for name in self.names if name != self.made)
 
-    def check(self, columns: Columns) -> dict[str, Any]:
+    def check(self, columns: ColumnsByName) -> dict[str, Any]:
         """Refuse columns that contradict the rule; return columns with bounds that it implies."""
         return {}
 
-    def stand_in(self, columns: Columns) -> Any:
+    def stand_in(self, columns: ColumnsByName) -> Any:
         """Return the column that is modelled in place of `made`, None if none is."""
         return None
 
-    def encode(self, columns: Columns, values: Values) -> Any:
+    def encode(self, columns: ColumnsByName, values: Values) -> Any:
         """Return the values of the stand-in."""
         return values[self.made]
 
-    def decode(self, columns: Columns, values: Values) -> Any:
+    def decode(self, columns: ColumnsByName, values: Values) -> Any:
         """Return the values of `made`; ``values[made]`` holds those of the stand-in."""
         return values[self.made]
 
-    def resolved(self, columns: Columns, stand_in: Any) -> tuple["Rule", Any]:
+    def resolved(self, columns: ColumnsByName, stand_in: Any) -> tuple["Rule", Any]:
         """Return the rule and `made` with nothing left open, from the fitted stand-in."""
         return self, columns[self.made]
 
-    def narrowed(self, columns: Columns, wanted: Condition) -> dict[str, Any]:
+    def narrowed(self, columns: ColumnsByName, wanted: Condition) -> dict[str, Any]:
         """Return conditions on other columns that a condition on `made` implies."""
         return {}
 
-    def broken(self, columns: Columns, values: Values) -> BoolArray:
+    def broken(self, columns: ColumnsByName, values: Values) -> BoolArray:
         """Return which rows break the rule."""
         raise NotImplementedError
 
@@ -205,7 +205,7 @@ class LessEqual(Rule):
         within = "" if self.largest is None else f", which is at most {self.largest:g} more"
         return f"“{self.smaller}” is at most “{self.larger}”{within}"
 
-    def check(self, columns: Columns) -> dict[str, Any]:
+    def check(self, columns: ColumnsByName) -> dict[str, Any]:
         """Lower the upper bound of the smaller column to that of the larger one."""
         a, b = (columns[name] for name in self.names)
         if not (a.on_scale and a.kind == b.kind and a.step == b.step):
@@ -218,7 +218,7 @@ class LessEqual(Rule):
             raise self.error(f"contradicts bounds: {a.lower!r} is above {b.upper!r}")
         return {a.name: a.replace(upper=b.upper)} if a.span[1] > b.span[1] else {}
 
-    def stand_in(self, columns: Columns) -> NumericColumn:
+    def stand_in(self, columns: ColumnsByName) -> NumericColumn:
         """Return the difference, in steps of the column."""
         column, limit = columns[self.larger], self._limit(columns)
         return NumericColumn(
@@ -230,26 +230,26 @@ class LessEqual(Rule):
             dtype="int64" if column.step > 0.0 else "float64",
         )
 
-    def encode(self, columns: Columns, values: Values) -> pd.Series:
+    def encode(self, columns: ColumnsByName, values: Values) -> pd.Series:
         """Return the difference, at least 0."""
         column = columns[self.larger]
         excess = numbers_of(column, values[self.larger]) - self._start(columns, values)
         return self.stand_in(columns).from_numbers(np.maximum(excess / (column.step or 1.0), 0.0))
 
-    def decode(self, columns: Columns, values: Values) -> pd.Series:
+    def decode(self, columns: ColumnsByName, values: Values) -> pd.Series:
         """Add the difference to the smaller column, within the bounds."""
         column, start = columns[self.larger], self._start(columns, values)
         excess = self.stand_in(columns).numbers(values[self.larger]) * (column.step or 1.0)
         return column.from_numbers(np.maximum(np.clip(start + excess, *column.span), start))
 
-    def resolved(self, columns: Columns, stand_in: Any) -> tuple[Rule, Any]:
+    def resolved(self, columns: ColumnsByName, stand_in: Any) -> tuple[Rule, Any]:
         """Return the rule with the fitted limit, and the larger column with its bounds."""
         small, column, steps = columns[self.smaller], columns[self.larger], stand_in.upper
         rule = self if steps == self._limit(columns) else replace(self, largest=steps)
         upper = small.span[1] + steps * (column.step or 1.0)
         return rule, column.bounded(small.span[0], upper)
 
-    def narrowed(self, columns: Columns, wanted: Condition) -> dict[str, Any]:
+    def narrowed(self, columns: ColumnsByName, wanted: Condition) -> dict[str, Any]:
         """Return the smaller values from which a difference leads to wanted values."""
         small, column = columns[self.smaller], columns[self.larger]
         if wanted.limits is None or small.missing:
@@ -260,17 +260,17 @@ class LessEqual(Rule):
             raise self.error(f"contradicts the condition on {self.larger!r}")
         return {small.name: tuple(small.from_numbers(np.clip([lower, upper], *small.span)))}
 
-    def broken(self, columns: Columns, values: Values) -> BoolArray:
+    def broken(self, columns: ColumnsByName, values: Values) -> BoolArray:
         """Return where the smaller column exceeds the larger one."""
         smaller, larger = (columns[name].numbers(values[name]) for name in self.names)
         return np.asarray(smaller > larger)
 
-    def _start(self, columns: Columns, values: Values) -> FloatArray:
+    def _start(self, columns: ColumnsByName, values: Values) -> FloatArray:
         """Return the smaller column; the lower bound of the larger one if it is missing."""
         start = numbers_of(columns[self.smaller], values[self.smaller])
         return np.where(np.isnan(start), columns[self.larger].span[0], start)
 
-    def _limit(self, columns: Columns) -> float:
+    def _limit(self, columns: ColumnsByName) -> float:
         """Return the largest difference in steps; infinite if open."""
         small, column = columns[self.smaller], columns[self.larger]
         start = min(small.span[0], column.span[0]) if small.missing else small.span[0]
@@ -351,7 +351,7 @@ class Implies(Rule):
         """The target."""
         return self.target
 
-    def check(self, columns: Columns) -> dict[str, Any]:
+    def check(self, columns: ColumnsByName) -> dict[str, Any]:
         """Refuse a table that lacks entries or holds impossible values."""
         if self.table is None:
             return {}
@@ -372,11 +372,11 @@ class Implies(Rule):
             raise self.error("must list every combination, as the target is never missing")
         return {target.name: resolved[target.name]}
 
-    def stand_in(self, columns: Columns) -> Any:
+    def stand_in(self, columns: ColumnsByName) -> Any:
         """Return the target itself if its table is not public."""
         return columns[self.target] if self.table is None or self.learned else None
 
-    def decode(self, columns: Columns, values: Values) -> Any:
+    def decode(self, columns: ColumnsByName, values: Values) -> Any:
         """Look the target up."""
         if self.table is None:
             return values[self.target]
@@ -389,7 +389,7 @@ class Implies(Rule):
             return target.from_numbers(np.append(target.numbers(made), np.nan)[places])
         return target.from_codes(np.append(target.to_codes(made), -1)[places])
 
-    def learn(self, columns: Columns, values: Values) -> "Implies":
+    def learn(self, columns: ColumnsByName, values: Values) -> "Implies":
         """Return the rule with a table of the most frequent targets in synthetic rows."""
         if self.table is not None:
             return self
@@ -400,7 +400,7 @@ class Implies(Rule):
         plain = [[None if pd.isna(v) else _plain_entry(v) for v in part] for part in parts]
         return replace(self, table=list(zip(*plain, strict=True)), learned=True)
 
-    def narrowed(self, columns: Columns, wanted: Condition) -> dict[str, Any]:
+    def narrowed(self, columns: ColumnsByName, wanted: Condition) -> dict[str, Any]:
         """Return the categories of a single column with wanted targets."""
         source = columns[self.columns[0]]
         if len(self.columns) > 1 or source.on_scale:
@@ -412,7 +412,7 @@ class Implies(Rule):
             raise self.error(f"contradicts the condition on {self.target!r}")
         return {source.name: [level for level, kept in zip(levels, held, strict=True) if kept]}
 
-    def broken(self, columns: Columns, values: Values) -> BoolArray:
+    def broken(self, columns: ColumnsByName, values: Values) -> BoolArray:
         """Return where the target is another."""
         target, due = columns[self.target], self.decode(columns, values)
         return _values_differ(target.to_unit(due), target.to_unit(values[self.target]))
@@ -422,7 +422,7 @@ class Implies(Rule):
         """The table by columns."""
         return dict(zip(self.names, zip(*self.table, strict=True), strict=True))
 
-    def _keys(self, columns: Columns, values: Values) -> pd.MultiIndex:
+    def _keys(self, columns: ColumnsByName, values: Values) -> pd.MultiIndex:
         """Return combinations of values, by their places in the columns."""
         places = [np.nan_to_num(columns[n].to_unit(values[n]), nan=-1.0) for n in self.columns]
         return pd.MultiIndex.from_arrays(places)
@@ -510,7 +510,7 @@ class Forbidden(Rule):
         """The columns."""
         return tuple(self.values)
 
-    def check(self, columns: Columns) -> dict[str, Any]:
+    def check(self, columns: ColumnsByName) -> dict[str, Any]:
         """Refuse values that a column cannot have, and a rule that leaves none."""
         for column in (columns[name] for name in self.names if columns[name].is_resolved):
             try:
@@ -521,7 +521,7 @@ class Forbidden(Rule):
                 raise self.error(f"leaves no value of {column.name!r}")
         return {}
 
-    def possible(self, columns: Columns) -> "Forbidden | None":
+    def possible(self, columns: ColumnsByName) -> "Forbidden | None":
         """Return the rule without categories that a fit did not find; None if no row breaks it."""
         values = dict(self.values)
         for column in (columns[name] for name in self.names if not columns[name].on_scale):
@@ -540,7 +540,7 @@ class Forbidden(Rule):
         columns = (grid.column for grid in grids if grid.column.name in self.values)
         return parse_conditions({c.name: self._wanted(c) for c in columns}, tuple(grids))
 
-    def broken(self, columns: Columns, values: Values) -> BoolArray:
+    def broken(self, columns: ColumnsByName, values: Values) -> BoolArray:
         """Return which rows have the combination."""
         grids = tuple(columns[name].grid() for name in self.names)
         held = [
@@ -618,7 +618,7 @@ class SumTo(Rule):
         """The sum, or the rest of the total."""
         return self.names[-1]
 
-    def check(self, columns: Columns) -> dict[str, Any]:
+    def check(self, columns: ColumnsByName) -> dict[str, Any]:
         """Refuse columns that cannot add up."""
         *others, made = (columns[name] for name in self.names)
         if any(column.kind != "numeric" for column in (*others, made)):
@@ -636,7 +636,7 @@ class SumTo(Rule):
         self._check_open_bounds(columns)
         return {}
 
-    def _check_open_bounds(self, columns: Columns) -> None:
+    def _check_open_bounds(self, columns: ColumnsByName) -> None:
         """Refuse open bounds if a fit could find, after the charge, bounds that contradict."""
         (lower, upper), (least, most) = self._reach(columns), columns[self.made].span
         if (lower == -np.inf and upper > most) or (upper == np.inf and lower < least):
@@ -644,11 +644,11 @@ class SumTo(Rule):
                 f"needs the bounds of {_quoted(self.needs)}, as those of {self.made!r} are stated"
             )
 
-    def decode(self, columns: Columns, values: Values) -> pd.Series:
+    def decode(self, columns: ColumnsByName, values: Values) -> pd.Series:
         """Return the sum of the others, or the rest of the total."""
         return columns[self.made].from_numbers(self._due(columns, values))
 
-    def resolved(self, columns: Columns, stand_in: Any) -> tuple[Rule, Any]:
+    def resolved(self, columns: ColumnsByName, stand_in: Any) -> tuple[Rule, Any]:
         """Return `made` with open bounds from those of the others."""
         made, reach = columns[self.made], self._reach(columns)
         bounded = made.bounded(reach[0], reach[1])
@@ -656,7 +656,7 @@ class SumTo(Rule):
             bounded = made.left_open().bounded(reach[0], reach[1])
         return self, bounded
 
-    def narrowed(self, columns: Columns, wanted: Condition) -> dict[str, Any]:
+    def narrowed(self, columns: ColumnsByName, wanted: Condition) -> dict[str, Any]:
         """Return the range of each column that the ranges of the others leave."""
         if wanted.limits is None:
             return {}
@@ -668,7 +668,7 @@ class SumTo(Rule):
             raise self.error(f"contradicts the condition on {self.made!r}")
         return dict(zip(self.needs, zip(lows, highs, strict=True), strict=True))
 
-    def broken(self, columns: Columns, values: Values) -> BoolArray:
+    def broken(self, columns: ColumnsByName, values: Values) -> BoolArray:
         """Return where the sum differs."""
         due, column = self._due(columns, values), columns[self.made]
         rounding = 0.0 if column.step else _ROUNDING * np.maximum(np.abs(due), 1.0)
@@ -678,11 +678,11 @@ class SumTo(Rule):
         """Return `made` from the sum of the others, or the sum from `made`."""
         return number if isinstance(self.total, str) else self.total - number
 
-    def _due(self, columns: Columns, values: Values) -> FloatArray:
+    def _due(self, columns: ColumnsByName, values: Values) -> FloatArray:
         others = [numbers_of(columns[name], values[name]) for name in self.needs]
         return np.asarray(self._left(np.sum(others, axis=0)))
 
-    def _reach(self, columns: Columns) -> list[float]:
+    def _reach(self, columns: ColumnsByName) -> list[float]:
         """Return the smallest and the largest value of `made` that the others allow."""
         ends = np.sum([columns[name].span for name in self.needs], axis=0)
         least, most = columns[self.made].holds

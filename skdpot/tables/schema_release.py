@@ -27,7 +27,7 @@ from skdpot.tables.column_base import TableColumn
 from skdpot.tables.column_values import PlainColumn
 from skdpot.tables.schema import TableSchema
 
-Scale: TypeAlias = Literal["auto", "private", "even"]
+ScaleOption: TypeAlias = Literal["auto", "private", "even"]
 _ROUNDING = 1 - 1e-13  # rounding of roots must not exceed the given mu
 _LEAST_SHOWN = 0.5  # share of the rows below which hidden categories call for a warning
 
@@ -38,7 +38,7 @@ class SchemaPlan:
 
     schema: TableSchema
     n_samples: int
-    scale: Scale
+    scale: ScaleOption
     ranges: BoundsPlan | None
     categories: CategorySelectionPlan | None
 
@@ -50,7 +50,7 @@ class SchemaPlan:
 
 
 def plan_schema(
-    schema: TableSchema, n_samples: int, *, mu: float, delta: float, scale: Scale = "even"
+    schema: TableSchema, n_samples: int, *, mu: float, delta: float, scale: ScaleOption = "even"
 ) -> SchemaPlan:
     """Plan the estimates of open bounds and categories, with an equal share of mu² per column.
 
