@@ -15,7 +15,8 @@ from skdpot.privacy.displays import BudgetDisplay, PrivacyUtilityDisplay
 from skdpot.release.sketch_display import SketchDisplay
 from skdpot.sampling.flow_display import FlowDisplay
 from skdpot.sampling.train_on_synthetic import train_synthetic_test_real
-from skdpot.tables.marginals import MarginalsDisplay, marginal_total_variation
+from skdpot.tables.marginals import marginal_total_variation
+from skdpot.tables.marginals_display import MarginalsDisplay
 from skdpot.trajectories.display import TrajectoryDisplay
 from skdpot.trajectories.path_distance import (
     marginal_wasserstein_distances,

@@ -36,12 +36,8 @@ from skdpot.release.strategy import strategy_of
 from skdpot.release.value_histogram import Intervals, release_histograms
 from skdpot.sampling.autoencoder_training import AutoencoderLoss, private_steps
 from skdpot.tables.category_selection import plan_category_selection, select_categories
-from skdpot.tables.contingency import (
-    Marginal,
-    misfit_sensitivity,
-    release_marginals,
-    release_misfits,
-)
+from skdpot.tables.contingency import Marginal
+from skdpot.tables.marginal_release import misfit_sensitivity, release_marginals, release_misfits
 from skdpot.trajectories.langevin import LangevinPhase, mean_field_langevin, plan_langevin
 from skdpot.trajectories.warm_start import plan_warm_start, release_mean_start
 from tests.core.release.exact import no_noise

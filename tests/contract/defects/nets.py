@@ -42,10 +42,6 @@ def charged_for_its_last_phase(plan):
     return replace(plan, event=plan.event.phases[-1])
 
 
-def with_more_for_pairs(shares):
-    return shares | {"pairs": 0.2 + shares["pairs"]}
-
-
 # fmt: off
 INJECTIONS: Injections = {
     1: [
@@ -93,16 +89,9 @@ INJECTIONS: Injections = {
         (returning("plan_training", charged_for_its_last_phase), {
             "targets of a regressor": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[regressor]",
             "training": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[autoencoder]"}),
-        (rewritten("plan_tables", ("(first.event,)", "()")), {"schema of a synthesizer": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer, nothing known]"}),
-    ],
-    18: [
-        (given("TablePlan.__init__", "plan_tables", weight=1.0), {"the noise of one row for several": "contract/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
     ],
     19: [
         (skipped("_try_callbacks"), {"a callback that fails": "contract/test_strangers.py::test_a_stranger_fails_before_the_charge_or_not_at_all[FairPrivateClassifier-callbacks-raises]"}),
-    ],
-    23: [
-        (given("TablePlan.__init__", "plan_tables", shares=with_more_for_pairs), {"shares of 1.2": "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged[synthesizer]"}),
     ],
     25: [
         (given("PrivateWassersteinGradient._record_loss", noise=None), {"losses of a private training": "core/nets/test_wasserstein_gradient.py::test_a_gradient_has_the_noise_of_its_event[both]"}),
