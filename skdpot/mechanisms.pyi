@@ -46,5 +46,5 @@ from .sampling.frozen import Moments as Moments
 from .sampling.frozen import Sketch as Sketch
 from .sampling.noisy_rows import Presample as Presample
 from .sampling.noisy_rows import Resample as Resample
-from .trajectories.mean_field_langevin import MeanFieldLangevin as MeanFieldLangevin
-from .trajectories.trajectory_sketch import TrajectorySketch as TrajectorySketch
+from .trajectories.langevin_mechanism import MeanFieldLangevin as MeanFieldLangevin
+from .trajectories.sketch_mechanism import TrajectorySketch as TrajectorySketch

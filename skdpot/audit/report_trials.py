@@ -23,7 +23,7 @@ from skdpot.ot.distances import sliced_wasserstein_distance
 from skdpot.privacy.pipelines import leaves
 from skdpot.privacy.spent import silent_parts, total_spent
 from skdpot.sampling.train_on_synthetic import train_synthetic_test_real
-from skdpot.search.trials import take
+from skdpot.search.fit_data import take
 from skdpot.tables.encoder import TableEncoder
 from skdpot.tables.frames import Table
 

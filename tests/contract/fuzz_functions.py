@@ -22,7 +22,7 @@ from skdpot.privacy import (
     gdp_mu,
 )
 from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.trajectories.simulated import OrnsteinUhlenbeck
+from skdpot.trajectories.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from tests.contract.fuzz_harness import attempt
 from tests.contract.fuzz_strategies import constants, labels, tables
 

@@ -19,7 +19,8 @@ from skdpot.datasets import (
     one_point_per_person,
 )
 from skdpot.metrics import disparate_impact
-from skdpot.trajectories.simulated import OrnsteinUhlenbeck, branch_of, branching_paths
+from skdpot.trajectories.moving_clusters import branch_of, branching_paths
+from skdpot.trajectories.ornstein_uhlenbeck import OrnsteinUhlenbeck
 
 N = 30_000
 FALSE_ALARM = 1e-7  # of one comparison; there are fewer than 200 in this file, and all are seeded
