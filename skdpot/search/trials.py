@@ -104,10 +104,9 @@ def unheard() -> Iterator[list[Release]]:
 
 def _publishable(error: BaseException, task: SearchTask) -> BaseException:
     """Return an error that skdpot raised itself, and otherwise one without the private text."""
+    if isinstance(error, SkdpotError):
+        return error
     of_skdpot = type(task.estimator).__module__.startswith("skdpot.")
-    raised_here = of_skdpot and is_ours(error.__traceback__)
-    if isinstance(error, SkdpotError) or (
-        raised_here and isinstance(error, ValueError | TypeError)
-    ):
+    if of_skdpot and is_ours(error.__traceback__) and isinstance(error, ValueError | TypeError):
         return error
     return publishable(error, "PrivateSearchCV")

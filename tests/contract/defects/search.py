@@ -34,7 +34,7 @@ INJECTIONS: Injections = {
         (skipped("try_out", within="PrivateSearchCV.fit"), {"a score that fails on any rows": "contract/test_strangers.py::test_a_stranger_fails_before_the_charge_or_not_at_all[PrivateSearchCV-scoring-raises]"}),
     ],
     24: [
-        (given("SecretStream.random_bits", "draw_candidate", n=31), {"a short seed for a candidate": "search/test_private_search.py::test_parameters_do_not_show_the_index_of_their_trial"}),
+        (given("SecretStream.random_bits", "draw_candidate", n_bits=31), {"a short seed for a candidate": "search/test_private_search.py::test_parameters_do_not_show_the_index_of_their_trial"}),
         (skipped("_uncounted", "distributions"), {"laws that count their draws": "search/test_private_search.py::test_a_candidate_has_one_law_at_every_index[counting]"}),
     ],
     25: [
