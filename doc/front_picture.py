@@ -2,7 +2,7 @@
 
 ``python doc/front_picture.py`` reads ``front.csv`` and ``front_samples.png``, which
 ``examples/benchmarks/bench_table1.py`` wrote (as ``table1.csv`` and ``table1_samples.png``; the
-command is in ``flow_paper.rst``), and writes ``images/front.png`` (samples) and
+command is in ``experiments/flow_paper.rst``), and writes ``images/front.png`` (samples) and
 ``images/front_distance.png``. They stand side by side, and one above the other on a telephone.
 """
 

@@ -1,7 +1,7 @@
 """Draw what to expect of n rows and ε from the tables of the benchmarks.
 
 ``python doc/how_good_picture.py`` reads ``table_runs.csv``, ``table_laws.csv``, ``fair.csv`` and
-``table1.csv`` and the tables of ``sketch.rst`` and ``which_estimator.rst``, and writes
+``table1.csv`` and the tables of ``sketch_shape.rst`` and ``synthetic_images.rst``, and writes
 ``images/how_good_signal.png`` and ``images/how_good_tasks.png``.
 """
 
@@ -18,8 +18,8 @@ MARKERS = {0.2: "v", 1.0: "o", 3.0: "s", 10.0: "D"}
 
 
 def sketch_errors() -> pd.DataFrame:
-    """Return signal and error of each case of the table in ``sketch.rst``."""
-    text = (HERE / "sketch.rst").read_text(encoding="utf-8")
+    """Return signal and error of each case of the table in ``sketch_shape.rst``."""
+    text = (HERE / "sketch_shape.rst").read_text(encoding="utf-8")
     table = text[text.index("eps   n mu/C  best") :]
     line = re.compile(
         r"^   (.*n=\d+) +([\d.]+) +(\d+) +\d+ x +\d+ +[\d.]+ +\d+ x +\d+ +([\d.]+)", re.M
@@ -83,7 +83,7 @@ def differences() -> list[tuple[str, float, float]]:
         for epsilon in (1.0, 3.0):
             ours = rows[(rows.method == "ours, bayes") & (rows.epsilon == epsilon)]
             found.append((f"fair decisions, {title}", epsilon, accuracy_at_impact(ours) - best))
-    text = (HERE / "which_estimator.rst").read_text(encoding="utf-8")
+    text = (HERE / "synthetic_images.rst").read_text(encoding="utf-8")
     cells = re.search(r"^convolutional +(\.\d+) +(\.\d+) +(\.\d+)", text, re.M)
     real = float(re.search(r"classifiers reach .*?and (\.\d+)\.", text)[1])
     for epsilon, cell in zip((0.2, 1.0, 10.0), cells.groups(), strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 
 import lazy_loader
 
-from skdpot._utils import __version__ as __version__
+from skdpot.__about__ import __version__ as __version__
 
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __all__.remove("__version__")

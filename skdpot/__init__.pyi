@@ -1,4 +1,4 @@
-from ._utils import __version__ as __version__
+from .__about__ import __version__ as __version__
 from .distance.wasserstein_distance import (
     ClientContribution as ClientContribution,
 )

@@ -1,6 +1,7 @@
 """What all mechanisms share: own parameters, and the terms of a fit."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from numbers import Integral, Real
@@ -60,20 +61,36 @@ class Plan(Protocol):
         """L2 sensitivity of what the noise is added to, or that of each phase."""
 
 
-class Mechanism(BaseEstimator):
-    """Base class of mechanisms, which read private rows, charge for them and release.
-
-    A mechanism owns the parameters that it alone reads. They can be searched over as nested
-    parameters of its estimator, for example ``mechanism__batch_size``. It receives arrays and a
-    `FitContext`, never the estimator, and returns its release.
-    """
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FitContext:
-    """The terms of one fit."""
+    """The terms of one fit, which an estimator passes to its mechanism.
+
+    Parameters
+    ----------
+    caller : str
+        Class of the estimator, for messages.
+    epsilon, delta : float
+        The cost that all events of the fit together may have.
+    budget : PrivacyBudget or None
+        What the events are charged to as well.
+    streams : Streams
+        Random numbers: `secret` for noise, `public` for what is published, such as directions, and
+        `solver` for computations after the release.
+    source : object
+        X as the caller of `fit` passed it. Private.
+    bounds, norm_bound
+        As declared, or ``"private"``; see `SlicedSketch`.
+    device : str, default="auto"
+        Where to compute.
+    verbose : int, default=0
+        Whether to show progress, which counts steps that public facts determine.
+    random_state : int, RandomState or None, optional
+        What `streams` were made of.
+    feature_names : ndarray of shape (n_features,), optional
+        Names of the columns of X, which are public.
+    groups : array-like of shape (n_samples,), optional
+        The person of each row, if persons have several. Private.
+    """
 
     caller: str
     epsilon: float
@@ -86,7 +103,7 @@ class FitContext:
     device: str = "auto"
     verbose: int = 0
     random_state: Any = None
-    feature_names: Any = None
+    feature_names: np.ndarray | None = None
     groups: Any = None
 
     @classmethod
@@ -176,27 +193,96 @@ class FitContext:
 
 @dataclass(frozen=True, eq=False)
 class MechanismResult:
-    """The release of a mechanism, with the facts that an estimator stores."""
+    """The release of a mechanism, with the facts that an estimator stores.
+
+    Parameters
+    ----------
+    value : object or None
+        What was released, for example a closed `SlicedSketch`. None if the attributes hold all.
+    bounds : DataBounds or None
+        The bounds of the rows. None if nothing was bounded.
+    privacy_spent : PrivacySpent
+        The statement of the cost.
+    classes : ndarray of shape (n_classes,), optional
+        The classes, if each has rows of its own.
+    class_shares : ndarray of shape (n_classes,), default=[1.0]
+        The released share of each class.
+    attributes : dict
+        Fitted attributes that the estimator stores under these names.
+    stopped : BaseException, optional
+        What interrupted the mechanism after it had paid. The estimator raises it once all this is
+        stored.
+    """
 
     value: Any
-    bounds: Any  # DataBounds; None where nothing was bounded
+    bounds: Any  # not None for samplers, which read it
     privacy_spent: PrivacySpent
     classes: np.ndarray | None = None
     class_shares: np.ndarray = field(default_factory=lambda: np.ones(1))
     attributes: dict[str, Any] = field(default_factory=dict)
-    stopped: BaseException | None = None  # to be raised once all this is stored
+    stopped: BaseException | None = None
 
 
-AnyMechanism = TypeVar("AnyMechanism", bound=Mechanism)
+class Mechanism(BaseEstimator, ABC):
+    """Base class of mechanisms, which read private rows, charge for them and release.
+
+    A mechanism owns the parameters that it alone reads. They can be searched over as nested
+    parameters of its estimator, for example ``mechanism__batch_size``. A subclass stores them in
+    `__init__` (or is a dataclass), declares their values in `_parameter_constraints`, and defines
+    `release`. The abstract class of a wing names the further arguments of `release` and the methods
+    that its estimators call afterwards.
+
+    A fit takes these steps:
+
+    1. `chosen_mechanism` copies the mechanism of the estimator and checks its parameters.
+    2. The estimator validates the rows and collects the terms of the fit in a `FitContext`.
+    3. It calls `release` once.
+    4. It stores the `MechanismResult`. Everything that is computed from now on follows from this
+       result and from public facts: no method of the mechanism may read private rows again.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
+
+    @abstractmethod
+    def release(self, context: FitContext, *args: Any, **kwargs: Any) -> MechanismResult:
+        """Plan, charge, and only then read the private rows and release.
+
+        The order is a promise: what is refused or planned depends on public facts only (the shape
+        of the rows, the parameters, the terms), the event is charged by `FitContext.charge` before
+        a value is read or noise is drawn, and noise comes from ``context.streams.secret``.
+
+        Parameters
+        ----------
+        context : FitContext
+            The terms of the fit. All of them are public, except `source` and `groups`, which hold
+            private rows or lead to them, and the streams, of which `secret` stays unknown.
+        *args, **kwargs
+            The private rows, as an array of shape (n_samples, n_features), and what else the
+            estimators of a wing pass; its abstract class declares them.
+
+        Returns
+        -------
+        MechanismResult
+            What was released, with its cost.
+
+        Raises
+        ------
+        ValueError
+            If the parameters do not suit the shape of the rows. Nothing is charged.
+        BudgetExceededError
+            If the budget of the fit cannot pay. Nothing is charged.
+        """
 
 
-def chosen_mechanism(
-    given: str | AnyMechanism, registry: Mapping[str, type[AnyMechanism]]
-) -> AnyMechanism:
-    """Return a copy of the mechanism that a parameter names or holds, validated."""
-    mechanism = registry[given]() if isinstance(given, str) else clone(given)
-    check_parameters(mechanism)
-    return mechanism
+Part = TypeVar("Part", bound=BaseEstimator)
+
+
+def chosen_mechanism(named_or_held: str | Part, registry: Mapping[str, type[Part]]) -> Part:
+    """Return a copy of the mechanism or penalty that a parameter names or holds, validated."""
+    is_name = isinstance(named_or_held, str)
+    chosen = registry[named_or_held]() if is_name else clone(named_or_held)
+    check_parameters(chosen)
+    return chosen
 
 
 def refuse_classes(mechanism: Mechanism, conditional: bool) -> None:
@@ -213,8 +299,14 @@ _KEPT_AS: dict[type, str] = {SlicedSketch: "sketch_", NoisyMoments: "moments_"}
 
 
 @dataclass(eq=False, repr=False)
-class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
-    """A mechanism with its terms, and a sampler made of its release."""
+class PrivateSampler(PrivateEstimatorMixin, BaseEstimator, ABC):
+    """Base class of samplers, which are made from the release of a mechanism.
+
+    A subclass declares the names of its mechanisms in `_mechanisms`, and in `_made_last` the fitted
+    attribute that `_make` sets last. Its `fit` calls the mechanism, `_store` and `_make`, in this
+    order. If a fit is interrupted within `_make`, the release is kept, and the next method that
+    calls `_ready` completes the fit. Methods that use what `_make` has set call `_ready` first.
+    """
 
     mechanism: Any = "sketch"
     _: KW_ONLY
@@ -228,13 +320,15 @@ class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
 
     _stated_in = ("sketch_",)
     _mechanisms: ClassVar[dict[str, type[Any]]]
-    _made_last: ClassVar[str]  # the attribute that `_make` sets in the end
+    _made_last: ClassVar[str]
     _parameter_constraints = PrivateEstimatorMixin._parameter_constraints | ROW_BOUNDS
 
+    @abstractmethod
     def _make(self, rng: np.random.Generator) -> None:
-        raise NotImplementedError
+        """Make the sampler from what `_store` has kept: it follows from releases and `rng`."""
 
     def _store(self, mechanism: Any, release: MechanismResult, X: Any) -> None:
+        """Keep the result of the mechanism, and whether X was a DataFrame."""
         if release.value is not None:
             self._keep(release.value)
         self.__dict__.update(release.attributes)
@@ -242,6 +336,7 @@ class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
         self.privacy_spent_, self._frame_out = release.privacy_spent, isinstance(X, pd.DataFrame)
 
     def _keep(self, value: Any) -> None:
+        """Keep the released value under its public name."""
         setattr(self, _KEPT_AS.get(type(value), "releases_"), value)
 
     def _seen_by(self, release: Release, X: Any, y: Any) -> Records:

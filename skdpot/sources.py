@@ -129,10 +129,13 @@ class ExactCounts:
 
 
 class Source(ABC):
-    """Private rows that an engine reads in batches.
+    """Abstract base class of private rows that an engine reads in batches.
 
     `fit` of an estimator that adds up counts takes a source in place of X. To use an engine of
-    your own, define `head` and `sum`. Each pass must read the same rows, each once.
+    your own, define `head` and `sum`, and `select` if reading fewer columns saves time. A fit reads
+    `head` first, calls `select` if it needs some of the columns only, counts the rows in a pass of
+    their own, and then calls `sum` several times. Each pass must read the same rows, each once, in
+    any order and in batches of any size.
 
     Privacy
     -------
@@ -164,7 +167,10 @@ class Source(ABC):
     @property
     @abstractmethod
     def head(self) -> Any:
-        """A table without rows: names and data types of the columns, which are public."""
+        """A table of shape (0, n_features): names and data types of the columns.
+
+        They are public. An array without rows stands for columns without names.
+        """
 
     @abstractmethod
     def sum(self, count: Callable[[Any], ExactCounts]) -> ExactCounts:
@@ -173,8 +179,9 @@ class Source(ABC):
         Parameters
         ----------
         count : callable
-            A function of a DataFrame (or array) of some rows. It can be pickled, changes nothing,
-            and never raises an error.
+            A function of a DataFrame or array of shape (n_batch, n_features) with some of the rows
+            and the columns of `head`. It can be pickled, changes nothing, and never raises an
+            error.
 
         Returns
         -------
@@ -199,17 +206,20 @@ class Source(ABC):
 
 
 class Rows(ABC):
-    """Private rows of one fit, after steps that work on single rows."""
+    """Private rows of one fit, in memory or in a source, after steps that work on single rows.
 
-    n_rows: int
+    `map` is called any number of times, then `sum` once per pass.
+    """
+
+    n_rows: int  # public
 
     @abstractmethod
     def map(self, step: Callable[[Any], Any]) -> "Rows":
-        """Return what a step makes of the rows of each batch, one by one."""
+        """Return the rows that a step makes of each batch, one row of each."""
 
     @abstractmethod
     def sum(self, count: Callable[[Any], Tables]) -> Tables:
-        """Return the sum of what `count` returns of each batch."""
+        """Return the sums over all batches of the tables that `count` returns of one."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -302,7 +312,7 @@ def _pass_over(source: Source, count: _Count) -> ExactCounts:
     return found
 
 
-def rows_of(source: Source) -> int:
+def count_rows(source: Source) -> int:
     """Return the number of rows of a source, in a pass of its own."""
     return _pass_over(source, _Count(()))._n_rows
 

@@ -6,7 +6,6 @@ python tools/release.py v1.2.3 DIRECTORY
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -15,14 +14,12 @@ ROOT = Path(__file__).parents[1]
 def versions() -> dict[str, str]:
     """Return the version that each file states."""
     read = {
-        "skdpot/_utils/__init__.py": r'^__version__ = "(.+)"$',
+        "skdpot/__about__.py": r'^__version__ = "(.+)"$',
         "CITATION.cff": r"^version: (\S+)$",
         "doc/changelog.rst": r"^(\d\S*)\n-+$",
         "doc/papers.rst": r"version = \{(\S+)\}",
     }
-    found = {
-        "pyproject.toml": tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    }
+    found = {}
     for name, pattern in read.items():
         match = re.search(pattern, (ROOT / name).read_text(encoding="utf-8"), re.M)
         found[name] = match[1] if match else "none"

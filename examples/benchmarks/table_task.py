@@ -117,7 +117,7 @@ def load_task(csv: Path, target: str, schema: Path | None, drop: list[str]) -> T
         table = table[list(public.names)]
     _check(public, target)
     # Stratified, since these data are public. Never split private rows by their values: one label
-    # moves the rows of several persons (doc/budgets.rst).
+    # moves the rows of several persons (doc/budgets_splits.rst).
     train, test = train_test_split(
         table, test_size=TEST_SHARE, random_state=0, stratify=table[target]
     )

@@ -18,7 +18,7 @@ what to hand on        synthetic images, the networks that draw them, ``privacy_
 # Images
 # ------
 # Scikit-learn's digits stand for yours: 8 × 8 pixels from 0 to 16. A third is public, a third
-# private, and a third tests the result. 600 private images are few; :doc:`/which_estimator` has
+# private, and a third tests the result. 600 private images are few; :doc:`/synthetic_images` has
 # figures for 60,000.
 
 import matplotlib.pyplot as plt

@@ -150,7 +150,7 @@ print(*(f"- public: {fact}" for fact in spent.assumptions), sep="\n")
 # * *The intervals are too wide.* Compare fewer columns: the noise of each direction grows with
 #   their number. More rows help most, as the noise falls with n (:doc:`/how_good`).
 # * *The bounds are far wider than the data.* Agree on narrower ones, from common knowledge.
-# * *You want one sketch of all rows,* with hardly more noise than that of one hospital: see "secure
-#   sums" in :doc:`/sketch`.
+# * *You want one sketch of all rows,* with hardly more noise than that of one hospital: see
+#   :ref:`secure-sums`.
 # * *You want to know which columns differ:* `~skdpot.SlicedSketch` has the
 #   distribution functions of each.

@@ -1,3 +1,1 @@
 """Helpers without privacy semantics: random streams, validation, devices, progress."""
-
-__version__ = "0.1.0"

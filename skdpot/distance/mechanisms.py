@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skdpot._utils.validation import Interval, StrOptions, spawn_streams
-from skdpot.base import COUNT, FitContext, Mechanism
+from skdpot.base import COUNT, FitContext, Mechanism, MechanismResult
 from skdpot.distance.debiased import DROWNING_NOISE, debiased_squared_distance
 from skdpot.distance.exchange import (
     DistanceEstimate,
@@ -58,7 +58,7 @@ from skdpot.release.bounds import public_bounds
 from skdpot.release.contributions import read_persons
 from skdpot.release.sketch import SlicedSketch
 from skdpot.release.sketch_record import check_overlap, counts_persons
-from skdpot.sources import Source, head_of, rows_of
+from skdpot.sources import Source, count_rows, head_of
 
 _MOST_SLICES, _FEWEST_SLICES = 64, 16  # but for whole blocks
 _ROWS_OVER_NOISE = 32.0  # so many of n mu for the root of the number of directions
@@ -126,13 +126,15 @@ n_features), default="orthogonal"
         "shared_seed": [Interval(Integral, 0, None, closed="left")],
     }
 
-    def release(self, context: FitContext, rows: np.ndarray, y: Any, masses: Any) -> SlicedSketch:
+    def release(
+        self, context: FitContext, rows: np.ndarray, y: Any, masses: Any
+    ) -> MechanismResult:
         """Charge, and publish the sketch of this party."""
         if masses is not None:
             raise ValueError('protocol="sliced" counts every row once: leave masses=None.')
         n_features = (head_of(rows) if isinstance(rows, Source) else rows).shape[1]
         if isinstance(rows, Source):
-            n_samples = rows_of(rows)
+            n_samples = count_rows(rows)
         elif context.groups is None:
             n_samples = len(rows)
         else:
@@ -144,7 +146,8 @@ n_features), default="orthogonal"
             SketchRequest(directions, self.n_bins, public)
         options = {"projections": directions, "n_bins": self.n_bins, "device": context.device}
         given = rows if isinstance(rows, Source) else context.source  # some are read once
-        return context.sketch(given, None, **options)
+        sketch = context.sketch(given, None, **options)
+        return MechanismResult(sketch, sketch.bounds_, sketch.privacy_spent_)
 
     def advise(self, sketch: SlicedSketch) -> None:
         """Warn if noise drowns the table; it uses public facts only."""
@@ -346,7 +349,9 @@ class PlainProtocol(Mechanism):
         "shared_seed": [Interval(Integral, 0, None, closed="left")],
     }
 
-    def release(self, context: FitContext, rows: np.ndarray, y: Any, masses: Any) -> PlainSide:
+    def release(
+        self, context: FitContext, rows: np.ndarray, y: Any, masses: Any
+    ) -> MechanismResult:
         """Keep the rows, and draw the shared sample."""
         own = self._party(context.source, y, masses, name=f"fitted party {next(_numbers)}")
         reference = self._drawn([own], self._rng())
@@ -358,7 +363,9 @@ class PlainProtocol(Mechanism):
             mechanism=f"{self.name}: an interpolation of every row, without noise",
             noise_given=True,
         )
-        return PlainSide(own, self._announced(reference.points), spent)
+        return MechanismResult(
+            PlainSide(own, self._announced(reference.points), spent), None, spent
+        )
 
     def advise(self, *sides: Any) -> None:
         """Say that nothing is private, and what long transport will take."""

@@ -192,7 +192,7 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
             streams = spawn_streams(
                 self.random_state if protocol.is_private else None, type(self).__name__
             )
-            own = protocol.release(FitContext.of(self, X, streams, groups), rows, y, masses)
+            own = protocol.release(FitContext.of(self, X, streams, groups), rows, y, masses).value
             self.protocol_, self._own = protocol, own
             if isinstance(rows, Source):
                 record_columns(self, own)

@@ -43,6 +43,7 @@ References
 
 import math
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -327,11 +328,14 @@ def check_group_size(group_size: SupportsIndex) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Event:
-    """Base class of the events.
+class Event(ABC):
+    """Abstract base class of the events.
 
-    A new event, including a subclass of an existing one, defines `_steps` and `_words`, and
-    `_grouped` if the cost of several rows per person is known.
+    An event is a frozen dataclass of public facts. `_checks` names a check for each of its fields.
+    A subclass defines `_steps`, its account, and `_words`, its sentence in a report. It defines
+    `_grouped` if its cost for several rows per person is known. None of the three is inherited: a
+    subclass of an event may mean something else than its base class, so that without definitions of
+    its own it has no account.
 
     Parameters
     ----------
@@ -350,9 +354,29 @@ class Event:
     label: str = field(default="", compare=False)
 
     _checks: ClassVar[dict[str, Check]] = {}
-    # Whether a file may state it: its account takes no time, whoever sends the file.
+    # Whether a file may state the event: its account is quick for all values of its fields.
     in_files: ClassVar[bool] = False
-    is_budget: ClassVar[bool] = False  # whatever was done within its mu
+    is_budget: ClassVar[bool] = False  # the event stands for all that was done within its mu
+
+    @abstractmethod
+    def _steps(self) -> Steps:
+        """Split the event into single releases, from its fields alone.
+
+        Yields
+        ------
+        tuple of (Step or step with losses, int)
+            A release and how often it is made. Later releases may depend on earlier ones. A `Step`
+            has a closed form. A step on a secret sample has `losses`, its distribution of privacy
+            losses, as `skdpot.privacy.sampling.SampledStep` has.
+        """
+
+    def _words(self) -> str:
+        """Return a sentence in the present tense: what is released, with which noise."""
+        return f"A release that is accounted for as {type(self).__name__}."
+
+    def _grouped(self, group_size: int) -> "Event | None":
+        """Return the event for persons with `group_size` rows, at least 2; None if not known."""
+        return None
 
     def __post_init__(self) -> None:
         """Check the fields and give them their plain Python types."""
@@ -378,7 +402,7 @@ class Event:
         return ValueError(f"{type(self).__name__}: `{name}` {problem}.")
 
     def _own(self, name: str) -> Any:
-        """Return a method that this very class defines, or None."""
+        """Return a method if the class itself defines it; None if it is inherited."""
         return getattr(self, name) if name in vars(type(self)) else None
 
     @property
@@ -409,13 +433,13 @@ class Event:
         UnknownEventError
             If the class of the event, or of a phase, does not define its steps.
         """
-        own = self._own("_steps")
-        if own is None:
+        steps = self._own("_steps")
+        if steps is None:
             raise UnknownEventError(
                 f"No accountant is known for {type(self).__name__}: an event must define its own "
                 "steps, since a subclass may mean something else than its base class."
             )
-        return own()
+        return steps()
 
     def to_gdp(self) -> ApproximateGDP:
         """Return a bound in closed form, tight where no step is on a secret sample."""
@@ -425,7 +449,7 @@ class Event:
     def describe(self) -> str:
         """Return a sentence on each phase: what it releases, with which noise."""
         words = self._own("_words")
-        text = words() if words else f"A release that is accounted for as {type(self).__name__}."
+        text = words() if words else Event._words(self)
         return f"{self.label}: {text}" if self.label else text
 
     def grouped(self, group_size: SupportsIndex) -> "Event":
@@ -463,8 +487,8 @@ class Event:
         size = check_group_size(group_size)
         if size == 1:
             return self
-        own = self._own("_grouped")
-        event: Event | None = own and own(size)
+        own_grouped = self._own("_grouped")
+        event: Event | None = own_grouped and own_grouped(size)
         if event is None:
             raise UnknownEventError(
                 f"The cost of {self} for a person with {size} rows is not known; use "

@@ -323,7 +323,7 @@ def _taken(batch: Batch, some: Any) -> Batch:
     return rows[some], None if codes is None else codes[some]
 
 
-def rows_of(batch: Batch, some: Any) -> np.ndarray:
+def rows_among(batch: Batch, some: Any) -> np.ndarray:
     """Return some rows of a batch, without their classes."""
     return batch[0][some]
 

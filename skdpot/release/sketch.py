@@ -41,7 +41,7 @@ from skdpot.release.histogram import (
     counting_device,
     plan_sketch,
     projection_half_widths,
-    rows_of,
+    rows_among,
 )
 from skdpot.release.joint import SecureSum
 from skdpot.release.sketch_record import SketchRecord, check_comparable, merged_fields
@@ -433,7 +433,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         )
         drawn = None if persons is None else unit.draw(persons, streams.secret)
         one_each = slice(None) if drawn is None else drawn.one_each
-        self.bounds_ = plan.bounds.settled(rows.map(partial(rows_of, some=one_each)), streams)
+        self.bounds_ = plan.bounds.settled(rows.map(partial(rows_among, some=one_each)), streams)
         self.__dict__.pop("classes_", None)
         if classes is not None:
             self.classes_ = classes

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
 from torch import nn
 
 from skdpot._utils.validation import Interval, Streams, StrOptions, resolve_device
@@ -68,7 +69,7 @@ _LEAST_SIGNAL_OF_RANKS = 12.0
 
 
 @dataclass(eq=False, repr=False)
-class CodePenalty(Mechanism):
+class CodePenalty(BaseEstimator):
     """What both penalties read: a squared sliced Wasserstein distance of codes, and its weight."""
 
     alpha: float = 0.1

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import isotonic_regression
 
-from skdpot._utils import __version__
+from skdpot.__about__ import __version__
 from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot._utils.pages import HtmlReport, render
 from skdpot._utils.panels import cut_short, data_address

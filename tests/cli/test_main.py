@@ -105,7 +105,9 @@ def test_tables_and_budgets_do_without_torch(folder):
 
 # ------------------------------------------------------------------- the page of the documentation
 
-PAGE = (Path(__file__).resolve().parents[2] / "doc" / "command_line.rst").read_text("utf-8")
+DOC = Path(__file__).resolve().parents[2] / "doc"
+PAGES = ("command_line", "command_line_schema", "schema_file", "web_page")
+PAGE = "".join((DOC / f"{name}.rst").read_text("utf-8") for name in PAGES)
 
 
 def test_every_command_of_the_page_can_be_typed():

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.engine_faults import ENGINES, FAULTS, N_PARTS
-from tests.contract.ledger_faults import told_by
+from tests.contract.engine_faults import ENGINES, FAULTS, N_PARTS, faults_of, injected
 
 pytestmark = [
     pytest.mark.slow,
@@ -29,19 +28,15 @@ COSTS = {
 }
 
 
-def injected(engine):
-    """All faults of an engine, made in a process of their own."""
-    return {outcome["fault"]: outcome for outcome in told_by("engine_faults", "-", engine)}
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_release_is_the_same_and_charged_once(engine):
     pytest.importorskip({"Dask": "distributed", "Spark": "pyspark"}.get(engine, "pyarrow"))
     if engine == "Spark" and shutil.which("java") is None:
         pytest.skip("Spark needs Java")
     outcomes = injected(engine)
-    assert list(outcomes) == [name for name, (where, _) in FAULTS.items() if where == engine]
-    for name, outcome in outcomes.items():
+    assert [outcome["fault"] for outcome in outcomes] == faults_of(engine)
+    for outcome in outcomes:
+        name = outcome["fault"]
         tried, spent, released = COSTS.get(name, (1, 1, 1))
         assert (outcome["tried"], outcome["spent"]) == (tried, spent), outcome
         assert outcome["released"] == outcome["same"] == released, outcome

@@ -26,7 +26,7 @@ from skdpot.exceptions import BudgetExceededError, LedgerError, UnknownEventErro
 from skdpot.privacy import ledger as ledger_module
 from skdpot.privacy.accounting import PrivacyTarget, calibrate, compose, event_cost
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent, Relation
+from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent, Relation
 from skdpot.privacy.ledger import Charge, Ledger, Terms, Totals
 from tests.core.privacy.cases import gaussian, subsets
 
@@ -103,15 +103,29 @@ def test_a_release_without_noise_fits_an_infinite_budget_only():
     assert "no cap" in infinite._repr_html_()
 
 
-class HomemadeEvent(Event):
-    """An event that no accountant knows."""
+class HomemadeEvent(GaussianEvent):
+    """An event without an account of its own."""
+
+
+HOMEMADE = HomemadeEvent(sigma=9.0, sensitivity=1.0)
+
+
+def test_an_event_must_define_its_steps():
+    class Stepless(Event):
+        pass
+
+    with pytest.raises(TypeError, match="abstract method '?_steps"):
+        Stepless()
 
 
 @pytest.mark.parametrize(
     ("event", "kind", "message"),
     [
         (gaussian(10.0, relation=Relation.ADD_REMOVE), ValueError, "the budget holds relation='"),
-        *((odd, UnknownEventError, "No acc") for odd in (HomemadeEvent(), 0.1, "epsilon", None)),
+        *(
+            (odd, UnknownEventError, "No acc")
+            for odd in (HomemadeEvent(sigma=9.0, sensitivity=1.0), 0.1, "epsilon", None)
+        ),
     ],
 )
 def test_what_it_cannot_add_up_is_refused(event, kind, message):
