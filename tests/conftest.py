@@ -10,7 +10,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are drawn on no screen
 
 # The shared suites are imported, not collected; their asserts shall speak all the same.
-pytest.register_assert_rewrite("tests.contract")
+pytest.register_assert_rewrite("tests.contract", "tests.laws")
 
 
 def pytest_collection_modifyitems(items):

@@ -44,19 +44,19 @@ class TrajectoryMechanism(Mechanism):
     default_particles: ClassVar[int]
 
     @abstractmethod
-    def release(  # the arguments of a release differ from wing to wing
+    def release(
         self, context: FitContext, data: TimedRows, n_particles: int, diffusivity: float
     ) -> MechanismResult:
-        """Check, charge, and only then draw noise and read private rows.
+        """Plan, charge, and only then read the private rows and release (`Mechanism.release`).
 
         Parameters
         ----------
         context : FitContext
-            Terms of the fit. Everything is charged by one call of ``context.charge`` or
+            The terms of the fit. Everything is charged by one call of ``context.charge`` or
             ``context.sketch``.
         data : TimedRows
-            Private rows, shape (n, d), in the units of the data, and their times. Positions, counts
-            and axis are public.
+            The private rows, shape (n, d), in the units of the data, and their times. Positions,
+            counts and axis are public.
         n_particles : int
             Number of particles at each time.
         diffusivity : float
@@ -71,7 +71,9 @@ class TrajectoryMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If parameters do not fit the public facts. Nothing is charged then.
+            If the parameters do not suit the public facts. Nothing is charged.
+        BudgetExceededError
+            If the budget of the fit cannot pay. Nothing is charged.
         """
 
     @abstractmethod
