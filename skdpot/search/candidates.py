@@ -89,9 +89,14 @@ def draw_candidate(distributions: Any, secret: SecretStream) -> dict[str, Any]:
     would reveal the index of the trial. Each draw also has its own copy of the distributions: an
     object that counts its draws could return the index.
     """
-    bits = np.random.MT19937(np.random.SeedSequence(secret.random_bits(_SEED_BITS)))
+    bits = np.random.MT19937(np.random.SeedSequence(_candidate_seed(secret)))
     rng = np.random.RandomState(bits)  # scikit-learn and SciPy draw from this type
     return next(iter(ParameterSampler(_uncounted(distributions), 1, random_state=rng)))
+
+
+def _candidate_seed(secret: SecretStream) -> int:
+    """Draw the secret seed of one candidate."""
+    return secret.random_bits(_SEED_BITS)
 
 
 def _uncounted(distributions: Any) -> Any:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from skdpot._utils.validation import (
     SecretStream,
 )
@@ -54,7 +56,7 @@ def fit_alone(
     return candidate
 
 
-def _set_known(part: Any, values: Mapping[str, Any]) -> None:
+def _set_known(part: BaseEstimator, values: Mapping[str, Any]) -> None:
     """Set those parameters that a part has."""
     known = part.get_params(deep=False)
     part.set_params(**{name: value for name, value in values.items() if name in known})

@@ -78,7 +78,9 @@ class PersonKFold(BaseCrossValidator):
     keeps_persons_apart = True  # read by `check_search`; the class has the proof
     __metadata_request__split = {"groups": True}
 
-    def __init__(self, n_splits: int = 5, *, random_state: Any = None) -> None:
+    def __init__(
+        self, n_splits: int = 5, *, random_state: int | np.random.RandomState | None = None
+    ) -> None:
         self.n_splits = n_splits
         self.random_state = random_state
 

@@ -1,8 +1,10 @@
 """The private parts of an estimator that is searched, and the parameters that are reserved."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from sklearn.base import MetaEstimatorMixin
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 
 from skdpot.base import chosen_mechanism
 from skdpot.privacy.pipelines import (
@@ -45,7 +47,7 @@ def private_prefixes(estimator: Any) -> tuple[str, ...]:
     return tuple(prefixes)
 
 
-def _check_records(part: Any) -> None:
+def _check_records(part: BaseEstimator) -> None:
     """Refuse records of several rows: a search splits and scores by row."""
     for name, value in part.get_params().items():
         if {"unit": value is not None, "group_size": value != 1}.get(name.rpartition("__")[2]):
@@ -54,7 +56,7 @@ def _check_records(part: Any) -> None:
             )
 
 
-def refuse_reserved(names: Any, prefixes: tuple[str, ...]) -> None:
+def refuse_reserved(names: Iterable[str], prefixes: tuple[str, ...]) -> None:
     """Refuse parameters that the search sets, or that hold estimators."""
     reserved = {prefix + name for prefix in prefixes for name in _SET_BY_SEARCH}
     for name in names:
@@ -69,7 +71,7 @@ def refuse_reserved(names: Any, prefixes: tuple[str, ...]) -> None:
             raise ValueError(f"`{name}` cannot be searched: {reason}")
 
 
-def _check_composite(composite: Any) -> None:
+def _check_composite(composite: BaseEstimator) -> None:
     """Refuse composites that are not scikit-learn's own."""
     if type(composite) not in COMPOSITES:
         raise ValueError(
@@ -84,7 +86,7 @@ def listed_parts(prefixes: tuple[str, ...]) -> str:
     return f"the private parts {', '.join(names)}" if names else "no parts"
 
 
-def undeclared_classes(part: Any, classes: Any) -> dict[str, Any]:
+def undeclared_classes(part: Any, classes: ArrayLike) -> dict[str, Any]:
     """Return the parameters that declare classes for a part that would read them from labels."""
     if not getattr(part, "conditional", True):
         return {}

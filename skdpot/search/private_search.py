@@ -1,6 +1,6 @@
 """The estimator: hyper-parameter search with a private result."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import sklearn
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier, is_regressor
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -48,7 +49,7 @@ _SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": np.inf}
 
 
 def read_rows_and_targets(
-    search: Any, X: Any, y: Any, by_class: bool
+    search: "PrivateSearchCV", X: Any, y: Any, by_class: bool
 ) -> tuple[int, Any, np.ndarray | None]:
     """Return the number of rows, the targets and the classes; refuse invalid ones."""
     tags = get_tags(search.estimator)
@@ -70,7 +71,9 @@ def read_rows_and_targets(
     return n_samples, y, encode_labels(y, n_samples)[1] if by_class else None
 
 
-def read_options(search: Any, fit_params: dict[str, Any], n_samples: int) -> dict[str, Any]:
+def read_options(
+    search: "PrivateSearchCV", fit_params: dict[str, Any], n_samples: int
+) -> dict[str, Any]:
     """Return the further arguments of the candidates' fits, one value per row."""
     options = {name: value for name, value in fit_params.items() if value is not None}
     if options and sklearn.get_config()["enable_metadata_routing"]:
@@ -89,7 +92,7 @@ def read_options(search: Any, fit_params: dict[str, Any], n_samples: int) -> dic
 def _winner_has(method: str) -> Callable[[Any], bool]:
     """Return a check that the winner, or before a fit the estimator, has a method."""
 
-    def check(search: Any) -> bool:
+    def check(search: "PrivateSearchCV") -> bool:
         fitted = "privacy_spent_" in vars(search)
         getattr(search.best_estimator_ if fitted else search.estimator, method)
         return True
@@ -100,7 +103,7 @@ def _winner_has(method: str) -> Callable[[Any], bool]:
 def _of_winner(method: str, doc: str) -> Any:
     """Return a method that delegates to the winner, and exists if the winner has it."""
 
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self: "PrivateSearchCV", *args: Any, **kwargs: Any) -> Any:
         check_is_fitted(self, "privacy_spent_")
         return getattr(self.best_estimator_, method)(*args, **kwargs)
 
@@ -253,15 +256,15 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     _: KW_ONLY
     epsilon: float = 1.0
     delta: float = 1e-5
-    scoring: Any = None
+    scoring: str | Callable[..., Any] | None = None
     score_on: str = "held_out"
-    score_bounds: Any = None
+    score_bounds: Sequence[ArrayLike] | None = None
     cv: Any = 0.2
     distribution: str | float = "geometric"
     n_trials: float = 10
     refit: bool = False
     budget: PrivacyBudget | None = None
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
     verbose: int = 0
 
     _parameter_constraints = PrivateEstimatorMixin._parameter_constraints | {
@@ -404,7 +407,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         )
 
     def _charge(
-        self, context: FitContext, plan: SearchPlan, n_samples: int, classes: Any
+        self, context: FitContext, plan: SearchPlan, n_samples: int, classes: np.ndarray | None
     ) -> PrivacySpent:
         """Charge the search, and state its assumptions."""
         score, parts = plan.score_noise, parts_of(self.estimator)

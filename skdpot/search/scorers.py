@@ -7,11 +7,12 @@ w, and directions with :math:`\|\theta\|_1 = 1` map the unit cube to intervals o
 Therefore n times the mean over the directions changes by at most 1 too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import wasserstein_distance
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import get_tags
@@ -47,10 +48,15 @@ class Scorer:
     name: str
     total: Score
     reads_rows: bool = True
-    function: Any = None
+    function: Callable[..., Any] | None = None
 
 
-def find_scorer(scoring: Any, score_on: str, score_bounds: Any, estimator: Any) -> Scorer:
+def find_scorer(
+    scoring: str | Callable[..., Any] | None,
+    score_on: str,
+    score_bounds: Sequence[ArrayLike] | None,
+    estimator: Any,
+) -> Scorer:
     """Return the score that `scoring` names, or the default score of the estimator."""
     if score_on == "release":
         return _of_release(scoring)
@@ -69,7 +75,7 @@ def find_scorer(scoring: Any, score_on: str, score_bounds: Any, estimator: Any) 
     )
 
 
-def _name_of(scoring: Any) -> str:
+def _name_of(scoring: Callable[..., Any]) -> str:
     """Return the name of a function or of its type."""
     return str(getattr(scoring, "__name__", type(scoring).__name__))
 
@@ -105,7 +111,7 @@ def _closeness(low: np.ndarray, high: np.ndarray) -> Score:
 def _sliced(low: np.ndarray, high: np.ndarray) -> Score:
     """Score by the number of rows times 1 minus the mean W1 distance to synthetic rows."""
 
-    def in_cube(values: Any) -> np.ndarray:
+    def in_cube(values: ArrayLike) -> np.ndarray:
         cube = (np.asarray(values, dtype=np.float64) - low) / (high - low)
         return np.clip(np.nan_to_num(cube), 0.0, 1.0)
 
@@ -145,7 +151,7 @@ def _distance_to_own_sketch(estimator: Any) -> float:
     )
 
 
-def _of_release(scoring: Any) -> Scorer:
+def _of_release(scoring: str | Callable[..., Any] | None) -> Scorer:
     """Return a score that reads the release alone."""
     if scoring is None:
         scoring, name = _distance_to_own_sketch, "distance to the own sketch"
@@ -178,7 +184,9 @@ def _default_score(estimator: Any) -> str:
     raise ValueError(f"{type(estimator).__name__} has no usual score; pass scoring=, {_A_SCORE}.")
 
 
-def _range(bounds: Any, needed_by: str, of: str) -> tuple[np.ndarray, np.ndarray]:
+def _range(
+    bounds: Sequence[ArrayLike] | None, needed_by: str, of: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the ends of a declared range of the targets, or of each feature."""
     if not isinstance(bounds, list | tuple) or len(bounds) != 2:
         raise ValueError(

@@ -5,6 +5,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.model_selection import KFold, ShuffleSplit
 
 # More splits than this are taken for a mistake.
@@ -75,7 +76,7 @@ def _pairs(cv: Any, n_samples: int, rng: np.random.Generator) -> Any:
         ) from None
 
 
-def _positions(part: Any, n_samples: int) -> np.ndarray:
+def _positions(part: ArrayLike, n_samples: int) -> np.ndarray:
     """Check the positions of one part of a split."""
     positions = np.asarray(part)
     whole = positions.ndim == 1 and positions.dtype.kind in "iu" and positions.size > 0

@@ -1,5 +1,6 @@
 """Display of trajectories: true paths, observed points, private means and recovered paths."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
@@ -100,7 +101,7 @@ class TrajectoryDisplay(PanelDisplay):
     true_paths: np.ndarray | None = None
     true_times: np.ndarray | None = None
     features: tuple[int, ...] = (0, 1)
-    feature_names: Any = None
+    feature_names: Sequence[str] | None = None
     name: str | None = None
     means_name: str = "means"
     dates: bool = False
@@ -109,8 +110,8 @@ class TrajectoryDisplay(PanelDisplay):
     def from_estimator(
         cls,
         sampler: Any,
-        X: Any = None,
-        t: Any = None,
+        X: ArrayLike | None = None,
+        t: ArrayLike | None = None,
         *,
         n_paths: int = 50,
         times: ArrayLike | None = None,
@@ -172,12 +173,12 @@ class TrajectoryDisplay(PanelDisplay):
         means: ArrayLike | None = None,
         mean_times: ArrayLike | None = None,
         mean_intervals: ArrayLike | None = None,
-        points: Any = None,
-        point_times: Any = None,
+        points: ArrayLike | None = None,
+        point_times: ArrayLike | None = None,
         true_paths: ArrayLike | None = None,
         true_times: ArrayLike | None = None,
-        features: Any = None,
-        feature_names: Any = None,
+        features: int | str | Sequence[int | str] | None = None,
+        feature_names: Sequence[str] | None = None,
         name: str | None = None,
         means_name: str = "means",
         **kwargs: Any,
@@ -251,7 +252,7 @@ class TrajectoryDisplay(PanelDisplay):
         self,
         ax: Any = None,
         *,
-        panels: Any = None,
+        panels: Sequence[str] | None = None,
         name: str | None = None,
         n_paths: int = 50,
         max_points: int = 3000,
@@ -295,7 +296,7 @@ class TrajectoryDisplay(PanelDisplay):
         limits = widened(np.stack([np.min(corners, axis=0)[0], np.max(corners, axis=0)[1]]), 0.04)
         shape = np.divide(*(limits[1] - limits[0])) if len(self.features) == 2 else 1.0
         size = _PANEL_HEIGHT * float(np.clip(shape, 0.6, 1.6)) + 0.3, _PANEL_HEIGHT
-        options: Any = {"margin": (1.2, 1.1), "layout": "compressed"}
+        options: dict[str, Any] = {"margin": (1.2, 1.1), "layout": "compressed"}
         options |= {"sharex": True, "sharey": True}
         self._take_axes(ax, len(content), len(content), size, **options)
         style = _colors(cmap, content)

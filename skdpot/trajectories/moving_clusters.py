@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,7 +31,10 @@ class MovingClusters:
     noise_variance: float
 
     def sample(
-        self, n_per_time: int | ArrayLike, n_times: int, random_state: Any
+        self,
+        n_per_time: int | ArrayLike,
+        n_times: int,
+        random_state: int | np.random.RandomState | None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Draw people who are observed once: points, times and clusters."""
         counts = rows_per_time(n_per_time, n_times)

@@ -1,6 +1,7 @@
 """The estimator: trajectories of a population from one point per person, with privacy."""
 
 import math
+from collections.abc import Callable
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
@@ -32,7 +33,7 @@ from skdpot.release.gate import Records, Release
 from skdpot.release.sketch import SlicedSketch
 from skdpot.trajectories.couplings import drifting_plans, entropic_plans, exact_plans, kept_plans
 from skdpot.trajectories.langevin_mechanism import MeanFieldLangevin
-from skdpot.trajectories.mechanism import TrajectoryMechanism
+from skdpot.trajectories.mechanism import MovedParticles, TrajectoryMechanism
 from skdpot.trajectories.path_measure import PathMeasure
 from skdpot.trajectories.simulated_estimate import SimulatedEstimate
 from skdpot.trajectories.sketch_mechanism import TrajectorySketch
@@ -275,7 +276,12 @@ class PrivateTrajectorySampler(PrivateSampler):
         self._make(streams.solver)
         return self
 
-    def sample(self, n_samples: int = 1, times: Any = None, random_state: Any = None) -> np.ndarray:
+    def sample(
+        self,
+        n_samples: int = 1,
+        times: ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> np.ndarray:
         """Draw paths, at no privacy cost.
 
         Parameters
@@ -303,7 +309,10 @@ class PrivateTrajectorySampler(PrivateSampler):
         return self._to_data(self.path_.sample(check_count(n_samples, "n_samples"), at, rng))
 
     def sample_frame(
-        self, n_samples: int = 1, times: Any = None, random_state: Any = None
+        self,
+        n_samples: int = 1,
+        times: ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> pd.DataFrame:
         """Draw paths as a long table.
 
@@ -338,7 +347,9 @@ class PrivateTrajectorySampler(PrivateSampler):
         table.insert(0, "path", np.repeat(np.arange(n_samples), len(stamps)))
         return table
 
-    def sample_marginal(self, time: Any, n_samples: int = 1, random_state: Any = None) -> Any:
+    def sample_marginal(
+        self, time: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
+    ) -> Any:
         """Draw rows at one time, which need not be in `times_`, at no privacy cost.
 
         Parameters
@@ -367,7 +378,7 @@ class PrivateTrajectorySampler(PrivateSampler):
         (at,) = self._axis.to_unit(time)
         return like_input(self, self._to_data(self.path_.sample_marginal(at, n_samples, rng)))
 
-    def score(self, X: Any, y: Any = None, *, t: Any = None) -> float:
+    def score(self, X: Any, y: ArrayLike | None = None, *, t: ArrayLike | None = None) -> float:
         """Negative mean, over times, of the Wasserstein-2 distance from X to synthetic rows.
 
         Parameters
@@ -397,7 +408,9 @@ class PrivateTrajectorySampler(PrivateSampler):
             distances.append(wasserstein_distance(rows[scored], self.particles_[i]))
         return -float(np.mean(distances))
 
-    def estimate(self, statistic: Any = None, *, n_simulations: int = 20) -> SimulatedEstimate:
+    def estimate(
+        self, statistic: Callable[[Any], ArrayLike] | None = None, *, n_simulations: int = 20
+    ) -> SimulatedEstimate:
         """Estimate statistics of the population with their errors, at no privacy cost.
 
         A parametric bootstrap of the fit: people are drawn from the particles of each time and
@@ -454,7 +467,9 @@ class PrivateTrajectorySampler(PrivateSampler):
         ]
         return SimulatedEstimate.of(values[0], np.stack(values[1:]))
 
-    def with_params(self, *, random_state: Any = None, **params: Any) -> Self:
+    def with_params(
+        self, *, random_state: int | np.random.RandomState | None = None, **params: Any
+    ) -> Self:
         """Return a fitted copy with other paths from the same release, at no privacy cost.
 
         Parameters
@@ -495,7 +510,12 @@ class PrivateTrajectorySampler(PrivateSampler):
             other._make(rng)
         return other
 
-    def select(self, param_grid: Any, *, random_state: Any = 0) -> Self:
+    def select(
+        self,
+        param_grid: dict[str, Any] | list[dict[str, Any]],
+        *,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> Self:
         """Choose how paths are made by how well they predict times left out, at no privacy cost.
 
         The tables of every other time are left out, paths are made of the rest, and their marginals
@@ -579,7 +599,7 @@ class PrivateTrajectorySampler(PrivateSampler):
                 squared.append(table.squared_distances_to_sample(projections).mean())
         return float(np.mean(squared))
 
-    def _keep(self, value: Any) -> None:
+    def _keep(self, value: SlicedSketch | MovedParticles) -> None:
         """Keep a released sketch as `sketch_`, and released particles for `_make`."""
         if isinstance(value, SlicedSketch):
             super()._keep(value)
@@ -645,7 +665,7 @@ def _means(fitted: Any) -> np.ndarray:
     return means
 
 
-def _one_of(y: Any, t: Any) -> Any:
+def _one_of(y: ArrayLike | None, t: ArrayLike | None) -> ArrayLike | None:
     """Return the time stamps, passed either as y or as t."""
     if y is not None and t is not None:
         raise TypeError("The time stamps were given twice, as y and t; pass them once.")

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import column_or_1d
 
 from skdpot._utils.arrays import FloatArray, IntArray
@@ -98,10 +99,9 @@ class TimeAxis:
         """Return the index of the knot of each time stamp, shape (n,)."""
         return np.searchsorted(self.boundaries, self._read(t, "t"), side="right")
 
-    def to_unit(self, times: Any) -> np.ndarray:
+    def to_unit(self, times: ArrayLike) -> np.ndarray:
         """Map times to the axis from 0 to 1; those that equal a knot but for rounding become it."""
-        listed = [times] if np.ndim(times) == 0 else times
-        stamps = self._read(read_stamps(listed, "times"), "times")
+        stamps = self._read(read_stamps(np.atleast_1d(times), "times"), "times")
         span = self.knots[-1] - self.knots[0]
         unit = np.clip((stamps - self.knots[0]) / (span if span > 0 else 1.0), 0.0, 1.0)
         nearest = np.abs(stamps[:, None] - self.knots).argmin(axis=1)
@@ -141,7 +141,7 @@ class TimeAxis:
         return stamps
 
 
-def read_stamps(t: Any, name: str, n_rows: int | None = None) -> np.ndarray:
+def read_stamps(t: ArrayLike | None, name: str, n_rows: int | None = None) -> np.ndarray:
     """Return time stamps as float64 or datetime64[ns]; refuse what is neither."""
     if t is None:
         raise ValueError(
@@ -183,7 +183,7 @@ def _as_doubles(column: np.ndarray) -> np.ndarray:
     return column.astype(np.float64)
 
 
-def _as_column(t: Any) -> Any:
+def _as_column(t: ArrayLike) -> np.ndarray:
     """Turn dates, with or without a zone, into datetime64 in UTC; leave the rest as it is."""
     column = np.asarray(t)  # dates with a zone become objects
     # Missing values among dates are refused later.

@@ -1,10 +1,10 @@
 """Private rows divided by time, with limits on the times and on the rows of a person."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot.release.contributions import read_persons
@@ -32,12 +32,12 @@ class TimedRows:
 
 def divide_by_time(
     rows: FloatArray,
-    t: Any,
+    t: ArrayLike | None,
     *,
     n_times: int | None,
     n_time_subsample: int | None,
     group_size: int,
-    groups: Any,
+    groups: ArrayLike | None,
     rng: np.random.Generator,
 ) -> TimedRows:
     """Divide rows by time, and drop those that exceed the limits on times and persons.
