@@ -78,8 +78,8 @@ def test_scikit_learn_checks(estimator, check):
 
 def test_one_charge_before_anything_runs(log, monkeypatch):
     with_trials(monkeypatch, 5)
-    budget = PrivacyBudget(2.1)
-    found = search(budget=budget, epsilon=2.0).fit(X, Y)
+    budget = PrivacyBudget(1.05)
+    found = search(budget=budget).fit(X, Y)
     assert "BudgetedEvent" in budget.history()["event"][0]
     assert found.privacy_spent_.event == found.plan_.event
     assert "how long the search takes" in " ".join(found.privacy_spent_.assumptions)
@@ -155,7 +155,7 @@ def test_the_law_that_is_charged_is_the_one_that_is_drawn(monkeypatch, name, sha
 
 def test_every_fit_has_a_budget_of_its_own_that_it_cannot_overspend(log, monkeypatch):
     with_trials(monkeypatch, 6)
-    plan = search(epsilon=2.0).fit(X, Y).plan_
+    plan = search().fit(X, Y).plan_
     assert len({id(parameters["budget"]) for parameters, *_ in log}) == 6
     for parameters, rows, *_ in list(log):
         assert parameters["epsilon"] == parameters["budget"].epsilon == plan.fit.epsilon
@@ -223,10 +223,10 @@ def test_a_held_out_row_that_a_score_refuses_counts_nothing():
             raise ValueError(f"{rows}")
         return np.ones(len(rows))
 
-    rows, budget = X.copy(), PrivacyBudget(50.0)
+    rows, budget = X.copy(), PrivacyBudget(5.0)
     rows[::2, 0] = BAD
     assert find_scorer(score, "held_out", None, None).total(None, rows, Y) == len(rows) // 2
-    found = search(scoring=score, budget=budget, epsilon=50.0).fit(rows, Y)
+    found = search(scoring=score, budget=budget).fit(rows, Y)
     assert found.best_score_ == pytest.approx(0.5, abs=0.2)
 
 
@@ -519,7 +519,7 @@ def test_splits_are_drawn_from_the_number_of_rows():
             seen.append((np.array(X), y, groups))
             return super().split(X)
 
-    search(cv=Watching(3), refit=True).fit(X, Y)
+    search(cv=Watching(3), refit=True, epsilon=math.inf).fit(X, Y)
     [(rows, y, groups)] = seen
     assert rows.shape == (1000, 1)
     assert not rows.any()

@@ -203,7 +203,14 @@ def test_quantiles_stay_within_the_bins():
     assert np.abs(problem(clouds).quantiles).max() <= 2
 
 
-@pytest.mark.parametrize("kind", ["one jump", "back and forth", "breathing"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "one jump",
+        pytest.param("back and forth", marks=pytest.mark.slow),
+        pytest.param("breathing", marks=pytest.mark.slow),
+    ],
+)
 def test_smoothing_in_time_spares_what_does_not_change_smoothly(kind):
     """Only as much is averaged as the errors of the tables can explain."""
     knot = np.repeat(np.arange(10), 1000)
