@@ -88,7 +88,7 @@ def test_public_names_can_be_imported():
         value = getattr(skdpot, name)
         assert value.__name__ == name
     assert set(skdpot.__all__) <= set(dir(skdpot))
-    with pytest.raises(AttributeError, match="no attribute 'PrivateOracle'"):
+    with pytest.raises(AttributeError, match="PrivateOracle"):
         _ = skdpot.PrivateOracle
 
 
