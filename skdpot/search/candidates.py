@@ -14,12 +14,8 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state
 
-from skdpot._utils.validation import (
-    SecretStream,
-)
-from skdpot.privacy.pipelines import (
-    parts_of,
-)
+from skdpot._utils.validation import SecretStream
+from skdpot.privacy.pipelines import parts_of
 from skdpot.search.private_parts import listed_parts, private_prefixes, undeclared_classes
 
 # Candidates of a grid that are checked before the charge; others are checked when they are drawn.

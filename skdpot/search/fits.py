@@ -5,16 +5,9 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from skdpot._utils.validation import (
-    SecretStream,
-)
+from skdpot._utils.validation import SecretStream
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.pipelines import (
-    PrivateEstimatorMixin,
-    keeps_more,
-    leaves,
-    parts_of,
-)
+from skdpot.privacy.pipelines import PrivateEstimatorMixin, keeps_more, leaves, parts_of
 from skdpot.privacy.spent import PrivacySpent
 from skdpot.search.candidates import make_candidate
 from skdpot.search.fit_data import FitData

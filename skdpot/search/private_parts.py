@@ -7,12 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 
 from skdpot.base import chosen_mechanism
-from skdpot.privacy.pipelines import (
-    COMPOSITES,
-    PrivateEstimatorMixin,
-    leaks,
-    leaves,
-)
+from skdpot.privacy.pipelines import COMPOSITES, PrivateEstimatorMixin, leaks, leaves
 
 # Ends messages about persons with several rows.
 ONE_ROW = "all rows of a person would be in both parts of the split. Keep one row of each person."

@@ -13,6 +13,8 @@ from skdpot.trajectories.smoothing import smoothing_weights
 
 # Levels closer to 0 or 1 than this many standard deviations of the noise tell nothing.
 _SURE = 3.0
+# Levels at which the error of quantiles is estimated.
+_N_LEVELS = 500
 # Particles whose moves are averaged, and whose mean moves carry a point between them.
 _NEIGHBOURS = 25
 _NEAREST = 3
@@ -123,7 +125,7 @@ def _squared_error(tables: Sequence[CDFTable], variances: np.ndarray) -> float:
     the noise are left out.
     """
     errors = []
-    levels = (np.arange(500) + 0.5) / 500
+    levels = (np.arange(_N_LEVELS) + 0.5) / _N_LEVELS
     for table, deviation in zip(tables, variances**0.5, strict=True):
         inner = levels[np.abs(levels - 0.5) < 0.5 - _SURE * deviation]
         above, below = table.quantiles(inner + deviation), table.quantiles(inner - deviation)

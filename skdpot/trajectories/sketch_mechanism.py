@@ -48,8 +48,8 @@ n_features), default="axes+orthogonal"
         How directions are drawn, or public directions.
     regularization : float, default=1e-4
         Divisor λ of the data fit; larger values couple neighbouring times more strongly, and 0
-        leaves them uncoupled. With `smooth`, particles are drawn to moving as the smooth flow does,
-        without transport, and a hundred times as strongly: this does not hold back the flow.
+        leaves them uncoupled. With `smooth`, the coupling acts on what differs from the smooth
+        flow instead, without transport and 100 times as strongly: it does not hold back the flow.
     smooth : bool, default=True
         Whether tables are smoothed over times, along the flow of the population from one time to
         the next, by amounts estimated from the released tables. For at least four times.
