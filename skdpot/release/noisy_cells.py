@@ -55,12 +55,15 @@ def noisy_quantiles(counts: FloatArray, cells: IntArray, levels: npt.ArrayLike) 
 @lru_cache(maxsize=4)
 def _bells(n_cells: int, n_samples: int, sigma: float) -> tuple[FloatArray, ...]:
     """Return counts of bell-shaped laws, log spreads, and what their likelihoods are made of."""
-    ends, middles = np.arange(n_cells + 1.0), np.arange(0.0, n_cells, 0.5)
-    ends[0], ends[-1] = -np.inf, np.inf
-    spreads = np.geomspace(0.125, n_cells / 6, 17)
-    places = (ends - middles[:, None, None]) / spreads[:, None]
-    bells = n_samples * np.concatenate([np.diff(law(places)) for law in (ndtr, _heavy_tailed)])
-    bells = bells.reshape(-1, n_cells)
+    middles, spreads = np.arange(0.0, n_cells, 0.5), np.geomspace(0.125, n_cells / 6, 17)
+    # Ends of cells less middles of laws are multiples of one half: few numbers, many pairs.
+    places = np.arange(-n_cells, n_cells + 0.5, 0.5) / spreads[:, None]
+    pairs = 2 * (np.arange(1, n_cells) + n_cells) - np.arange(2 * n_cells)[:, None]
+    cumulative = np.empty((2, middles.size, spreads.size, n_cells + 1))
+    for law, of_law in zip((ndtr, _heavy_tailed), cumulative, strict=True):
+        of_law[..., 1:-1] = law(places)[:, pairs].swapaxes(0, 1)
+        of_law[..., 0], of_law[..., -1] = law(np.array([-np.inf, np.inf]))
+    bells = n_samples * np.diff(cumulative).reshape(-1, n_cells)
     variances = sigma**2 + np.square(_DOUBT * bells)
     constants = (np.square(bells) / variances + np.log(variances)).sum(axis=1)
     logs = np.tile(np.log(spreads), 2 * middles.size)
