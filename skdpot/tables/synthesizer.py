@@ -248,7 +248,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         with all_or_nothing(self):
             unit = Unit.of_parameters(self.unit, self.max_rows, self.weighting)
             rows, rules, persons, kind = self._validate(X)
-            n_samples = _n_records(rows, persons)
+            n_samples = _count_records(rows, persons)
             target = privacy_target(self.epsilon, self.delta, self.budget)
             plan = plan_marginals(target, rules.model, n_samples, unit.weight)
             _warn_of_small_table(plan)
@@ -637,7 +637,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return tags
 
 
-def _n_records(rows: Rows, persons: IntArray | None) -> int:
+def _count_records(rows: Rows, persons: IntArray | None) -> int:
     """Return the public number of records: rows, or persons if they have several rows."""
     return rows.n_rows if persons is None else int(persons.max()) + 1
 

@@ -197,7 +197,7 @@ INJECTIONS: Injections = {
         (given("TablePlan.__init__", "plan_marginals", weight=1.0), {"the noise of one row for several": "contract/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
         (given("release_choices", "TableFit._chosen", rows=without_weights), {"rows of a person that weigh one each in a choice": "contract/test_unit_of_privacy.py::test_rows_that_a_person_repeats_change_nothing"}),
         (returning("TablePlan.choice_sigma", half), {"a choice with less noise than the rows of a person need": "contract/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_release_further_than_charged[row-known]"}),
-        (returning("_n_records", number_of_rows), {"a private number of rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer, persons]"}),
+        (returning("_count_records", number_of_rows), {"a private number of rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer, persons]"}),
         (instead("TableFit._counted_plan", plan_for_the_weight_of_all_rows), {"a private weight of all rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[synthesizer, nothing known, rows]"}),
     ],
     19: [
