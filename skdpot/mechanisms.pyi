@@ -7,9 +7,9 @@ from .base import (
 from .base import (
     chosen_mechanism as chosen_mechanism,
 )
-from .distance.mechanisms import FedWad as FedWad
-from .distance.mechanisms import Sliced as Sliced
-from .distance.mechanisms import Triangle as Triangle
+from .distance.fedwad import FedWad as FedWad
+from .distance.sliced import Sliced as Sliced
+from .distance.triangle import Triangle as Triangle
 from .fair.barycenter import Barycenter as Barycenter
 from .fair.bayes import BayesRule as BayesRule
 from .fair.penalties import RankedOutputs as RankedOutputs
@@ -18,33 +18,33 @@ from .fair.transported_rows import TransportedRows as TransportedRows
 from .sampling.architecture import (
     Architecture as Architecture,
 )
-from .sampling.architecture import (
-    ImageNetwork as ImageNetwork,
+from .sampling.code_penalties import (
+    CodeParity as CodeParity,
 )
-from .sampling.architecture import (
-    LatentNetwork as LatentNetwork,
-)
-from .sampling.architecture import (
-    image_projections as image_projections,
-)
-from .sampling.architecture import (
-    with_edges as with_edges,
+from .sampling.code_penalties import (
+    PriorPenalty as PriorPenalty,
 )
 from .sampling.dpsgd import (
     DPSGD as DPSGD,
 )
-from .sampling.dpsgd import (
-    CodeParity as CodeParity,
-)
-from .sampling.dpsgd import (
+from .sampling.generator_gradient import (
     Gradient as Gradient,
 )
-from .sampling.dpsgd import (
-    PriorPenalty as PriorPenalty,
+from .sampling.generator_network import (
+    LatentNetwork as LatentNetwork,
 )
-from .sampling.frozen import Moments as Moments
-from .sampling.frozen import Sketch as Sketch
+from .sampling.image_edges import (
+    image_projections as image_projections,
+)
+from .sampling.image_edges import (
+    with_edges as with_edges,
+)
+from .sampling.image_network import (
+    ImageNetwork as ImageNetwork,
+)
+from .sampling.moments import Moments as Moments
 from .sampling.noisy_rows import Presample as Presample
 from .sampling.noisy_rows import Resample as Resample
+from .sampling.sketch import Sketch as Sketch
 from .trajectories.langevin_mechanism import MeanFieldLangevin as MeanFieldLangevin
 from .trajectories.sketch_mechanism import TrajectorySketch as TrajectorySketch

@@ -115,7 +115,7 @@ def test_files_are_short_and_without_asserts_and_private_names_have_one_home(pat
         for alias in node.names
         if "._" in f"{node.module}.{alias.name}"
     ]
-    assert private == [] or source_id(path) == "skdpot/_utils/validation.py"
+    assert private == [] or source_id(path) == "skdpot/_utils/parameters.py"
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -51,7 +51,7 @@ from skdpot.fair.recalibration import (
 )
 from skdpot.fair.scores import GroupScorePlan, GroupScores, plan_group_scores
 from skdpot.nets.cells import Cells
-from skdpot.nets.output_tables import OutputTables, TableNoise, plan_tables, release_tables
+from skdpot.nets.output_tables import OutputTables, TableNoise, plan_output_tables, release_tables
 from skdpot.ot.slices import CDFTable, orthogonal_directions
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.release.bounds import BoundsPlan, DataBounds, bounds_share
@@ -154,7 +154,7 @@ def plan_rounds(
     bases = orthogonal_directions(n_rounds * n_outputs, n_outputs, rng, axes_first=True)
     radius = _radius_of_weights(cells)
     return RoundsPlan(
-        tables=plan_tables(mu, n_rounds, n_outputs, max(1, min(cells.sizes)), label),
+        tables=plan_output_tables(mu, n_rounds, n_outputs, max(1, min(cells.sizes)), label),
         weights=plan_sums(of_weights, radius, "Posteriors of each group") if of_weights else None,
         bases=bases.reshape(n_rounds, n_outputs, n_outputs),
     )
@@ -196,7 +196,7 @@ def plan_transport(
     return TransportPlan(
         rounds=rounds,
         slope=plan_recalibration(mus["slope"]),
-        curve=plan_tables(
+        curve=plan_output_tables(
             mus["curve"],
             1,
             len(_MEASURED) * n_slices,

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from skdpot.nets.cells import Cells
 from skdpot.nets.compared_outputs import ComparedOutputs
-from skdpot.nets.loss_curve import Losses, _chosen, _distance
+from skdpot.nets.loss_curve import Losses, fixed_subset, parity_distance
 from skdpot.nets.per_sample import record_outputs
 
 _N_PROJECTIONS = 16
@@ -20,7 +20,7 @@ def prediction_losses(
     compared: ComparedOutputs, rows: torch.Tensor, targets: torch.Tensor, cells: Cells
 ) -> Losses:
     """Return cross-entropy or half the squared error, and the squared distance of groups."""
-    chosen = _chosen(len(rows))
+    chosen = fixed_subset(len(rows))
     rows, targets = rows[chosen], targets[chosen]
     codes = cells.codes_of(targets.cpu().numpy(), cells.codes[chosen])
     directions = compared.directions(_N_PROJECTIONS, np.random.default_rng(0))
@@ -28,7 +28,7 @@ def prediction_losses(
     def losses(network: nn.Module) -> tuple[float, float]:
         outputs = record_outputs(network, rows).double()
         values = compared.values(outputs).cpu().numpy()
-        return _loss(outputs, targets), _distance(values, codes, cells, directions)
+        return _loss(outputs, targets), parity_distance(values, codes, cells, directions)
 
     return losses
 

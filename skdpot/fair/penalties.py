@@ -2,7 +2,7 @@ r"""Private gradients of a fair predictor: by a sketch of its outputs, or by ran
 
 Training minimises :math:`(1 - \alpha)` times the mean loss plus :math:`\alpha` times the squared
 (sliced) Wasserstein distance between the outputs of groups
-(`skdpot.nets.compared_outputs.ParityPenalty`). There are two private gradients of it.
+(`skdpot.nets.parity_penalty.ParityPenalty`). There are two private gradients of it.
 
 *Ranks* is the method of the paper: the outputs of a batch are compared with each other. One record
 moves the terms of others by a rank, which the sensitivity pays for; batches have a fixed size per
@@ -39,27 +39,18 @@ from skdpot.fair.thresholds import (
     tuned_threshold,
 )
 from skdpot.nets.cells import Cells, warn_of_small_cells
-from skdpot.nets.compared_outputs import (
-    ClippedOutputs,
-    ComparedOutputs,
-    ParityPenalty,
-    Probabilities,
-)
+from skdpot.nets.compared_outputs import ClippedOutputs, ComparedOutputs, Probabilities
+from skdpot.nets.gradient_release import expected_batch, gradients_of_vectors, release_gradient
 from skdpot.nets.gradients import (
     ClippedVectors,
-    TrainingPlan,
-    expected_batch,
-    gradients_of_vectors,
-    plan_training,
     pulled_back_sum,
-    release_gradient,
     shares_of_jacobians,
     shares_of_vectors,
-    trained_numbers,
 )
-from skdpot.nets.local_penalty import TABLE_SHARE, LocalPenalty, _bounded, network_outputs
+from skdpot.nets.local_penalty import TABLE_SHARE, LocalPenalty, finite_outputs, network_outputs
 from skdpot.nets.loss_curve import LossCurve
-from skdpot.nets.output_tables import OutputTables, TableNoise, plan_tables, release_tables
+from skdpot.nets.output_tables import OutputTables, TableNoise, plan_output_tables, release_tables
+from skdpot.nets.parity_penalty import ParityPenalty
 from skdpot.nets.per_sample import chain_of_layers
 from skdpot.nets.training import (
     GradientStep,
@@ -67,6 +58,7 @@ from skdpot.nets.training import (
     train_to_the_end,
     with_trained_parameters,
 )
+from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.release import gate as recording
 from skdpot.release.bounds import BoundsPlan, DataBounds
 from skdpot.release.moments import SumNoise
@@ -170,7 +162,7 @@ class FairLoss:
         ) -> torch.Tensor:
             total = (1.0 - alpha) * self.gradient(outputs, batch.targets[records])
             if local is not None:
-                pull = local.vectors(self.compared.values(_bounded(outputs)), records)
+                pull = local.vectors(self.compared.values(finite_outputs(outputs)), records)
                 total = total + alpha * self.compared.pull_back(pull, outputs)
             total = _finite(total)
             return _scaled(total, shares_of_vectors(total, gram, self.joint_clip))
@@ -520,7 +512,7 @@ class SketchedOutputs(FairGradients):
             rng = np.random.default_rng(0)
             n_projections = len(loss.compared.directions(self.n_projections, rng))
             mu, fewest = context.mu_share((1 + given_target) * TABLE_SHARE), min(cells.sizes)
-            tables = plan_tables(mu, len(release_at), n_projections, fewest)
+            tables = plan_output_tables(mu, len(release_at), n_projections, fewest)
             # What is averaged over the blocks of directions has less noise.
             n_blocks = max(1.0, n_projections / loss.compared.n_outputs)
             compared = in_a_bin(cells) if given_target else cells

@@ -38,18 +38,12 @@ from skdpot.base import FitContext
 from skdpot.exceptions import warn_of_privacy
 from skdpot.fair.penalties import FairTask
 from skdpot.nets.cells import Cells
-from skdpot.nets.gradients import (
-    ClippedVectors,
-    TrainingPlan,
-    gradients_of_vectors,
-    pulled_back_sum,
-    release_gradient,
-    shares_of_vectors,
-    trained_numbers,
-)
+from skdpot.nets.gradient_release import gradients_of_vectors, release_gradient
+from skdpot.nets.gradients import ClippedVectors, pulled_back_sum, shares_of_vectors
 from skdpot.nets.networks import build_predictor, evaluate
 from skdpot.nets.per_sample import chain_of_layers
 from skdpot.nets.training import noisy_learning_rate, train_to_the_end
+from skdpot.nets.training_plan import TrainingPlan, trained_numbers
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, noisy_sum
 from skdpot.release.gate import Part, Records, Release, Vectors, of_candidates, pass_gate

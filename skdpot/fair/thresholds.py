@@ -10,7 +10,12 @@ import numpy as np
 
 from skdpot._utils.validation import SecretStream
 from skdpot.nets.cells import Cells
-from skdpot.nets.output_tables import _ALONG, _ONE, Seen, TableNoise, plan_tables, release_tables
+from skdpot.nets.output_tables import (
+    Seen,
+    TableNoise,
+    plan_output_tables,
+    release_tables,
+)
 from skdpot.ot.slices import CDFTable
 from skdpot.privacy.events import Event, GaussianEvent
 from skdpot.privacy.noise import calibrate_lattice, lattice_noise
@@ -21,6 +26,7 @@ _TARGET_BINS = 5
 
 _LIMIT = np.full(1, 0.5)  # of probabilities less one half
 _DIRECTION = np.ones((1, 1))
+_TARGET_LIMIT = np.ones(1)  # targets are mapped to [-1, 1]
 _INSIDE = 1e-6
 _SHARES = {"coarse": 0.2, "fine": 0.65, "count": 0.15}  # of the squared mu
 
@@ -50,8 +56,8 @@ def plan_threshold(mu: float, n_samples: int, *, public_classes: bool) -> Thresh
     shares = _SHARES | ({"count": 0.0} if public_classes else {})
     mus = {name: mu * math.sqrt(share / sum(shares.values())) for name, share in shares.items()}
     words = "Range of the outputs, for the threshold"
-    coarse = plan_tables(mus["coarse"], 1, 1, n_samples, words)
-    fine, count = plan_tables(mus["fine"], 1, 1, n_samples, "Outputs in that range"), None
+    coarse = plan_output_tables(mus["coarse"], 1, 1, n_samples, words)
+    fine, count = plan_output_tables(mus["fine"], 1, 1, n_samples, "Outputs in that range"), None
     if not (public_classes or math.isinf(mu)):
         noise = calibrate_lattice(mus["count"], 1.0)
         count = GaussianEvent(**vars(noise), label="Records of the second class")
@@ -132,19 +138,21 @@ def in_a_bin(cells: Cells) -> Cells:
 
 def plan_target_bins(mu: float, cells: Cells) -> TableNoise:
     """Plan the release of the distribution of the targets of each group: its range, then itself."""
-    return plan_tables(mu, 2, 1, max(1, min(cells.sizes)), "Targets of each group, for their bins")
+    return plan_output_tables(
+        mu, 2, 1, max(1, min(cells.sizes)), "Targets of each group, for their bins"
+    )
 
 
 def release_target_bins(
     targets: np.ndarray, cells: Cells, noise: TableNoise, stream: SecretStream
 ) -> BinnedCells:
     """Divide groups by quantiles of their targets in [-1, 1], (n, 1); the caller has charged."""
-    given = (targets, cells.codes, cells.sizes, _ALONG, _ONE, noise, stream)
+    given = (targets, cells.codes, cells.sizes, _DIRECTION, _TARGET_LIMIT, noise, stream)
     seen: Seen = lambda records, codes: (np.asarray(records[1], dtype=np.float64), codes)  # noqa: E731
     tables = release_tables(*given, previous=release_tables(*given, seen=seen), seen=seen)
     sizes, first = np.array(cells.sizes, dtype=np.float64), tables.tables[0]
     pooled = sizes @ np.array([table.cdf[0] for table in tables.tables]) / sizes.sum()
-    of_all = CDFTable(_ALONG, first.half_widths, pooled[None])
+    of_all = CDFTable(_DIRECTION, first.half_widths, pooled[None])
     inner = of_all.quantiles_along(0, np.arange(1, _TARGET_BINS) / _TARGET_BINS)
     width = first.edges[0, 1] - first.edges[0, 0]
     inner = inner[np.diff(inner, prepend=-np.inf) >= width]

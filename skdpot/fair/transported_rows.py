@@ -22,21 +22,16 @@ from skdpot._utils.validation import Interval, SecretStream, StrOptions
 from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, MechanismResult
 from skdpot.fair.penalties import FairLoss, FairTask, Records
 from skdpot.nets.cells import Cells
-from skdpot.nets.gradients import (
-    TrainingPlan,
-    gradients_of_vectors,
-    plan_training,
-    pulled_back_sum,
-    release_gradient,
-    trained_numbers,
-)
-from skdpot.nets.output_tables import plan_tables, release_tables
+from skdpot.nets.gradient_release import gradients_of_vectors, release_gradient
+from skdpot.nets.gradients import pulled_back_sum
+from skdpot.nets.output_tables import plan_output_tables, release_tables
 from skdpot.nets.training import (
     GradientStep,
     noisy_learning_rate,
     train_to_the_end,
     with_trained_parameters,
 )
+from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.ot.flow import SlicedMap, sliced_map
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.release import gate as recording
@@ -118,7 +113,7 @@ class TransportedRows(Mechanism):
         if cells.strata:
             mu = context.mu_share(self.share)
             label = "Rows of both domains along slices"
-            noise = plan_tables(mu, 1, n_projections, min(cells.sizes), label)
+            noise = plan_output_tables(mu, 1, n_projections, min(cells.sizes), label)
         private = math.isfinite(context.target.epsilon)
         loss = FairLoss(
             gradient=task.gradient, compared=task.compared, alpha=0.0, clip=self.clip_gradient

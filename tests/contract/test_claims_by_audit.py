@@ -18,13 +18,13 @@ from torch import nn
 
 from skdpot import SlicedSketch
 from skdpot._utils.validation import SecretStream, Streams
-from skdpot.audit.membership import GaussianAuditResult
+from skdpot.audit.many_runs import GaussianAuditResult
 from skdpot.fair.penalties import FairLoss, Records, tabled_steps
 from skdpot.mechanisms import FitContext, Resample
 from skdpot.nets.cells import Cells
 from skdpot.nets.compared_outputs import ClippedOutputs
-from skdpot.nets.gradients import plan_training
-from skdpot.nets.output_tables import plan_tables, release_tables
+from skdpot.nets.output_tables import plan_output_tables, release_tables
+from skdpot.nets.training_plan import plan_training
 from skdpot.privacy.accounting import SingleFitTarget
 from skdpot.privacy.events import NonPrivateEvent, gdp_mu
 from skdpot.privacy.noise import calibrate_lattice
@@ -149,7 +149,7 @@ def table_misfits():
 
 
 def output_table():
-    noise = plan_tables(MU, 1, 1, 100)
+    noise = plan_output_tables(MU, 1, 1, 100)
     n, codes, line = len(noise.strategy.matrix), np.zeros(4, int), np.ones((1, 1))
     ends = ((2 * end + 1) / n - 1 for end in farthest_bins(noise.strategy.matrix))
 

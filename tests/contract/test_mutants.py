@@ -12,8 +12,8 @@ import os
 import hypothesis
 import pytest
 
-from skdpot.privacy import events
-from skdpot.privacy.events import gdp_epsilon
+from skdpot.privacy import gdp
+from skdpot.privacy.gdp import gdp_epsilon
 from tests.contract.injection import (
     Injection,
     Outcome,
@@ -106,11 +106,11 @@ def test_a_failure_without_a_call_of_the_mutated_code_does_not_count():
 
 def test_everybody_has_the_defect_and_afterwards_it_is_gone():
     """Also those who imported the function before, and what caches have kept."""
-    before, code = gdp_epsilon(1.0, 1e-5), events.bisected.__code__
+    before, code = gdp_epsilon(1.0, 1e-5), gdp.bisected.__code__
     hurt = outcome(rewritten(WHERE, ("(low, high)", "(low / 2, high / 2)")))
     assert hurt.caught
     assert "0.5" in hurt.says
     assert Outcome(errors=[AssertionError("\nArrays are not equal\n")]).says
-    assert events.bisected.__code__ is code
+    assert gdp.bisected.__code__ is code
     assert gdp_epsilon(1.0, 1e-5) == before
     assert hypothesis.settings.get_current_profile_name() != "mutants"

@@ -95,7 +95,7 @@ def watched(case):
             (mechanisms, "tuned_threshold", lambda *args: seen["tuning"].append(args[2])),
             (FairLoss, "ranked_vectors", lambda _, __, *args: seen["sums"].append(args)),
             (mechanisms, "pulled_back_sum", lambda *_, batch=None: seen["batches"].append(batch)),
-            (mechanisms, "plan_tables", lambda *args: seen["tables"].append(args)),
+            (mechanisms, "plan_output_tables", lambda *args: seen["tables"].append(args)),
         ):
             spied(patch, owner, name, note)
         return fitted(case), seen

@@ -14,9 +14,9 @@ from torch import nn
 from skdpot._utils.validation import SecretStream
 from skdpot.fair import penalties as fair
 from skdpot.fair.penalties import Records
-from skdpot.nets.compared_outputs import ParityPenalty
 from skdpot.nets.local_penalty import LocalPenalty, network_outputs
-from skdpot.nets.output_tables import plan_tables, release_tables
+from skdpot.nets.output_tables import plan_output_tables, release_tables
+from skdpot.nets.parity_penalty import ParityPenalty
 from tests.fair.fair_tasks import (
     N_FEATURES,
     NETWORKS,
@@ -43,7 +43,7 @@ def released(task, network, batch, cells, directions, mu):
     limits = task.compared.half_widths(directions)
     if math.isinf(mu):
         limits = np.abs(directions @ values.T).max(axis=1) * 1.01
-    noise = plan_tables(mu, 1, len(directions), min(cells.sizes))
+    noise = plan_output_tables(mu, 1, len(directions), min(cells.sizes))
     secret = SecretStream(int(RNG.integers(2**32)))
     return values, release_tables(
         values, cells.codes, cells.sizes, directions, limits, noise, secret
