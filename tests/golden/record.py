@@ -2,8 +2,8 @@
 
 ``events.json``, ``fits.json`` and ``audits.json`` hold numbers that were recorded once;
 ``test_golden.py`` computes them anew and compares. A changed number is a changed behaviour: it is
-a bug, or it is explained in the changelog. ``--new`` records what is new in all parts, or in those named;
-without it everything is recorded again::
+a bug, or it is explained in the changelog. ``--new`` records what is new in all parts, or in those
+named; without it everything is recorded again::
 
     python -m tests.golden.record [--new] [events] [fits] [audits]
 
