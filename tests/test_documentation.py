@@ -78,6 +78,41 @@ def test_guide_pages_are_short():
     assert {path.name: words(path) for path in guide if words(path) > 1800} == {}
 
 
+FOR_CONTRIBUTORS = ("CONTRIBUTING.md", *(f"doc/{n}.rst" for n in ("architecture", "extending")))
+
+
+def home(name: str) -> Path | None:
+    """Return a file of the repository, of the package, or of a folder that the text speaks of."""
+    places = [ROOT / name, ROOT / "skdpot" / name]
+    if "/" not in name:
+        places += [*(ROOT / "tests").rglob(name), *(ROOT / "skdpot").rglob(name)]
+    return next((place for place in places if place.exists()), None)
+
+
+@pytest.mark.parametrize("page", [*FOR_CONTRIBUTORS, "doc/add_a_mechanism.rst"])
+def test_pages_for_contributors_name_files_that_exist(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/.]+\.(?:py|pyi|rst|md|toml))`", text))
+    made_by_the_reader = {name for name in named if re.search("WING|ROOM|NAME|mean_and_spread", name)}
+    assert len(named) > 1
+    assert [name for name in named - made_by_the_reader if home(name) is None] == []
+
+
+@pytest.mark.parametrize("page", FOR_CONTRIBUTORS)
+def test_pages_for_contributors_name_what_is_in_a_file(page):
+    """``name`` (``file``), or "`NAME` in `file`"."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    pairs = re.findall(r"`(\w+)`+\s+(?:\(|in\s)`+([\w/.]+\.pyi?)`", text)
+    missing = [
+        (name, file)
+        for name, file in pairs
+        if not re.search(
+            rf"^(?:    )?(?:def |class )?{name}\b", home(file).read_text(encoding="utf-8"), re.M
+        )
+    ]
+    assert missing == []
+
+
 def test_no_page_hides_behind_one_of_sphinx():
     """Sphinx writes pages of these names itself, over those of ours."""
     assert [n for n in ("search", "genindex") if (ROOT / "doc" / f"{n}.rst").exists()] == []
