@@ -31,11 +31,12 @@ from sklearn.datasets import load_digits
 from skdpot import SlicedSketch
 from skdpot.audit import gaussian_audit
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.distance.exchange import sliced
+from skdpot.distance.fedwad import fedwad
 from skdpot.distance.messages import InterpolatingMeasure, SketchMessage, SketchRequest
 from skdpot.distance.party import Party
-from skdpot.distance.protocols import fedwad, triangle
 from skdpot.distance.reconstruction import paired_differences, reconstruct, rows_from_sketch
+from skdpot.distance.sliced import sliced
+from skdpot.distance.triangle import triangle
 from skdpot.metrics import wasserstein_distance
 from skdpot.ot.measures import gaussian_reference
 

@@ -1,5 +1,5 @@
 from .__about__ import __version__ as __version__
-from .distance.wasserstein_distance import (
+from .distance.client_contribution import (
     ClientContribution as ClientContribution,
 )
 from .distance.wasserstein_distance import (

@@ -11,22 +11,19 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, clone
 
-from skdpot._utils.validation import (
-    Interval,
-    Streams,
-    check_is_fitted,
-    check_parameters,
-    resolve_device,
-    solver_generator,
-)
-from skdpot.privacy.accounting import PrivacyTarget, privacy_target
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.parameters import Interval, check_is_fitted, check_parameters
+from skdpot._utils.streams import Streams, solver_generator
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.charges import charge, row_assumptions
+from skdpot.privacy.earlier_steps import warn_of_composition
 from skdpot.privacy.events import Event
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import PrivacySpent, charge, row_assumptions, warn_of_composition
+from skdpot.privacy.statement import PrivacySpent
+from skdpot.privacy.targets import PrivacyTarget, privacy_target
 from skdpot.release.bounds import ROW_BOUNDS, DataBounds
-from skdpot.release.gate import Records, Release
 from skdpot.release.moments import NoisyMoments
+from skdpot.release.releases import Records, Release
 from skdpot.release.sketch import SlicedSketch
 
 # Parameters of many mechanisms: numbers of something, and lengths that gradients are clipped to.
@@ -35,6 +32,7 @@ LENGTH = Interval(Real, 1e-30, 1e30, closed="both")
 
 
 _ON_A_GPU = "the GPU computes a record's gradient from this record alone, to the last bit"
+_KEPT_AS: dict[type, str] = {SlicedSketch: "sketch_", NoisyMoments: "moments_"}
 
 
 class Plan(Protocol):
@@ -110,8 +108,8 @@ class FitContext:
     def of(cls, estimator: BaseEstimator, X: Any, streams: Streams, groups: Any = None) -> Self:
         """Read the terms from the parameters of an estimator that has validated X."""
         known = {item.name for item in fields(cls)}
-        given = estimator.get_params(deep=False).items()
-        terms = {name: value for name, value in given if name in known}
+        parameters = estimator.get_params(deep=False).items()
+        terms = {name: value for name, value in parameters if name in known}
         terms["feature_names"] = getattr(estimator, "feature_names_in_", None)
         terms |= {"streams": streams, "source": X, "groups": groups}
         return cls(caller=type(estimator).__name__, **terms)
@@ -293,9 +291,6 @@ def refuse_classes(mechanism: Mechanism, conditional: bool) -> None:
             "class would have its own rows, and a record that changes its class would change the "
             "number of values, which no noise hides."
         )
-
-
-_KEPT_AS: dict[type, str] = {SlicedSketch: "sketch_", NoisyMoments: "moments_"}
 
 
 @dataclass(eq=False, repr=False)

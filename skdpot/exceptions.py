@@ -23,6 +23,9 @@ __all__ = [
     "UnknownEventError",
 ]
 
+_PASSED_OVER = ("skdpot", "sklearn", "joblib")
+_BEFORE = "Before this error epsilon = {:.4g} at delta = {:g} was spent"
+
 
 class SkdpotError(Exception):
     """Base class of the errors that are specific to this package."""
@@ -74,8 +77,6 @@ class NotPrivateWarning(UserWarning):
 
 Result = TypeVar("Result")
 
-_PASSED_OVER = ("skdpot", "sklearn", "joblib")
-
 
 def publishable(error: BaseException, caller: str) -> BaseException:
     """Return an error that quotes nothing of what it happened on.
@@ -92,9 +93,6 @@ def publishable(error: BaseException, caller: str) -> BaseException:
         "may quote private values. What was charged stays charged. Try what you passed to it, such "
         "as a network, on made-up rows."
     )
-
-
-_BEFORE = "Before this error epsilon = {:.4g} at delta = {:g} was spent"
 
 
 def add_charge(error: BaseException, epsilon: float, delta: float, rest: str) -> None:

@@ -7,9 +7,9 @@ from .base import (
 from .base import (
     chosen_mechanism as chosen_mechanism,
 )
-from .distance.mechanisms import FedWad as FedWad
-from .distance.mechanisms import Sliced as Sliced
-from .distance.mechanisms import Triangle as Triangle
+from .distance.fedwad import FedWad as FedWad
+from .distance.sliced import Sliced as Sliced
+from .distance.triangle import Triangle as Triangle
 from .fair.barycenter import Barycenter as Barycenter
 from .fair.bayes import BayesRule as BayesRule
 from .fair.penalties import RankedOutputs as RankedOutputs

@@ -17,11 +17,12 @@ LIGHT = [
     "SlicedSketch",
 ]
 HEAVY = ("torch", "skorch", "ot", "matplotlib", "matplotlib.pyplot")
+SLOW = (*HEAVY, "sklearn", "scipy.stats", "scipy.optimize", "scipy.signal", "pandas", "jinja2")
 
 
-def run(code):
+def run(code, heavy=HEAVY):
     """Run code in a fresh interpreter; return the heavy modules that it has loaded."""
-    report = f"import sys; print('loaded', *(name for name in {HEAVY!r} if name in sys.modules))"
+    report = f"import sys; print('loaded', *(name for name in {heavy!r} if name in sys.modules))"
     command = [sys.executable, "-c", f"{code}\n{report}"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     output = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
@@ -32,6 +33,32 @@ def test_the_package_alone_loads_nothing():
     code = "import sys, skdpot; print('loaded', *sys.modules)"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert not {b"numpy", b"sklearn", b"torch"} & set(output.stdout.split())
+
+
+BUDGET = """
+from skdpot import PrivacyBudget
+from skdpot.privacy import GaussianEvent
+budget = PrivacyBudget(3.0, ledger={path!r})
+budget.spend(GaussianEvent(sigma=20.0, sensitivity=1.0), label="mean")
+assert budget.remaining() > 0.0 and budget.epsilon_spent() > 0.0
+"""
+
+
+def test_a_budget_and_its_ledger_load_neither_pandas_nor_scikit_learn(tmp_path):
+    path = str(tmp_path / "study.db")
+    assert run(BUDGET.format(path=path), SLOW) == []
+    code = f"from skdpot import PrivacyBudget\nPrivacyBudget.from_ledger({path!r}).remaining()"
+    assert run(code, SLOW) == []
+
+
+def test_events_and_accounts_load_neither_pandas_nor_scikit_learn():
+    names = "Event, GaussianEvent, SampledGaussianEvent, compose, gdp_delta, gdp_epsilon, gdp_mu"
+    code = f"from skdpot.privacy import {names}\ncompose(GaussianEvent(sigma=9.0, sensitivity=1.0))"
+    assert run(code, SLOW) == []
+
+
+def test_the_program_loads_a_command_when_it_is_called():
+    assert run("import skdpot.cli.main", SLOW) == []
 
 
 def test_names_and_displays_that_do_without_torch():

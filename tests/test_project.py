@@ -88,7 +88,7 @@ def test_public_names_can_be_imported():
         value = getattr(skdpot, name)
         assert value.__name__ == name
     assert set(skdpot.__all__) <= set(dir(skdpot))
-    with pytest.raises(AttributeError, match="no attribute 'PrivateOracle'"):
+    with pytest.raises(AttributeError, match="PrivateOracle"):
         _ = skdpot.PrivateOracle
 
 
@@ -114,7 +114,7 @@ def test_files_are_without_asserts_and_private_names_have_one_home(path):
         for alias in node.names
         if "._" in f"{node.module}.{alias.name}"
     ]
-    assert private == [] or source_id(path) == "skdpot/_utils/validation.py"
+    assert private == [] or source_id(path) == "skdpot/_utils/parameters.py"
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -27,7 +27,7 @@ from typing import Any
 import pandas as pd
 from tqdm import tqdm
 
-from skdpot.audit.one_run import lower_text
+from skdpot.audit.claims import lower_text
 from skdpot.exceptions import FairnessWarning, PrivacyWarning
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -55,9 +55,9 @@ from sklearn.base import clone
 from tqdm import tqdm
 
 from skdpot import PrivateWassersteinDistance
-from skdpot.distance.exchange import Transcript
 from skdpot.distance.messages import GeodesicMeasure, InterpolatingMeasure, ReferenceMeasure
 from skdpot.distance.reconstruction import reconstruct, rows_from_sketch
+from skdpot.distance.transcript import Transcript
 from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
 from skdpot.mechanisms import FedWad, Triangle
 from skdpot.metrics import wasserstein_distance

@@ -28,7 +28,8 @@ from zlib import crc32
 import numpy as np
 import pandas as pd
 
-from skdpot.distance.debiased import ComparedTable, debiased_pair
+from skdpot.distance.compared_tables import ComparedTable
+from skdpot.distance.debiased import debiased_pair
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import Sliced
 from skdpot.ot.slices import CDFTable, binned_squared_distances, orthogonal_directions

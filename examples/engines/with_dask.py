@@ -1,6 +1,6 @@
 """Release a sketch and tables of a Dask DataFrame, counted by two workers.
 
-``python examples/engines/with_dask.py``. Needs ``pip install "skdpot[dask]"``.
+``python examples/engines/with_dask.py``. Needs ``pip install ".[dask]"``.
 """
 
 import dask.dataframe as dd

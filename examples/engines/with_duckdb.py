@@ -1,6 +1,6 @@
 """Release a sketch and tables of the result of a query of DuckDB.
 
-``python examples/engines/with_duckdb.py``. Needs ``pip install duckdb "skdpot[arrow]"``.
+``python examples/engines/with_duckdb.py``. Needs ``pip install duckdb ".[arrow]"``.
 """
 
 import duckdb

@@ -1,6 +1,6 @@
 """Release a sketch and tables of a directory of Parquet files.
 
-``python examples/engines/with_files.py``. Needs pyarrow: ``pip install "skdpot[arrow]"``.
+``python examples/engines/with_files.py``. Needs pyarrow: ``pip install ".[arrow]"``.
 """
 
 from common import private_files, release

@@ -1,6 +1,6 @@
 """Release a sketch and tables of a Spark DataFrame, counted by `mapInArrow` in two workers.
 
-``python examples/engines/with_spark.py``. Needs ``pip install "skdpot[spark]"`` and Java 17.
+``python examples/engines/with_spark.py``. Needs ``pip install ".[spark]"`` and Java 17.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Three parties or more fit one sketch with the noise of one; MPyC adds up their messages.
 
-    pip install skdpot mpyc
+    pip install . mpyc
     python examples/federated/secure_sum.py -M5
 
 starts five parties on this machine. Between machines each party starts its own, see the manual of

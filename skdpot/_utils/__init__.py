@@ -1,1 +1,1 @@
-"""Helpers without privacy semantics: random streams, validation, devices, progress."""
+"""Helpers without privacy semantics: validation, random streams, devices, records in files."""

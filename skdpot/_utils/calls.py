@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 Ending = Callable[[BaseException | None], None]
+_REPEATED: ContextVar[tuple[int, int] | None] = ContextVar("repeated", default=None)
 
 
 @dataclass(eq=False)
@@ -40,7 +41,6 @@ class Call:
 
 
 _CALL: ContextVar[Call | None] = ContextVar("call", default=None)
-_REPEATED: ContextVar[tuple[int, int] | None] = ContextVar("repeated", default=None)
 
 
 def current_call() -> Call | None:

@@ -14,7 +14,7 @@ _UNSEEN = ("Cc", "Cf", "Zl", "Zp", "Zs")  # controls, spaces, and what has no wi
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a text shows nothing."""
+    """Return whether a text has no visible characters."""
     return not _seen(text)
 
 
@@ -24,7 +24,7 @@ def is_nothing(text: str) -> bool:
 
 
 def _seen(text: str) -> str:
-    """Return a text without what is not seen at its ends."""
+    """Return a text without invisible characters at its ends."""
     ends = (
         next((n for n, one in enumerate(some) if category(one) not in _UNSEEN), len(text))
         for some in (text, reversed(text))

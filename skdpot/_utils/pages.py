@@ -13,7 +13,7 @@ from skdpot._utils.files import write_file
 
 @cache
 def _environment() -> Any:
-    # Here, because most programs that keep a budget never show one.
+    # Imported here, because most programs that use a budget never show one.
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup, escape
 
@@ -36,7 +36,7 @@ def _environment() -> Any:
 
 
 def render(template: str, **facts: Any) -> str:
-    """Return a template with its blanks filled in."""
+    """Return a template with its values."""
     return _environment().get_template(template).render(**facts)
 
 
@@ -56,7 +56,7 @@ def html_card(
 
 
 class HtmlReport:
-    """A report that is a page of its own."""
+    """A report that is a page by itself."""
 
     @property
     def _title(self) -> str:
@@ -66,7 +66,7 @@ class HtmlReport:
         raise NotImplementedError
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """Return the report as one page that needs nothing else."""
+        """Return the report as one page that needs no other file."""
         text = render("page.html", title=self._title, fragment=self._repr_html_())
         if path is not None:
             write_file(path, lambda draft: draft.write_text(text, encoding="utf-8"))

@@ -60,7 +60,7 @@ class PanelDisplay:
     def _add_title_and_legend(
         self, ax: Any, name: str | None, handles: Any = (), texts: Any = None, **options: Any
     ) -> None:
-        """Write both around a figure of our own, or the legend alone into the first Axes given."""
+        """Add title and legend to a figure of our own, or the legend to the first Axes given."""
         owner = self.axes_[0]
         if ax is None:
             owner = self.figure_
@@ -84,7 +84,7 @@ def draw_methods(
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """Refuse what is none of the choices."""
+    """Refuse a value that is none of the choices."""
     if value not in choices:
         known = ", ".join(map(repr, choices[:-1]))
         raise ValueError(f"{name}={value!r} must be {known} or {choices[-1]!r}.")
@@ -121,7 +121,7 @@ def shades(name: str, lowest: float, highest: float) -> Any:
 
 
 def draw_ways(ax: Any, ways: np.ndarray, values: np.ndarray, **style: Any) -> Any:
-    """Draw ways (n, k, 2) as lines; each of the k - 1 pieces has the colour of a value."""
+    """Draw paths (n, k, 2) as lines; each of the k - 1 pieces has the colour of a value."""
     from matplotlib.collections import LineCollection
 
     pieces = np.stack([ways[:, :-1], ways[:, 1:]], axis=2).reshape(-1, 2, 2)
@@ -151,7 +151,7 @@ def cut_short(text: str, most: int) -> str:
 
 
 def data_address(figure: Any, kind: str, media_type: str, dpi: int = 180) -> str:
-    """Write a figure into an address, the same one each time, that a page can hold."""
+    """Return a figure as a data address for a page, reproducibly."""
     from matplotlib import rc_context
 
     picture = io.BytesIO()

@@ -72,7 +72,7 @@ class Record:
     def from_bytes(
         cls, data: bytes, *, max_bytes: int = MOST_BYTES, source: str = "The data"
     ) -> Self:
-        """Read what somebody else may have written, or raise ValueError."""
+        """Read bytes that somebody else may have written, or raise ValueError."""
         with refusing(cls.noun):
             kind, version, content, arrays = unpack(data, cls, max_bytes, source)
             known = {made.kind: made for made in _classes(cls) if "kind" in vars(made)}
@@ -111,7 +111,7 @@ class Record:
 
 @contextmanager
 def refusing(noun: str) -> Iterator[None]:
-    """Raise ValueError, without a warning, where values are impossible."""
+    """Raise ValueError, without a warning, if values are impossible."""
     try:
         # Absurd numbers may overflow before they are refused.
         with np.errstate(all="ignore"):
@@ -191,7 +191,7 @@ def _checksum(facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> int
 
 
 def _text(content: Any) -> str:
-    """Return the only spelling of what JSON can hold."""
+    """Return canonical JSON: equal contents have equal texts."""
     return json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
@@ -221,7 +221,7 @@ def _has_variants(cls: type[Any]) -> bool:
 
 
 def _plain(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Return a value as JSON, and put its arrays beside."""
+    """Return a value as JSON, and append its arrays to the list."""
     if isinstance(value, np.ndarray):
         return _stored(value, path, arrays)
     if is_dataclass(value):
@@ -261,7 +261,7 @@ def _at(path: str, name: str) -> str:
 
 
 def _stored(array: np.ndarray, path: str, arrays: dict[str, np.ndarray]) -> str:
-    """Put an array beside, and return what stands in its place."""
+    """Append an array to the list, and return its reference."""
     array = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
     if array.dtype in (np.dtype("<f8"), np.dtype("<i8")):
         mark, arrays[path] = "@", array
@@ -309,7 +309,7 @@ def _hints(cls: type[Any]) -> dict[str, Any]:
 
 
 def _built(hint: Any, tree: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Return what `_plain` took apart, or raise ValueError or TypeError."""
+    """Return the value that `_plain` has converted, or raise ValueError or TypeError."""
     origin = get_origin(hint)
     if hint is Any:
         return tree

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from skdpot._utils.validation import safe_indexing
+from skdpot._utils.parameters import safe_indexing
 
 _TEXTS, _NUMBERS = ["a", "b"], [0, 1]
 
@@ -38,8 +38,8 @@ def scores_of(model: Any, rows: Any) -> np.ndarray:
     """Return probabilities of classes for private rows; zeros for those that the model refuses."""
 
     def ask(positions: np.ndarray) -> np.ndarray:
-        found = np.asarray(model.predict_proba(safe_indexing(rows, positions)), dtype=np.float64)
-        return bounded(found)
+        scores = np.asarray(model.predict_proba(safe_indexing(rows, positions)), dtype=np.float64)
+        return bounded(scores)
 
     return answers(ask, (len(rows), len(model.classes_)))
 
@@ -87,19 +87,19 @@ def _problem(model: Any, made_up: Any) -> str:
     """Return what is wrong with a model's answer to made-up rows, or nothing."""
     try:
         with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
-            found = np.asarray(model.predict_proba(made_up), dtype=np.float64)
+            scores = np.asarray(model.predict_proba(made_up), dtype=np.float64)
     except Exception as error:  # about made-up rows: its text may be shown
         return (
             f"Its {type(error).__name__} says: {error} It must score every row; an encoder in it "
             'needs handle_unknown="ignore", and a column of numbers must not have the type object.'
         )
-    wanted = len(made_up), len(model.classes_)
-    if found.shape != wanted:
+    shape = len(made_up), len(model.classes_)
+    if scores.shape != shape:
         return (
-            f"Its predict_proba returns the shape {found.shape}; it must be {wanted}, one "
+            f"Its predict_proba returns the shape {scores.shape}; it must be {shape}, one "
             "probability for each of its classes_."
         )
-    return "" if np.isfinite(found).all() else "Its predict_proba returns NaN or infinity."
+    return "" if np.isfinite(scores).all() else "Its predict_proba returns NaN or infinity."
 
 
 def _difference(name: str, model: Any, rows: Any, group_column: str | None) -> str:

@@ -2,26 +2,26 @@
 
 What makes them strong, and what does not:
 
-*Sketches, projections, trajectories.* Opposite corners of the box. Of "presample", and of
-"resample" with batches of hundreds, guesses show only that there is no noise at all; batches of one
-row (``batch_size=1``) show noise that is ten times too small.
-With ``n_particles=1`` two opposite rows pull the same particle in opposite directions, and clipped
-gradients have to differ in direction: in two dimensions there is room for a few canaries a time.
+*Sketches, projections, trajectories.* Opposite corners of the box. For "presample", and for
+"resample" with batches of hundreds, guesses only detect that there is no noise at all; batches of
+one row (``batch_size=1``) detect noise that is ten times too small. With ``n_particles=1`` two
+opposite rows pull the same particle in opposite directions, and clipped gradients have to differ in
+direction: in two dimensions there is room for a few canaries per time.
 
 *Autoencoders, generators.* Orthogonal rows have nearly orthogonal gradients. Use at least as many
 features as canaries, large batches, few steps, and learning rates so small that the network does
-not fit the canaries. A generator shows mostly the mean of the rows; its residuals show its noise.
+not fit the canaries. A generator reveals mostly the mean of the rows; its residuals reveal its
+noise.
 
-*Fair predictors.* A record's gradient of the loss is its features times the error of its output:
-equal features, long enough to be clipped, and opposite targets; or opposite features where classes
-are public. The network needs more parameters than there are canaries.
+*Fair predictors.* The gradient of the loss of a record is its features times the error of its
+output: use equal features, long enough to be clipped, and opposite targets, or opposite features
+where classes are public. The network needs more parameters than there are canaries.
 
-*Private bounds and scalers.* Outliers, in cells of their own, are seen best, beside three times as
-many ordinary rows that keep the cells narrow.
+*Private bounds and scalers.* Outliers in cells of their own are detected best, beside three times
+as many ordinary rows that keep the cells narrow.
 """
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,26 +29,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import hadamard
-from sklearn.base import clone
 
 from skdpot.ot.slices import orthogonal_directions
-from skdpot.privacy.budget import PrivacyBudget
-from skdpot.release.gate import Release, first_difference, record_releases, replay_releases
 from skdpot.tables.categorical_column import CategoricalColumn
 from skdpot.tables.column_base import TableColumn
 from skdpot.tables.frames import Table
 from skdpot.tables.numeric_column import NumericColumn
 from skdpot.tables.schema import TableSchema, bound_schema
 
-_ROOM = 4  # corners are drawn at random where there are 2^4 of them, or more, for each record
+_ROOM = 4  # corners are drawn at random if there are 2^4 of them, or more, for each record
+_LENGTH = 4.0  # of the features of a canary, in units of the clip of the loss: clipped for sure
+_OCTAVES = 16.0  # orders of magnitude of outliers, in powers of two
 
 
 class NoKnownAttackError(ValueError):
-    """No attack on such an estimator is known; pass canaries and a score of your own."""
+    """No attack on such an estimator is known: pass canaries and a score of your own."""
 
     @classmethod
     def of(cls, estimator: Any) -> "NoKnownAttackError":
-        """Return the error for an estimator."""
+        """Return the error that names the class of an estimator."""
         name = type(estimator).__name__
         return cls(f"No attack on {name} is known. Pass canaries= and score=.")
 
@@ -85,8 +84,8 @@ class CanaryPairs:
         rows = np.where(heads[:, None], self.first, self.second)
         if self.first_labels is None or self.second_labels is None:
             return rows, None
-        own = heads.reshape(-1, *[1] * (np.ndim(self.first_labels) - 1))
-        return rows, np.where(own, self.first_labels, self.second_labels)
+        per_label = heads.reshape(-1, *[1] * (np.ndim(self.first_labels) - 1))
+        return rows, np.where(per_label, self.first_labels, self.second_labels)
 
 
 def antipodal_pairs(
@@ -107,27 +106,28 @@ def antipodal_pairs(
         directions /= np.abs(directions).max(axis=1, keepdims=True)
     else:
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    own = other = None
+    first_labels = second_labels = None
     if labels is not None:
-        own, other = _two_of(np.unique(np.asarray(labels)), n_pairs, rng)
+        choices = np.unique(np.asarray(labels))
+        first_labels, second_labels = _two_different(choices, n_pairs, rng)
     middle, reach = (low + high) / 2, (high - low) / 2 * directions
     return CanaryPairs(
-        first=middle + reach, second=middle - reach, first_labels=own, second_labels=other
+        first=middle + reach,
+        second=middle - reach,
+        first_labels=first_labels,
+        second_labels=second_labels,
     )
 
 
-def _two_of(choices: np.ndarray, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draw two different choices for each of `n` pairs."""
+def _two_different(
+    choices: np.ndarray, n_pairs: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw two different choices for each pair."""
     if len(choices) < 2:
         raise ValueError("Labels must hold at least two classes, and targets two values.")
-    own = rng.integers(len(choices), size=n)
-    other = (own + rng.integers(1, len(choices), size=n)) % len(choices)
-    return choices[own], choices[other]
-
-
-_LENGTH = 4.0  # of the features of a canary, in units of the clip of the loss: clipped for sure
-
-_OCTAVES = 16.0
+    first = rng.integers(len(choices), size=n_pairs)
+    second = (first + rng.integers(1, len(choices), size=n_pairs)) % len(choices)
+    return choices[first], choices[second]
 
 
 def default_canaries(
@@ -140,10 +140,11 @@ def default_canaries(
     rng: np.random.Generator,
 ) -> CanaryPairs:
     """Make the canaries that reveal most about an estimator."""
-    chosen = getattr(estimator, "_given_estimator", estimator)  # contributions publish its release
-    if not hasattr(chosen, "_canaries"):
+    # `ClientContribution` releases what its estimator does.
+    inner = getattr(estimator, "_chosen_estimator", estimator)
+    if not hasattr(inner, "_canaries"):
         raise NoKnownAttackError.of(estimator)
-    return _RECIPES[chosen._canaries](chosen, _Slots(n_pairs, X, y, fit_params or {}, rng))
+    return _RECIPES[inner._canaries](inner, _Slots(n_pairs, X, y, fit_params or {}, rng))
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,14 +158,14 @@ class _Slots:
     rng: np.random.Generator
 
     def filled(self, first: np.ndarray, second: np.ndarray, **facts: Any) -> CanaryPairs:
-        """Return pairs of rows, with one label in each pair, drawn from those of the known rows."""
-        same = None if self.y is None else self.rng.choice(np.asarray(self.y), size=self.n_pairs)
+        """Return pairs of rows of one label each, drawn from the labels of the known rows."""
+        labels = None if self.y is None else self.rng.choice(np.asarray(self.y), size=self.n_pairs)
         return CanaryPairs(
-            first=first, second=second, first_labels=same, second_labels=same, **facts
+            first=first, second=second, first_labels=labels, second_labels=labels, **facts
         )
 
     def facts(self) -> dict[str, np.ndarray]:
-        """Draw public facts of slots, such as their groups, from those of the known rows."""
+        """Draw public facts of the slots, such as groups, from those of the known rows."""
         return {
             name: self.rng.choice(np.unique(np.asarray(values)), size=self.n_pairs)
             for name, values in self.fit_params.items()
@@ -197,7 +198,7 @@ def _corners(estimator: Any, slots: _Slots) -> CanaryPairs:
 
 
 def _edges(estimator: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the box that an estimator is told of, or else the one around public rows."""
+    """Return the declared box of an estimator, or else the one around public rows."""
     bounds, radius = estimator.bounds, getattr(estimator, "norm_bound", None)
     if radius is not None:
         bounds = -float(radius), float(radius)
@@ -210,19 +211,19 @@ def _edges(estimator: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _orthogonal(estimator: Any, slots: _Slots) -> CanaryPairs:
-    """Make opposite rows on the edge of what is declared, of one group in each pair."""
+    """Make opposite rows on the edge of the declared box, of one group in each pair."""
     if not getattr(estimator, "private", True):
         raise ValueError("private=False claims no privacy; there is nothing to audit.")
     low, high = _edges(estimator, slots.X)
     draw = _hadamard if estimator.norm_bound is None else orthogonal_directions
     middle = (low + high) / 2.0
     reach = (high - low) / 2.0 * draw(slots.n_pairs, slots.X.shape[1], slots.rng)
-    pairs = slots.filled(middle + reach, middle - reach)  # labels, which the fit ignores
+    pairs = slots.filled(middle + reach, middle - reach)  # the fit ignores their labels
     return replace(pairs, fit_params=slots.facts())
 
 
 def _hadamard(n_pairs: int, n_features: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw corners of the cube, orthogonal as far as there are so many."""
+    """Draw corners of the cube, orthogonal if there are enough of them."""
     size = 2 ** math.ceil(math.log2(max(n_pairs, n_features, 2)))
     signs = hadamard(size, dtype=float)
     rows, columns = (rng.permutation(size)[:count] for count in (n_pairs, n_features))
@@ -238,20 +239,24 @@ def _opposite(estimator: Any, slots: _Slots) -> CanaryPairs:
         _LENGTH * estimator._clip_gradient * orthogonal_directions(n_pairs, slots.X.shape[1], rng)
     )
     facts = slots.facts()
-    alone = estimator._canaries == "opposite rows"  # not all of them have a class that is read
-    if alone or (facts and getattr(estimator, "_classes_are_public", bool)()):
+    without_classes = estimator._canaries == "opposite rows"
+    if without_classes or (facts and getattr(estimator, "_classes_are_public", bool)()):
         return replace(slots, y=np.unique(y)).filled(rows, -rows, fit_params=facts)
     bounds = getattr(estimator, "target_bounds", None)
     least, most = (y, y) if bounds is None or isinstance(bounds, str) else bounds
     choices = np.unique(y) if bounds is None else np.array([np.min(least), np.max(most)])
-    own, other = _two_of(choices, n_pairs, rng)
+    first_labels, second_labels = _two_different(choices, n_pairs, rng)
     return CanaryPairs(
-        first=rows, second=rows, first_labels=own, second_labels=other, fit_params=facts
+        first=rows,
+        second=rows,
+        first_labels=first_labels,
+        second_labels=second_labels,
+        fit_params=facts,
     )
 
 
 def _far_out(_: Any, slots: _Slots) -> CanaryPairs:
-    """Make records of opposite signs and of all orders of magnitude above that of the rows."""
+    """Make records of opposite signs whose magnitudes range far above those of the rows."""
     X, rng = slots.X, slots.rng
     unit = np.maximum(np.abs(X).max(axis=0), 1e-12) if len(X) else np.ones(X.shape[1])
     sign = np.where(rng.random((slots.n_pairs, X.shape[1])) < 0.5, -1.0, 1.0)
@@ -260,7 +265,7 @@ def _far_out(_: Any, slots: _Slots) -> CanaryPairs:
 
 
 def _half_a_scale_apart(estimator: Any, slots: _Slots) -> CanaryPairs:
-    """Make rows that differ in all columns, and on a scale by half of its length."""
+    """Make rows that differ in all columns, and by half of the length of each scale."""
     schema, X, rng = estimator.schema, slots.X, slots.rng
     if not isinstance(schema, TableSchema | None):
         schema = TableSchema.from_json(schema)
@@ -284,7 +289,7 @@ def _half_a_scale_apart(estimator: Any, slots: _Slots) -> CanaryPairs:
 
 
 def _with_values(column: Any, table: Table) -> Any:
-    """Return a column that says which values it has, by public rows where it leaves that open."""
+    """Return a column whose values are declared, by itself or else by public rows."""
     if not column.is_numbered:
         raise ValueError(f"Rows of audits are numbers. Number the categories of {column.name!r}.")
     if column.is_resolved:
@@ -302,7 +307,7 @@ def _with_values(column: Any, table: Table) -> Any:
 
 
 def numbered(fitted: Any, X: Any) -> tuple[TableSchema, np.ndarray]:
-    """Return a schema of a synthesizer's cells, and the cells of rows: a fit counts in the same."""
+    """Return a schema with the cells of a synthesizer as values, and the cells of rows."""
     values = fitted._rules.to_model(fitted.schema_.read(Table.of(X, fitted.schema_.names)))
     columns: list[TableColumn] = []
     numbers = []
@@ -321,7 +326,7 @@ def numbered(fitted: Any, X: Any) -> tuple[TableSchema, np.ndarray]:
     return TableSchema(tuple(columns)), np.stack(numbers, axis=1)
 
 
-# By the name that estimators have for what shows most of them (`PrivateEstimatorMixin._canaries`).
+# By the name in `PrivateEstimatorMixin._canaries`.
 _RECIPES: dict[str, Callable[[Any, _Slots], CanaryPairs]] = {
     "corners": _corners,
     "orthogonal rows": _orthogonal,
@@ -330,111 +335,3 @@ _RECIPES: dict[str, Callable[[Any, _Slots], CanaryPairs]] = {
     "half a scale apart": _half_a_scale_apart,
     "far out": _far_out,
 }
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class AuditedFit:
-    """What an attacker knows: everything but the coins."""
-
-    fitted: Any
-    releases: tuple[Release, ...]
-    pairs: CanaryPairs
-    X: np.ndarray
-    y: np.ndarray | None
-    fit_params: Mapping[str, np.ndarray]
-    verbose: int = 0
-
-    @property
-    def candidates(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """Known rows, then the first of all pairs, then the second, and their labels."""
-        pairs = self.pairs
-        rows = np.concatenate([self.X, pairs.first, pairs.second])
-        if self.y is None or pairs.first_labels is None or pairs.second_labels is None:
-            return rows, None
-        return rows, np.concatenate([self.y, pairs.first_labels, pairs.second_labels])
-
-    @property
-    def shares(self) -> np.ndarray:
-        """The expected count of each candidate: 1 for known rows, 1/2 for the others."""
-        return np.concatenate([np.ones(len(self.X)), np.full(2 * len(self.pairs), 0.5)])
-
-
-Score = Callable[[AuditedFit], np.ndarray]
-
-
-def named_parameters(fit: Any, name: str) -> dict[str, Any]:
-    """Return the parameters of an estimator with a name, its own and those of its parts."""
-    given = fit.get_params() if hasattr(fit, "get_params") else {}
-    return {key: value for key, value in given.items() if key.rpartition("__")[2] == name}
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class AuditTask:
-    """A function to audit, the known rows, and the pairs that coins choose from."""
-
-    fit: Any
-    pairs: CanaryPairs
-    X: np.ndarray
-    y: np.ndarray | None
-    fit_params: Mapping[str, np.ndarray]
-    verbose: int = 0
-
-    def __post_init__(self) -> None:
-        given = self.fit.get_params() if hasattr(self.fit, "get_params") else {}
-        for name, value in given.items():
-            if isinstance(value, PrivacyBudget):
-                raise ValueError(f"fit must have {name}=None: audits charge no budget.")
-
-    def run(self, heads: np.ndarray) -> AuditedFit:
-        """Fit once to the known rows and the chosen records, and record the releases."""
-        function = clone(self.fit).fit if hasattr(self.fit, "fit") else self.fit
-        with record_releases() as releases:
-            fitted, facts = self._fitted(function, self.pairs.choose(heads))
-        known: dict[str, Any] = {"X": self.X, "y": self.y, "fit_params": facts}
-        held = {"fitted": fitted, "releases": tuple(releases)}
-        return AuditedFit(pairs=self.pairs, verbose=self.verbose, **known, **held)
-
-    def leak(self, heads: np.ndarray) -> str | None:
-        """Name an output of a fit that depends on the rows beside its releases.
-
-        An estimator is fitted twice with one seed, the second time to other records with the
-        releases of the first fit: what depends on the rows through the releases alone is then the
-        same to the last bit. A slot of the other rows has the label of its other record and the
-        features of another slot, since the records of a pair may have equal ones.
-        """
-        seeds = named_parameters(self.fit, "random_state")
-        if not seeds:
-            return None
-        seeded = clone(self.fit).set_params(**dict.fromkeys(seeds, 0))
-
-        def difference(other: tuple[np.ndarray, np.ndarray | None]) -> str:
-            try:
-                with replay_releases(releases):
-                    again, _ = self._fitted(clone(seeded).fit, other)
-            except Exception as error:  # it did not fail on the first rows
-                return str(error)
-            return first_difference(vars(fitted), vars(again)) or ""
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what a seed or noise warns of concerns nobody here
-            own, (rows, labels) = self.pairs.choose(heads), self.pairs.choose(~heads)
-            with record_releases(forgetting=False) as releases:
-                fitted, _ = self._fitted(clone(seeded).fit, own)
-            found = difference((rows[np.arange(len(rows)) // 2], labels))
-            return None if found and difference(own) else found
-
-    def _fitted(
-        self, function: Callable[..., Any], slots: tuple[np.ndarray, np.ndarray | None]
-    ) -> tuple[Any, dict[str, np.ndarray]]:
-        chosen, labels = slots
-        rows = np.concatenate([self.X, chosen])
-        if (labels is None) != (self.y is None):
-            raise ValueError("y must be given if and only if the canaries have labels.")
-        if set(self.fit_params) != set(self.pairs.fit_params):
-            raise ValueError("fit_params of rows and of canaries must have the same names.")
-        targets = None if labels is None else np.concatenate([np.asarray(self.y), labels])
-        facts = {
-            name: np.concatenate([value, self.pairs.fit_params[name]])
-            for name, value in self.fit_params.items()
-        }
-        return function(rows, targets, **facts), facts

@@ -1,22 +1,20 @@
 """The privacy report: what was released, what that protects, and what tests of it found.
 
-Figures are rounded to the safe side. The page itself is `privacy_report.html` among the templates.
+The page is the template `privacy_report.html`. Figures are rounded to the safe side.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure as Picture
-from scipy.stats import norm
+from numpy.typing import ArrayLike
 
 import skdpot
 from skdpot._utils.pages import HtmlReport, render
-from skdpot._utils.panels import COLORS, data_address
 from skdpot._utils.validation import (
     as_points,
     check_confidence,
@@ -24,33 +22,29 @@ from skdpot._utils.validation import (
     check_is_fitted,
     solver_generator,
 )
-from skdpot.audit.membership import MembershipResult, SyntheticMembership
-from skdpot.audit.one_run import lower_text
-from skdpot.audit.report_trials import (
-    Figure,
-    MembershipTrial,
-    PartAudit,
-    audit_copies,
-    measure_utility,
-    private_parts,
-    try_membership,
+from skdpot.audit.claims import lower_text
+from skdpot.audit.part_audits import PartAudit, audit_copies, private_estimators
+from skdpot.audit.report_membership import MembershipTrial, try_membership
+from skdpot.audit.report_pictures import claim_picture, membership_picture
+from skdpot.audit.report_utility import Figure, measure_utility
+from skdpot.audit.report_words import (
+    MEMBERS_WARNING,
+    Caution,
+    Meaning,
+    beside_claim,
+    cautions_of,
+    meaning_of,
+    mechanism_in_words,
+    one_in,
+    percent_at_most,
+    protected_in_words,
 )
+from skdpot.audit.synthetic_rows import SyntheticMembership
 from skdpot.exceptions import LedgerError
-from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
-from skdpot.privacy.events import Relation, gdp_mu
-from skdpot.privacy.spent import SEEDED, PrivacySpent, silent_parts, total_spent
+from skdpot.privacy.events import gdp_mu
+from skdpot.privacy.spent import PrivacySpent, silent_parts, total_spent
 from skdpot.tables.frames import Table
-
-_SMALL_FPR = 0.01  # the false positive rate at which an attack is judged
-_MOST_EPSILON = 10.0
-_MOST_FAILURES = 0.1  # records that a release may publish in the mean and still keep its δ
-
-_MEMBERS = (
-    "This report is not private: its attacks were computed without noise from rows that the "
-    "release was made from (X_members). Show it only to those who may see these rows, and make "
-    "another report without X_members for everybody else."
-)
 
 NOT_COVERED = (
     "Fits that are not in the history above. Every fit on the same persons reveals more about "
@@ -72,13 +66,13 @@ def privacy_report(
     estimator: Any,
     X_holdout: Any = None,
     *,
-    y_holdout: Any = None,
+    y_holdout: ArrayLike | None = None,
     X_members: Any = None,
     budget: PrivacyBudget | None = None,
     audit: bool = True,
     n_canaries: int | None = None,
     confidence: float = 0.95,
-    random_state: Any = None,
+    random_state: int | np.random.RandomState | None = None,
     verbose: int = 0,
 ) -> "PrivacyReport":
     """Report what a fitted estimator released, what that protects, and what tests of it found.
@@ -164,12 +158,11 @@ def privacy_report(
         raise TypeError(f"budget must be a PrivacyBudget or None, not {type(budget).__name__}.")
     _check_rows(X_holdout, y_holdout, X_members)
     spent = _statement(estimator)
-    parts = tuple(private_parts(estimator))
+    parts = tuple(private_estimators(estimator))
     silent = silent_parts(estimator)
     n_samples, n_features = _known_sizes(parts, spent)
     charged = [budget] if budget else [getattr(part, "budget", None) for _, part in parts]
-    # Each ledger once.
-    budgets = tuple({owner.ledger: owner for owner in charged if owner is not None}.values())
+    budgets = tuple({each.ledger: each for each in charged if each is not None}.values())
     rng = solver_generator(random_state)
     audits = audit_copies(parts, n_canaries, confidence, rng, verbose) if audit else ()
     membership = try_membership(estimator, X_holdout, y_holdout, X_members, rng)
@@ -195,30 +188,6 @@ def privacy_report(
         utility=utility,
         utility_reason=utility_reason,
     )
-
-
-@dataclass(frozen=True)
-class Caution:
-    """One warning and what to do; "stop" if the release must not be trusted."""
-
-    level: Literal["stop", "caution"]
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Meaning:
-    """What ε and δ say about an attacker.
-
-    `odds_factor` is e^ε. The other fields bound the probability of guessing which of two records
-    was used, by ε and δ and by the noise (`right_at_most`, `right_by_noise`), the difference of
-    true and false positive rates, and the true positive rate at a false positive rate of 0.01.
-    """
-
-    odds_factor: float
-    right_at_most: float
-    right_by_noise: float
-    advantage_bound: float
-    tpr_bound: float
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -290,17 +259,17 @@ class PrivacyReport(HtmlReport):
             report=self,
             spent=self.spent,
             stops=[caution.text for caution in self.cautions if caution.level == "stop"],
-            members=_MEMBERS,
+            members=MEMBERS_WARNING,
             protected=protected_in_words(self.spent),
             mechanism=mechanism_in_words(self.spent),
-            # What calibration leaves of ε is no other fit.
+            # The rest that calibration leaves of ε is not another fit.
             other_fits=[b for b in self.budgets if (b.spent or 0.0) > self.spent.epsilon * 1.0001],
             share_spent=_share_spent,
             audited=[part for part in self.audits if part.result],
             best=max(results, key=lambda result: result.epsilon_lower, default=None),
             attack_rows=_attack_rows,
-            claim_picture=_claim_picture,
-            membership_picture=_membership_picture,
+            claim_picture=claim_picture,
+            membership_picture=membership_picture,
             infinity=math.inf,
             **{word.__name__: word for word in words},
         )
@@ -316,7 +285,7 @@ class PrivacyReport(HtmlReport):
 
 
 def _statement(estimator: Any) -> PrivacySpent:
-    """Return what an estimator has spent, or raise why there is nothing to report."""
+    """Return what an estimator has spent, or raise an error that says why nothing is known."""
     spent = getattr(estimator, "privacy_spent_", None)
     if isinstance(spent, PrivacySpent):
         return spent
@@ -326,7 +295,7 @@ def _statement(estimator: Any) -> PrivacySpent:
 
 
 def _read_ledger(budget: PrivacyBudget) -> LedgerState:
-    """Read a budget once, whatever happens to its file."""
+    """Read a budget once; its file may be unreadable."""
     cap: dict[str, Any] = {"epsilon": budget.epsilon, "delta": budget.delta}
     try:
         spent, remaining, history = budget.epsilon_spent(), budget.remaining(), budget.history()
@@ -338,7 +307,7 @@ def _read_ledger(budget: PrivacyBudget) -> LedgerState:
 
 
 def _nested(value: Any, strict: bool) -> Any:
-    """Return dicts and lists in the place of dataclasses and tuples; if `strict`, for JSON."""
+    """Return dicts and lists in place of dataclasses and tuples; if `strict`, only JSON values."""
     if is_dataclass(value):
         return _nested(vars(value), strict)
     if isinstance(value, dict):
@@ -370,7 +339,7 @@ def _facts(report: PrivacyReport, strict: bool = False) -> dict[str, Any]:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of nested lists and dicts with the way to them."""
+    """Yield the leaves of nested lists and dicts with their paths."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _flat(f"{name}.{key}" if name else key, item)
@@ -381,7 +350,7 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def _check_rows(X_holdout: Any, y_holdout: Any, X_members: Any) -> None:
+def _check_rows(X_holdout: Any, y_holdout: ArrayLike | None, X_members: Any) -> None:
     """Refuse rows and labels that do not match; messages contain no values."""
     if X_members is not None and X_holdout is None:
         raise ValueError("X_members needs X_holdout, rows that are not members.")
@@ -389,7 +358,7 @@ def _check_rows(X_holdout: Any, y_holdout: Any, X_members: Any) -> None:
         if X_holdout is None:
             raise ValueError("y_holdout needs X_holdout, the rows that it labels.")
         try:
-            n_rows, n_labels = len(X_holdout), len(y_holdout)
+            n_rows, n_labels = len(X_holdout), len(y_holdout)  # type: ignore[arg-type]
         except TypeError as error:
             raise ValueError(
                 "X_holdout and y_holdout must be arrays with one entry per row."
@@ -401,7 +370,7 @@ def _check_rows(X_holdout: Any, y_holdout: Any, X_members: Any) -> None:
 
 
 def _releases(parts: Sequence[tuple[str, Any]], spent: PrivacySpent) -> tuple[str, ...]:
-    """Return what touched private data, a sentence per phase."""
+    """Return one sentence for each phase that touched private data."""
     sentences = tuple(phase.describe() for phase in spent.event.phases)
     names = [name for name, part in parts for _ in part.privacy_spent_.event.phases]
     if len(parts) < 2 or len(names) != len(sentences):  # one fit, or one that occurs twice
@@ -419,149 +388,16 @@ def _known_sizes(
     return int(min(known)) if known else None, int(features[0]) if features else None
 
 
-def cautions_of(
-    parts: Sequence[tuple[str, Any]],
-    spent: PrivacySpent,
-    budgets: Sequence[PrivacyBudget],
-    n_samples: int | None,
-    *,
-    silent: Sequence[str] = (),
-    of_members: bool = False,
-) -> tuple[Caution, ...]:
-    """List what is wrong or open with a release, the gravest first, from public facts alone."""
-    finite, names = math.isfinite(spent.epsilon), " + ".join(name for name, _ in parts)
-    failures = spent.delta * (n_samples or 0) if finite else 0.0
-    delta = f"δ = {spent.delta:g}"
-    seeded = any(getattr(part, "random_state", None) is not None for _, part in parts)
-    noisy = (phase for phase in spent.event.phases if hasattr(phase, "sigma"))
-    lasting = all(budget.is_durable for budget in budgets)
-    stop: dict[str, bool] = {
-        _MEMBERS: of_members,
-        **{
-            f"{name} was fitted on the rows without noise. No ε bounds what it, and every part "
-            "after it, reveals about them, and the ε stated here does not hold for the whole. Use "
-            "a private estimator instead (PrivateScaler for a scaler), or fit it to public rows "
-            "beforehand. skdpot.check_pipeline refuses such a pipeline before the fit.": True
-            for name in silent
-            if name != "FrozenEstimator"
-        },
-        "No privacy: something was released without noise (ε = ∞). Do not publish it if the "
-        "records are personal.": not spent.event.is_private,
-        "No privacy: the noise is too small for any finite ε.": (
-            spent.event.is_private and not finite
-        ),
-        f"{delta} is not below 1/n for n = {n_samples or 0:,} records: with such a δ even the "
-        "publication of one record, picked at random, would count as private. Choose a δ well "
-        "below 1/n.": failures >= 1.0,
-        "The noise can be repeated because random_state was set. Anyone who knows or guesses it "
-        "can subtract the noise. Fit again with random_state=None before publishing.": (
-            seeded or SEEDED in spent.assumptions
-        ),
-    }
-    caution: dict[str, bool] = {
-        "FrozenEstimator was fitted beforehand: the guarantee holds only if the rows of that fit "
-        "were public.": "FrozenEstimator" in silent,
-        f"ε = {spent.epsilon:.4g} is so large that the guarantee says little about a determined "
-        "attacker. Values up to 1 are called strong, and up to 10 reasonable (N. Ponomareva et "
-        "al., “How to DP-fy ML”, JAIR 2023).": finite and spent.epsilon > _MOST_EPSILON,
-        f"{names} does not keep the number of records n. Check that {delta} is far below 1/n.": (
-            finite and n_samples is None
-        ),
-        f"{delta} is not far below 1/n for n = {n_samples or 0:,} records: with such a δ the "
-        f"publication of one record, picked at random, in {failures:.0%} of all releases would "
-        "count as private. Choose a δ of less than a tenth of 1/n.": (
-            _MOST_FAILURES < failures < 1.0
-        ),
-        "Noise was drawn as floating-point numbers (noise='float'). The proof assumes real "
-        "numbers, and the last bits of a noisy number can reveal more. Do not publish raw noisy "
-        "numbers of this release with all digits.": (
-            any(getattr(phase, "lattice", 1.0) is None for phase in noisy)
-        ),
-        "No budget counts the fits on these records. If fit was called more than once, or another "
-        "private estimator was fitted to the same persons, the total ε is larger than this one.": (
-            finite and not budgets
-        ),
-        "Several budgets were charged: no single cap bounds their sum.": (len(budgets) > 1),
-        "The budget has no cap (ε = ∞): it admits every further fit.": (
-            any(math.isinf(budget.epsilon) for budget in budgets)
-        ),
-        "The ledger of the budget is a temporary file that is deleted when its process ends: later "
-        "fits will not be counted. Pass ledger='<path>' for a permanent one.": not lasting,
-    }
-    found = [Caution("stop", text) for text, holds in stop.items() if holds]
-    return (*found, *(Caution("caution", text) for text, holds in caution.items() if holds))
-
-
-def protected_in_words(spent: PrivacySpent) -> str:
-    """Return in words which change of the data the release hides."""
-    if math.isinf(spent.epsilon):
-        return "No one is protected: the release has no noise, or too little for any guarantee."
-    if spent.relation is Relation.ADD_REMOVE:
-        change, number = "been left out, or one been added", "protected as well"
-    else:
-        change, number = "been replaced by any other", "public"
-    return (
-        "Each record: the release would be almost as likely had any one record "
-        f"{change}. The number of records is {number}."
-    )
-
-
-def meaning_of(spent: PrivacySpent) -> Meaning:
-    """Return what a statement says about an attacker."""
-    claim = _claim_of(spent)
-    bound = min(1.0, claim.advantage_bound)
-    # The largest advantage is the total variation distance, which is the δ of ε = 0.
-    total_variation = 1.0 if math.isinf(spent.epsilon) else compose(spent.event).delta(0.0)
-    return Meaning(
-        odds_factor=math.exp(spent.epsilon) if spent.epsilon < 709.0 else math.inf,
-        right_at_most=(1.0 + bound) / 2.0,
-        right_by_noise=(1.0 + min(bound, total_variation)) / 2.0,
-        advantage_bound=bound,
-        tpr_bound=float(claim.tpr_bound(_SMALL_FPR)),
-    )
-
-
-def _claim_of(spent: PrivacySpent) -> MembershipResult:
-    """Return a membership result without scores, for its bounds."""
-    return MembershipResult(np.empty(0), np.empty(0), spent.epsilon, spent.delta)
-
-
-def percent_at_most(share: float) -> str:
-    """Write a share as percent, rounded up to a tenth."""
-    return f"{min(100.0, math.ceil(round(1000.0 * share, 6)) / 10.0):.1f} %"
-
-
-def beside_claim(shown: float, claimed: float) -> tuple[str, str]:
-    """Write a lower bound and a claim, rounded down and up, and still distinguishable."""
-    low, usual = lower_text(shown, claimed), rounded_up(claimed)
-    if claimed < shown < math.inf and float(usual) >= float(low):
-        usual = repr(claimed)
-    return low, usual.replace("inf", "∞")
-
-
-def one_in(delta: float) -> str:
-    """Write a small probability as 1 in n, never as less than it is."""
-    return f"1 in {math.floor(round(1.0 / delta, 6)):,}" if delta > 0.0 else "0"
-
-
-def mechanism_in_words(spent: PrivacySpent) -> str:
-    """Return how a release was made; one without noise is not called noisy."""
-    if not spent.mechanism or any(phase.is_private for phase in spent.event.phases):
-        return spent.mechanism
-    plain = spent.mechanism.replace("noisy ", "")
-    return plain if "without" in plain else f"{plain}, without noise"
-
-
-def _share_spent(budget: Any) -> float:
+def _share_spent(budget: LedgerState) -> float:
     """Return the spent share of a ledger, by squares of μ, which add up."""
-    if not 0.0 < budget.spent < math.inf > budget.epsilon:
+    if budget.spent is None or not 0.0 < budget.spent < math.inf > budget.epsilon:
         return 0.0
     used, whole = (gdp_mu(epsilon, budget.delta) for epsilon in (budget.spent, budget.epsilon))
     return float((used / whole) ** 2)
 
 
-def _attack_rows(found: SyntheticMembership) -> Iterator[tuple[str, ...]]:
-    """Yield a row per attack on synthetic rows, with limits rounded outwards."""
+def _attack_rows(attacks: SyntheticMembership) -> Iterator[tuple[str, ...]]:
+    """Yield one row for each attack on synthetic rows, with limits rounded outwards."""
 
     def limited(share: Sequence[float], unit: int, decimals: int, sign: str = "") -> str:
         value, low, high = (unit * figure for figure in share)
@@ -569,7 +405,7 @@ def _attack_rows(found: SyntheticMembership) -> Iterator[tuple[str, ...]]:
         most = math.ceil(round(high * 10**decimals, 6)) / 10**decimals
         return f"{value:.{decimals}f}{sign} ({least:.{decimals}f}–{most:.{decimals}f})"
 
-    for name, result in found.results.items():
+    for name, result in attacks.results.items():
         rates = (
             limited(result.tpr_at(fpr), 100, 1, " %")
             if len(result.other_scores) * fpr >= 1
@@ -577,40 +413,3 @@ def _attack_rows(found: SyntheticMembership) -> Iterator[tuple[str, ...]]:
             for fpr in (0.01, 0.1)
         )
         yield name, limited((result.auc, *result.auc_interval()), 1, 2), *rates
-
-
-_ATTACK_AXES = {"xlabel": "share of others wrongly suspected", "ylabel": "share of members found"}
-
-
-def _claim_picture(spent: PrivacySpent) -> str:
-    """Draw the attacks that a claim allows, as a data address of an SVG picture."""
-    figure = Picture(figsize=(3.6, 3.4), layout="constrained")
-    ax = figure.subplots()
-    fpr = np.linspace(0, 1, 201)
-    allowed = _claim_of(spent).tpr_bound(fpr)
-    ax.fill_between(fpr, fpr, allowed, color=COLORS[5], alpha=0.35, linewidth=0)
-    ax.plot(fpr, allowed, color=COLORS[0], label="most that ε and δ allow")
-    loss = compose(spent.event)
-    if not loss.is_sampled and math.isfinite(loss.mu_without_sampling):
-        best = loss.leak + (1.0 - loss.leak) * norm.cdf(norm.ppf(fpr) + loss.mu_without_sampling)
-        ax.plot(fpr, best, color=COLORS[1], linestyle="--", label="most that the noise allows")
-    ax.plot([0, 1], [0, 1], "k:", linewidth=1, label="blind guessing")
-    ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", **_ATTACK_AXES)
-    ax.legend(loc="lower right", fontsize="small")
-    return data_address(figure, "svg", "image/svg+xml")
-
-
-def _membership_picture(found: SyntheticMembership) -> str:
-    """Draw what attacks on synthetic rows found, as a data address of a PNG picture."""
-    # No layout engine keeps a legend of the figure clear of axes with a fixed aspect.
-    by_hand: Any = "none"  # which matplotlib documents and its stubs lack
-    figure = Picture(figsize=(7.2, 4.6), layout=by_hand)
-    left, right = figure.subplots(1, 2)
-    figure.subplots_adjust(left=0.09, right=0.98, top=0.94, bottom=0.28, wspace=0.3)
-    for ax, log in ((left, False), (right, True)):
-        found.plot(ax, log=log, legend=False).set(**_ATTACK_AXES)
-    left.set_title("all attacks", fontsize="medium")
-    right.set_title("small error rates", fontsize="medium")
-    figure.legend(*left.get_legend_handles_labels(), loc="lower center", ncols=2, fontsize="small")
-    # Curves of thousands of points are smaller as pixels.
-    return data_address(figure, "png", "image/png")

@@ -478,7 +478,8 @@ def _check_affordable(
 def run_report(args: Namespace, console: Console) -> None:
     """Report on a model that ``skdpot synth --save`` has written."""
     # Here, because the attacks load half of scikit-learn, and the other commands need none of it.
-    from skdpot.audit.report import percent_at_most, privacy_report, protected_in_words
+    from skdpot.audit.report import privacy_report
+    from skdpot.audit.report_words import percent_at_most, protected_in_words
 
     outputs = OutputFile.of(args, ["output"], [args.model, args.holdout, args.ledger])
     synthesizer = DPTableSynthesizer.load(args.model)

@@ -1,12 +1,12 @@
-"""The protocols between machines, carried by Flower: ``pip install "skdpot[flower]"``.
+"""The protocols between machines, carried by Flower: ``pip install ".[flower]"``.
 
-Each party runs a SuperNode with an app made by `client_app`, and sends the same messages, byte
-for byte, as a `Party` in one process. The coordinator runs a SuperLink, and its ServerApp
-reaches the parties with `remote_parties`. A party's own `load_party`, which reads its own node's
-configuration, decides about protocols and spending; no request can change it.
+Each party runs a SuperNode with an app made by `client_app`, and sends the same messages, byte for
+byte, as a `Party` in one process. The coordinator runs a SuperLink, and its ServerApp reaches the
+parties with `remote_parties`. The `load_party` of a node, which reads the configuration of this
+node, decides about protocols and spending; no request can change it.
 
 Flower may deliver a request again, and starts a new process for each delivery. So a node keeps
-charges in the ledger of the party's budget, and what was published in a file beside it.
+charges in the ledger of its budget, and what it has published in a file beside it.
 """
 
 import logging
@@ -29,18 +29,20 @@ try:
     from flwr.serverapp import Grid
 except ImportError as missing:
     raise ImportError(
-        'skdpot.distance.flower needs Flower: pip install "skdpot[flower]".'
+        'skdpot.distance.flower needs Flower: pip install ".[flower]" in a checkout of skdpot.'
     ) from missing
 
 _LOGGER = logging.getLogger(__name__)
 
-_RECORD = "skdpot"
+_RECORD = "skdpot"  # name of our record in a message of Flower
 _FORMAT = 1
 _INTRODUCE = "introduce"
-_MOST_QUESTIONS = 16
-_REFUSED, _FAILED = 1001, 1002  # Flower's own codes are smaller
+_MOST_QUESTIONS = 16  # per message
+_REFUSED = 1001  # codes of errors; Flower's own are smaller
+_FAILED = 1002
 _LOOK_AGAIN = 0.25  # seconds between two looks for nodes and answers
-_LONGEST_TEXT, _LONGEST_NAME = 1000, 100
+_LONGEST_TEXT = 1000  # of what a node says
+_LONGEST_NAME = 100
 
 
 def client_app(
@@ -49,6 +51,9 @@ def client_app(
     review: Callable[[Message, Context], object] | None = None,
 ) -> ClientApp:
     """Make the ClientApp with which a party takes part.
+
+    ``load_party(context)`` makes the party anew for each message; it needs a budget with a ledger
+    on disk. ``review(request, context)`` may raise a `MessageError` to refuse a request.
 
     Privacy
     -------
@@ -65,10 +70,10 @@ def client_app(
         try:
             questions = _read_questions(message.content)
             party = load_party(context)
-            asked = (lambda request: review(request, context)) if review else None
-            reply = _replies(party, questions, asked)
+            reviewed = (lambda request: review(request, context)) if review else None
+            reply = _replies(party, questions, reviewed)
         except Exception as error:
-            return FlowerMessage(_told(error), reply_to=message)
+            return FlowerMessage(_public_error(error), reply_to=message)
         return FlowerMessage(RecordDict({_RECORD: ConfigRecord(reply)}), reply_to=message)
 
     return app
@@ -82,46 +87,50 @@ def remote_parties(
     names: Collection[str] | None = None,
     timeout: float = 600.0,
 ) -> RemoteParties:
-    """Wait for the parties' nodes and let them introduce themselves; for a ServerApp."""
+    """Wait for the nodes of the parties and let them introduce themselves; for a ServerApp.
+
+    `own` are parties of this process. With `names`, nodes of other parties are refused. `timeout`
+    is the time in seconds to wait for the nodes, and for each answer.
+    """
     line = _Line(grid, timeout, {})
     greeting = [Question(_INTRODUCE, b"-")]
     replies = line.exchange(dict.fromkeys(_await_nodes(grid, n_nodes, timeout), greeting))
-    found = {node: line.introduction(node, reply) for node, reply in replies.items()}
-    heard = sorted(introduction.name for introduction in found.values())
-    if len({*heard, *(party.name for party in own)}) < len(heard) + len(own):
+    introductions = {node: line.introduction(node, reply) for node, reply in replies.items()}
+    introduced = sorted(introduction.name for introduction in introductions.values())
+    if len({*introduced, *(party.name for party in own)}) < len(introduced) + len(own):
         raise MessageError(
-            f"Parties need different names; the nodes say {heard}. Nobody was asked."
+            f"Parties need different names; the nodes say {introduced}. Nobody was asked."
         )
-    if names is not None and heard != sorted(names):
+    if names is not None and introduced != sorted(names):
         raise MessageError(
-            f"The nodes say {heard}; expected were {sorted(names)}. Nobody was asked."
+            f"The nodes say {introduced}; expected were {sorted(names)}. Nobody was asked."
         )
-    line.nodes.update({introduction.name: node for node, introduction in found.items()})
-    return RemoteParties(list(found.values()), line.carry, own)
+    line.nodes.update({party.name: node for node, party in introductions.items()})
+    return RemoteParties(list(introductions.values()), line.carry, own)
 
 
 @dataclass
 class _Line:
-    """The way to the nodes of a grid, by name of the party once these are known."""
+    """The connection to the nodes of a grid, by name of the party once names are known."""
 
     grid: Grid
     timeout: float
     nodes: dict[str, int]
 
     def introduction(self, node: int, reply: Any) -> Introduction:
-        """Read what a node says of its party, or raise what went wrong."""
+        """Read the introduction of a party, or raise what went wrong."""
         if isinstance(reply, MessageError):
             raise MessageError(f"Node {node} cannot introduce its party. {reply}") from reply
         sizes = {name: reply.get(name) for name in ("n_samples", "n_features", "n_dimensions")}
         name, allows = reply.get("party"), _listed(reply, "allows", str)
-        whole = all(type(size) is int and size >= 1 for size in sizes.values())
-        named = is_name(name) and len(name) <= _LONGEST_NAME
-        if not (whole and named and allows and set(allows) <= {*PROTOCOLS}):
+        has_sizes = all(type(size) is int and size >= 1 for size in sizes.values())
+        has_name = is_name(name) and len(name) <= _LONGEST_NAME
+        if not (has_sizes and has_name and allows and set(allows) <= {*PROTOCOLS}):
             raise MessageError(f"Node {node} does not introduce its party as this release does.")
         return Introduction(name=name, allows=tuple(allows), **sizes)
 
     def carry(self, questions: Mapping[str, Sequence[Question]]) -> dict[str, Replies]:
-        """Bring questions to parties, and what they reply back."""
+        """Deliver questions to parties, and return their replies."""
         replies = self.exchange({self.nodes[name]: asked for name, asked in questions.items()})
         return {
             name: _read_answers(name, len(asked), replies[self.nodes[name]])
@@ -129,7 +138,7 @@ class _Line:
         }
 
     def exchange(self, questions: Mapping[int, Sequence[Question]]) -> dict[int, Any]:
-        """Send to all nodes, and wait: a record of each node, or a MessageError."""
+        """Send to all nodes and wait; return the record of each node, or a MessageError."""
         ids = list(self.grid.push_messages([self._message(*q) for q in questions.items()]))
         ids += [""] * (len(questions) - len(ids))  # Flower returns none when they are too large
         replies: dict[int, Any] = {
@@ -141,7 +150,7 @@ class _Line:
         deadline = time.monotonic() + self.timeout
         while waiting and time.monotonic() < deadline:
             for reply in self.grid.pull_messages(list(waiting)):
-                # An answer that comes twice finds nobody waiting the second time.
+                # An answer that arrives twice is dropped the second time.
                 node = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if node is not None:
                     replies[node] = _read_reply(node, reply)
@@ -151,6 +160,7 @@ class _Line:
         return {node: replies.get(node, silence) for node in questions}
 
     def _message(self, node: int, questions: Sequence[Question]) -> FlowerMessage:
+        """Return the message of Flower with questions for a node."""
         record = ConfigRecord(
             {
                 "format": _FORMAT,
@@ -163,6 +173,7 @@ class _Line:
 
 
 def _await_nodes(grid: Grid, n_nodes: int, timeout: float) -> list[int]:
+    """Wait until so many nodes are connected, and return their numbers."""
     deadline = time.monotonic() + timeout
     while len(nodes := sorted(grid.get_node_ids())) != n_nodes:
         if time.monotonic() > deadline:
@@ -175,6 +186,7 @@ def _await_nodes(grid: Grid, n_nodes: int, timeout: float) -> list[int]:
 
 
 def _record(content: Any) -> dict[str, Any]:
+    """Return our record in the content of a message."""
     record = content.get(_RECORD)
     if not isinstance(record, ConfigRecord) or record.get("format") != _FORMAT:
         raise MessageError(
@@ -184,6 +196,7 @@ def _record(content: Any) -> dict[str, Any]:
 
 
 def _read_questions(content: RecordDict) -> list[Question]:
+    """Return the questions in the content of a message."""
     record = _record(content)
     methods, requests = _listed(record, "methods", str), _listed(record, "requests", bytes)
     if len(methods) != len(requests) or not 1 <= len(methods) <= _MOST_QUESTIONS:
@@ -196,6 +209,7 @@ def _read_questions(content: RecordDict) -> list[Question]:
 def _replies(
     party: Party, questions: Sequence[Question], review: Callable[[Message], object] | None
 ) -> dict[str, Any]:
+    """Return the record with the answers of a party, or with its introduction."""
     if [question.method for question in questions] == [_INTRODUCE]:
         facts = vars(Introduction.of(party))
         name, allows = facts.pop("name"), facts.pop("allows")
@@ -205,7 +219,7 @@ def _replies(
 
 
 def _read_reply(node: int, reply: FlowerMessage) -> Any:
-    """Return the record of a node's reply, or what went wrong."""
+    """Return the record in the reply of a node, or what went wrong."""
     if reply.has_error():
         reason = "".join(c if c.isprintable() else " " for c in reply.error.reason or "no reason")
         return MessageError(f"It answers: {reason[:_LONGEST_TEXT]} (code {reply.error.code})")
@@ -217,30 +231,31 @@ def _read_reply(node: int, reply: FlowerMessage) -> Any:
         return error
 
 
-def _read_answers(name: str, due: int, reply: Any) -> Replies:
-    """Return a party's answers, or what went wrong."""
+def _read_answers(name: str, n_questions: int, reply: Any) -> Replies:
+    """Return the answers of a party, or what went wrong."""
     if isinstance(reply, MessageError):
         return reply
     if reply.get("party") != name:
         return MessageError("Its node answers for another party than before.")
     answers = _listed(reply, "answers", bytes)
-    if len(answers) != due:
-        return MessageError(f"It was asked {due} questions and sent something else than answers.")
+    if len(answers) != n_questions:
+        asked = f"It was asked {n_questions} questions"
+        return MessageError(f"{asked} and sent something else than answers.")
     return answers
 
 
 def _listed(record: Mapping[str, Any], key: str, kind: type) -> list[Any]:
-    """Return a list of a record; empty if it is missing or holds something else."""
+    """Return a list in a record, or an empty one if it is missing or has other entries."""
     values = record.get(key)
     fits = isinstance(values, list) and all(isinstance(value, kind) for value in values)
     return list(values) if fits and values else []
 
 
-def _told(error: Exception) -> Error:
-    """Return what the other side is told of an error, and log what it is not told.
+def _public_error(error: Exception) -> Error:
+    """Return what the other side may know of an error, and log the rest.
 
-    The texts of refusals are made of public facts. Those of other errors may hold anything,
-    such as the line of a file that could not be read.
+    The texts of refusals consist of public facts. Those of other errors may contain anything, such
+    as a line of a file that could not be read.
     """
     if isinstance(error, BudgetExceededError | MessageError | ProtocolRefusedError):
         _LOGGER.warning("A request was refused: %s", error)

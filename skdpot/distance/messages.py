@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,33 +24,44 @@ from skdpot.release.sketch import SlicedSketch
 from skdpot.release.sketch_record import SketchRecord
 
 FRACTIONS = (0.25, 0.5, 0.75)
-"""Fractions at which the paper asks for distances when t is not disclosed."""
+"""Fractions at which distances are asked for if t is not disclosed, as in the paper."""
+
+# What a field may hold.
 _LARGEST_COORDINATE = 1e100  # beyond it squares and their sums may overflow
 _LARGEST_SQUARE = 1e210
-_MOST_FRACTIONS = 64
+_MOST_FRACTIONS = 64  # each is answered by a matrix of all distances
 _MASS_ERROR = 1e-6
+
+# What a request for a sketch may ask for.
+_FEWEST_BINS = 2
+_MOST_BINS = 512  # the time of decoding grows with the third power
+_MOST_ENTRIES = 2**24  # of the table: 128 MB
+_MOST_COORDINATES = 2**25  # of the directions: 256 MB, so that answers fit in a message
+_LARGEST_BOUND = 1e150  # its square is finite
+_ROUNDING = 1e-9  # directions of different machines may differ in the last digits
+_MOST_NAME_BYTES = 2**19  # half of what a header holds
 
 
 def _array(
     name: str, value: Any, shape: tuple[int | None, ...], low: float, high: float
 ) -> np.ndarray:
-    """Return a read-only copy with this shape, of which None stands for any length, or refuse."""
+    """Return a read-only copy of an array, or refuse it; None in the shape is any length."""
     try:
         array: np.ndarray = as_finite(value, name).copy()
     except ValueError as error:
         raise MessageError(str(error)) from None
-    due = tuple(n if d is None else d for n, d in zip(array.shape, shape, strict=False))
-    if array.shape != due or array.ndim != len(shape) or 0 in array.shape:
-        wanted = ", ".join("any" if d is None else str(d) for d in shape)
-        raise MessageError(f"{name} must have shape ({wanted}), got {array.shape}.")
+    expected = tuple(n if d is None else d for n, d in zip(array.shape, shape, strict=False))
+    if array.shape != expected or array.ndim != len(shape) or 0 in array.shape:
+        lengths = ", ".join("any" if d is None else str(d) for d in shape)
+        raise MessageError(f"{name} must have shape ({lengths}), got {array.shape}.")
     if array.min() < low or array.max() > high:
         raise MessageError(f"{name} must lie between {low:g} and {high:g}.")
     array.setflags(write=False)
     return array
 
 
-def _masses(value: Any, message: Any) -> np.ndarray | None:
-    """Return the share of each point; None for equal shares."""
+def _masses(value: Any, message: "MeasureMessage | CostMatrices") -> np.ndarray | None:
+    """Return the share of each point, or None for equal shares."""
     if value is None:
         return None
     masses = _array("masses", value, (message.n_points,), 0, 1 + _MASS_ERROR)
@@ -99,7 +110,7 @@ def _squares(name: str, n_axes: int) -> Callable[[Any, Any], np.ndarray]:
     )
 
 
-# What a field may hold depends on its name alone, and on the fields before it.
+# The check of a field depends on its name, and it reads the fields before it.
 _CHECKS: dict[str, Callable[[Any, Any], Any]] = {
     "points": lambda value, _: _array(
         "points", value, (None, None), -_LARGEST_COORDINATE, _LARGEST_COORDINATE
@@ -145,10 +156,10 @@ class Message(Record):
 
     def __repr__(self) -> str:
         """Return kind and sizes, never values."""
-        held = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
+        values = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
         sizes = "".join(
             f"{name}: {' x '.join(map(str, array.shape))}, "
-            for name, array in held.items()
+            for name, array in values.items()
             if isinstance(array, np.ndarray)
         )
         return f"<{type(self).__name__} ({sizes}{self.n_bytes} bytes)>"
@@ -160,6 +171,9 @@ class Message(Record):
         """Check each field by its name, in their order, and keep read-only copies."""
         for item in fields(self):  # type: ignore[arg-type]
             self._store(item.name, _CHECKS[item.name](getattr(self, item.name), self))
+
+
+AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -195,7 +209,7 @@ class _Target(MeasureMessage):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReferenceMeasure(_Target):
-    """The reference γ of TriangleWad, to each party; it makes `InterpolatingMeasure` readable."""
+    """The reference γ of TriangleWad, to each party; it reveals an `InterpolatingMeasure`."""
 
     kind: ClassVar[str] = "reference"
     reveals: ClassVar[str] = "Nothing: it is drawn without looking at any rows."
@@ -305,19 +319,11 @@ class DistanceMessage(Message):
     )
 
 
-def check_type(given: object, *due: type[Message]) -> None:
-    """Raise MessageError unless a message of one of the classes is given."""
-    if not isinstance(given, due):
-        names = " or ".join(kind.__name__ for kind in due)
-        raise MessageError(f"Expected a {names}, got {type(given).__name__}.")
-
-
-_FEWEST_BINS, _MOST_BINS = 2, 512  # decoding takes a time that grows with the third power
-_MOST_ENTRIES = 2**24  # of the table that is asked for: 128 MB
-_MOST_COORDINATES = 2**25  # of the directions: 256 MB, so that answers fit in a message
-_LARGEST_BOUND = 1e150
-_ROUNDING = 1e-9  # machines may differ in the last digits
-_MOST_NAME_BYTES = 2**19  # half of what a header holds
+def check_type(message: object, *expected: type[Message]) -> None:
+    """Raise MessageError unless a message has one of the classes."""
+    if not isinstance(message, expected):
+        names = " or ".join(kind.__name__ for kind in expected)
+        raise MessageError(f"Expected a {names}, got {type(message).__name__}.")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -349,7 +355,7 @@ class SketchRequest(Message):
         self._store("directions", _unit_rows(self.directions, self.n_features))
         if len(self.directions) * n_bins > _MOST_ENTRIES:
             raise MessageError(f"The requested table has more than {_MOST_ENTRIES} entries.")
-        # A party that fails on absurd bounds would fail after it has paid.
+        # With absurd bounds a party would fail after it has paid.
         largest = max(np.abs(self.bounds.center).max(), self.bounds.scale.max())
         if largest > _LARGEST_BOUND or self.bounds.scale.min() < 1 / _LARGEST_BOUND:
             raise MessageError(
@@ -370,8 +376,9 @@ class SketchRequest(Message):
     ) -> Self:
         """Draw the directions of a request."""
         try:
-            given = "private" if bounds is None else bounds
-            declared = public_bounds(given, norm_bound, n_features)
+            declared = public_bounds(
+                "private" if bounds is None else bounds, norm_bound, n_features
+            )
             directions = make_directions(projections, n_projections, n_features, rng)
         except (TypeError, ValueError) as error:
             raise MessageError(f"The request cannot be drawn: {error}") from error
@@ -400,11 +407,12 @@ class SketchRequest(Message):
         check_type(message, SketchMessage)
         record, directions = message.record, self.directions
         if overlapping:
-            n_given, n_due = len(record.directions), len(directions)
-            directions = np.concatenate([directions[:n_given], record.directions[n_due:]])
+            n_answered, n_requested = len(record.directions), len(directions)
+            longer = record.directions[n_requested:]
+            directions = np.concatenate([directions[:n_answered], longer])
         shape = (1, len(directions), self.n_bins)
         widths = projection_half_widths(self.bounds, directions)
-        # Bounds follow from the request by operations that all machines round alike.
+        # Bounds are compared exactly: all machines round alike what they follow from.
         differs = {
             "directions": not _close(record.directions, directions),
             "half_widths": not _close(record.half_widths, widths),
@@ -419,6 +427,7 @@ class SketchRequest(Message):
 
 
 def _unit_rows(value: Any, n_features: int) -> np.ndarray:
+    """Return directions of length one, read-only, or refuse them."""
     try:
         if np.size(value) > _MOST_COORDINATES:
             raise ValueError(f"these have more than {_MOST_COORDINATES} coordinates.")
@@ -426,16 +435,18 @@ def _unit_rows(value: Any, n_features: int) -> np.ndarray:
             rows = make_directions(np.asarray(value), 0, n_features, np.random.default_rng(0))
     except (TypeError, ValueError) as error:
         raise MessageError(f"directions: {error!s:.300}") from error
-    given = np.asarray(value, dtype=np.float64)
-    if np.allclose(np.linalg.norm(np.clip(given, -2, 2), axis=1), 1, rtol=0, atol=_ROUNDING):
-        rows = given.copy()  # so that a request that is read is the one that was written
+    exact = np.asarray(value, dtype=np.float64)
+    if np.allclose(np.linalg.norm(np.clip(exact, -2, 2), axis=1), 1, rtol=0, atol=_ROUNDING):
+        rows = exact.copy()  # a request that is read must equal the one that was written
     rows.setflags(write=False)
     return rows
 
 
-def _close(given: np.ndarray, due: np.ndarray) -> bool:
-    near = given.shape == due.shape and np.abs(given - due) <= _ROUNDING * np.abs(due)
-    return bool(np.all(near))
+def _close(answered: np.ndarray, requested: np.ndarray) -> bool:
+    """Whether two arrays are equal except for rounding."""
+    if answered.shape != requested.shape:
+        return False
+    return bool(np.all(np.abs(answered - requested) <= _ROUNDING * np.abs(requested)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -456,24 +467,24 @@ class SketchMessage(Message):
 
     def __post_init__(self) -> None:
         """Copy what was released, and refuse what no party sends."""
-        given: Any = self.record
-        if isinstance(given, SketchRecord):
-            _check(given)
+        released: Any = self.record
+        if isinstance(released, SketchRecord):
+            _check_record(released)
             return
-        if not isinstance(given, SlicedSketch):
-            raise MessageError(f"Expected a SlicedSketch, got {type(given).__name__}.")
-        given._check_readable()
+        if not isinstance(released, SlicedSketch):
+            raise MessageError(f"Expected a SlicedSketch, got {type(released).__name__}.")
+        released._check_readable()
         try:
-            # What is read from bytes cannot be changed by anybody.
-            self._store("record", SketchRecord.from_bytes(SketchRecord.of(given).to_bytes()))
-            _check(self.record)
+            # Read from bytes, so that nobody can change it.
+            self._store("record", SketchRecord.from_bytes(SketchRecord.of(released).to_bytes()))
+            _check_record(self.record)
             self.to_bytes()
         except ValueError as error:
             raise MessageError(f"The sketch cannot be sent: {error!s:.300}") from error
 
     @property
     def sketch(self) -> SlicedSketch:
-        """The sketch, closed; decoded anew from what was sent, each time."""
+        """The closed sketch, decoded from the message at each access."""
         return _restored(self.record)
 
     @property
@@ -483,7 +494,7 @@ class SketchMessage(Message):
 
     @property
     def reveals(self) -> str:  # type: ignore[override]
-        """What the message reveals, and to whom: one sentence."""
+        """What the message reveals, and to whom, in one sentence."""
         spent, person, sizes = self.record.spent, "any one row", ""
         if math.isinf(spent.epsilon):
             return "Exact counts of rows along every direction, to everybody: epsilon is infinite."
@@ -505,8 +516,8 @@ class SketchMessage(Message):
         )
 
 
-def _check(record: SketchRecord) -> None:
-    """Refuse what cannot be, or would keep its reader busy."""
+def _check_record(record: SketchRecord) -> None:
+    """Refuse what cannot be right, and what would take its reader too long."""
     if record.statistic.shape[-1:] > (_MOST_BINS,):
         raise ValueError(f"messages hold sketches of at most {_MOST_BINS} bins.")
     if record.classes is not None and record.classes.dtype.kind not in "bifU":
@@ -515,11 +526,12 @@ def _check(record: SketchRecord) -> None:
 
 
 def _restored(record: SketchRecord) -> SlicedSketch:
+    """Return the closed sketch of a record."""
     return SlicedSketch._restored(*record.restore())
 
 
 def is_writable(text: str) -> bool:
-    """Return whether UTF-8 can write a text; it cannot write one half of a surrogate pair."""
+    """Whether a text can be encoded in UTF-8: half of a surrogate pair cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

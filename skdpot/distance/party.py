@@ -3,12 +3,14 @@
 import hashlib
 import threading
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
@@ -22,6 +24,7 @@ from skdpot.distance.messages import (
     FractionRequest,
     GeodesicMeasure,
     InterpolatingMeasure,
+    MeasureMessage,
     ReferenceMeasure,
     SketchMessage,
     SketchRequest,
@@ -49,6 +52,12 @@ from skdpot.privacy.spent import PrivacySpent
 from skdpot.release.histogram import plan_sketch, projection_half_widths, sketch_release
 from skdpot.release.sketch import SlicedSketch
 
+PROTOCOLS = ("sliced", "triangle", "fedwad", "values")
+
+# Private data by party. They are no attributes: no pickle, copy, repr or debugger's table of fields
+# contains rows, and no code that looks through all attributes of an object comes across them.
+_DATA: WeakKeyDictionary[object, "PartyData"] = WeakKeyDictionary()
+
 
 @dataclass(frozen=True, eq=False)
 class Introduction:
@@ -69,25 +78,22 @@ class Introduction:
 
 @dataclass(eq=False, repr=False)
 class PartyData:
-    """Private state of a party; `given_measure` holds rows with labels or weights."""
+    """Private state of a party; `declared_measure` has rows with labels or weights."""
 
     rows: np.ndarray
-    given_measure: DiscreteMeasure | None
-    random_state: Any
+    declared_measure: DiscreteMeasure | None
+    random_state: int | np.random.RandomState | None
     releases: dict[bytes, SketchMessage] = field(default_factory=dict)
-    lock: Any = field(default_factory=threading.RLock)
+    lock: AbstractContextManager[Any] = field(default_factory=threading.RLock)
     last_plan: TransportPlan | None = None
 
     @property
     def measure(self) -> DiscreteMeasure:
         """What the protocols that are not private compare."""
         with self.lock:
-            if self.given_measure is None:
-                self.given_measure = DiscreteMeasure(self.rows)
-            return self.given_measure
-
-
-_DATA: WeakKeyDictionary[object, PartyData] = WeakKeyDictionary()
+            if self.declared_measure is None:
+                self.declared_measure = DiscreteMeasure(self.rows)
+            return self.declared_measure
 
 
 def data_of(owner: object) -> PartyData:
@@ -96,13 +102,13 @@ def data_of(owner: object) -> PartyData:
 
 
 def rehearsed(party: "Party", request: SketchRequest) -> SketchMessage:
-    """Write the answer to a request with an empty table, so that a failure costs nothing.
+    """Return the answer to a request with an empty table, so that a failure costs nothing.
 
-    It uses public facts only: no row is touched, no noise drawn, nothing charged.
+    Only public facts are used: no row is read, no noise is drawn and nothing is charged.
     """
     party._check_agreed("sliced")
     data = data_of(party)
-    if data.given_measure is not None and data.given_measure.masses is not None:
+    if data.declared_measure is not None and data.declared_measure.masses is not None:
         raise ProtocolRefusedError(
             f"Party {party.name!r} weighs its rows, and a sketch counts every row once."
         )
@@ -125,37 +131,45 @@ def rehearsed(party: "Party", request: SketchRequest) -> SketchMessage:
         n_bins=request.n_bins,
         bounds=request.bounds,
     )
-    facts = plan.event.relation, plan.event, plan.sigma, plan.sensitivity
     sketch = SlicedSketch(party.epsilon, delta=party.delta, **request.sketch_parameters)
     sketch.bounds_ = request.bounds
     sketch.directions_ = plan.directions
     sketch.half_widths_ = projection_half_widths(request.bounds, sketch.directions_)
     sketch.n_samples_ = party.n_samples
-    sketch.privacy_spent_ = PrivacySpent(target.epsilon, target.delta, *facts, assumptions=())
+    event = plan.event
+    sketch.privacy_spent_ = PrivacySpent(
+        target.epsilon, target.delta, event.relation, event, plan.sigma, plan.sensitivity, ()
+    )
     empty = np.zeros((1, len(request.directions), request.n_bins))
-    measured = (sketch.bounds_, sketch.directions_, sketch.half_widths_, plan.strategy)
-    sketch.release_ = sketch_release(empty, *measured, sigma=plan.sigma, event=plan.event)
+    sketch.release_ = sketch_release(
+        empty,
+        sketch.bounds_,
+        sketch.directions_,
+        sketch.half_widths_,
+        plan.strategy,
+        sigma=plan.sigma,
+        event=plan.event,
+    )
     if party.feature_names is not None:
         sketch.feature_names_in_ = np.array(party.feature_names, dtype=object)
     return SketchMessage(sketch)
 
 
-def release_seed(random_state: Any, party: str, request: SketchRequest) -> int | None:
-    """Return the seed of one release: equal noise of two would cancel in their difference."""
+def release_seed(
+    random_state: int | np.random.RandomState | None, party: str, request: SketchRequest
+) -> int | None:
+    """Return a seed for each release: equal noise would cancel in the difference of two."""
     if random_state is None:
         return None
-    given = check_random_state(random_state).randint(0, 2**31, size=4)
+    drawn = check_random_state(random_state).randint(0, 2**31, size=4)
     digests = (hashlib.sha256(part).digest() for part in (party.encode(), request.to_bytes()))
     words = np.frombuffer(b"".join(digests), dtype="<u4")
-    seed = np.random.SeedSequence([*given.tolist(), *words.tolist()])
+    seed = np.random.SeedSequence([*drawn.tolist(), *words.tolist()])
     return int(seed.generate_state(1)[0])
 
 
-PROTOCOLS = ("sliced", "triangle", "fedwad", "values")
-
-
 def is_name(value: Any) -> bool:
-    """Whether it can be the name of a party: what it would do to a terminal is not printed."""
+    """Whether a value can be the name of a party, which is safe to print on a terminal."""
     return isinstance(value, str) and bool(value.strip()) and value.isprintable()
 
 
@@ -242,7 +256,7 @@ class Party(Introduction):
         self,
         name: str,
         X: Any,
-        y: Any = None,
+        y: ArrayLike | None = None,
         *,
         masses: Any = None,
         allows: Iterable[str] = ("sliced",),
@@ -250,21 +264,21 @@ class Party(Introduction):
         delta: float = 1e-5,
         budget: PrivacyBudget | None = None,
         covariance: str = "full",
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         if not is_name(name):
             raise ValueError(
                 "name must be text that is not empty and has printable characters only, got "
                 f"{type(name).__name__}."
             )
-        given = (allows,) if isinstance(allows, str) else tuple(allows)
-        if not given or any(protocol not in PROTOCOLS for protocol in given):
-            raise ValueError(f"allows must hold one or more of {PROTOCOLS}, got {given}.")
+        allowed = (allows,) if isinstance(allows, str) else tuple(allows)
+        if not allowed or any(protocol not in PROTOCOLS for protocol in allowed):
+            raise ValueError(f"allows must hold one or more of {PROTOCOLS}, got {allowed}.")
         if not (budget is None or isinstance(budget, PrivacyBudget)):
             raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}.")
         privacy_target(epsilon, delta, budget)  # checks their ranges
         check_random_state(random_state)
-        columns = type("Party", (BaseEstimator,), {})()  # receives the names of the columns
+        columns = type("Party", (BaseEstimator,), {})()  # takes the names of the columns
         rows = np.array(validate_rows(columns, X, reset=True, min_samples=2))
         names = getattr(columns, "feature_names_in_", None)
         if names is not None:
@@ -272,8 +286,6 @@ class Party(Introduction):
         measure = None if masses is None else DiscreteMeasure(rows, masses)
         if y is not None:
             measure = labelled_measure(rows, y, masses=masses, covariance=covariance)
-        # Data are no attributes: no pickle, copy, repr or debugger's table of fields, and no code
-        # that looks through all attributes of an object, comes across rows.
         _DATA[self] = PartyData(rows, measure, random_state)
         n_samples, n_features = rows.shape
         public = {
@@ -281,7 +293,7 @@ class Party(Introduction):
             "n_samples": n_samples,
             "n_features": n_features,
             "n_dimensions": n_features if measure is None else measure.n_features,
-            "allows": tuple(protocol for protocol in PROTOCOLS if protocol in given),
+            "allows": tuple(protocol for protocol in PROTOCOLS if protocol in allowed),
             "feature_names": None if names is None else tuple(names),
             "epsilon": epsilon,
             "delta": delta,
@@ -343,8 +355,8 @@ class Party(Introduction):
                 data.releases[key] = SketchMessage(sketch.fit(rows))
             return data.releases[key]
 
-    # What follows carries no noise: rows follow from it. Each method refuses first what the
-    # owner has not agreed to, then what does not fit, and charges before a row is touched.
+    # The answers of the following methods have no noise and reveal rows. Each method first refuses
+    # what the owner has not agreed to, then what does not fit, and charges before it reads a row.
 
     def interpolate(
         self,
@@ -391,7 +403,7 @@ class Party(Introduction):
         self,
         reference: ReferenceMeasure,
         t: float,
-        fractions: Any = FRACTIONS,
+        fractions: ArrayLike = FRACTIONS,
         kind: str | None = None,
     ) -> FractionRequest:
         """Ask how far another party's interpolating measures are from one's own; **not private**.
@@ -413,9 +425,9 @@ class Party(Introduction):
             Reveals every row, up to t.
         """
         check_type(reference, ReferenceMeasure)
-        due = as_fractions(fractions)
+        asked = as_fractions(fractions)
         eta = self._moved(reference, t, kind)
-        return FractionRequest(eta.points, eta.masses, due)
+        return FractionRequest(eta.points, eta.masses, asked)
 
     def distances_at(
         self, request: FractionRequest, reference: ReferenceMeasure
@@ -484,7 +496,7 @@ class Party(Introduction):
         plan = self._plan_to(target.measure, "fedwad", "distance")
         return DistanceMessage(plan.squared_distance)
 
-    def values_against(self, target: Any) -> DataValues:
+    def values_against(self, target: DiscreteMeasure | MeasureMessage) -> DataValues:
         """Value the rows by what they add to a distance, for their owner; **not private**.
 
         This is the client's side of FedBary. The values are not a message: rows follow from the
@@ -511,17 +523,18 @@ class Party(Introduction):
         return DataValues(calibrated_values(plan.source_potential, plan.source.masses))
 
     def _check_agreed(self, protocol: str) -> None:
-        """Refuse what the owner has not agreed to; the first thing in every answer."""
+        """Refuse what the owner has not agreed to; every answer begins with this."""
         if protocol not in self.allows:
             raise ProtocolRefusedError(
                 f"Party {self.name!r} does not take part in {protocol!r}: it allows "
                 f"{self.allows}. Only its owner can allow more, with Party(..., allows=)."
             )
 
-    def _check_features(self, asked: int, due: int) -> None:
-        if asked != due:
+    def _check_features(self, asked: int, compared: int) -> None:
+        """Refuse a question about another number of features."""
+        if asked != compared:
             raise MessageError(
-                f"Party {self.name!r} compares {due} features, and was asked about {asked}."
+                f"Party {self.name!r} compares {compared} features, and was asked about {asked}."
             )
 
     def _check_question(self, request: FractionRequest, reference: ReferenceMeasure) -> None:
@@ -534,8 +547,8 @@ class Party(Introduction):
     def _plan_to(self, target: DiscreteMeasure, protocol: str, release: str) -> TransportPlan:
         """Return the optimal plan to a measure, for a release without noise.
 
-        Charges a `NonPrivateEvent` first, which no budget with a finite epsilon admits. The last
-        plan is kept, for a second question about the same measure.
+        A `NonPrivateEvent` is charged first, which no budget with a finite epsilon admits. The last
+        plan is kept for a second question about the same measure.
         """
         self._check_agreed(protocol)
         self._check_features(target.n_features, self.n_dimensions)
@@ -554,7 +567,7 @@ class Party(Introduction):
     def _moved(
         self, target: ReferenceMeasure | GeodesicMeasure, t: float | None, kind: str | None
     ) -> DiscreteMeasure:
-        """Return the rows moved towards a measure, once everything has been checked."""
+        """Return the rows moved towards a measure, after all checks."""
         protocol = "triangle" if isinstance(target, ReferenceMeasure) else "fedwad"
         self._check_agreed(protocol)
         t = target.t if t is None else t
@@ -567,7 +580,7 @@ class Party(Introduction):
     def _at_fractions(
         self, request: FractionRequest, reference: ReferenceMeasure, release: str
     ) -> list[DiscreteMeasure]:
-        """Return the rows moved to all fractions that are asked for, by one plan."""
+        """Return the rows moved by all fractions of a request, along one plan."""
         plan = self._plan_to(reference.measure, "triangle", release)
         kind = reference.interpolation
         return [interpolate(plan, float(fraction), kind=kind) for fraction in request.fractions]

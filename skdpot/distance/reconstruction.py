@@ -1,8 +1,8 @@
-"""Rows of other parties, from nothing but what a participant of TriangleWad or FedWad saw.
+"""Attacks: the rows of other parties, from what a participant of TriangleWad or FedWad has seen.
 
 In TriangleWad the server, which sees a party's η and knows the reference and t, recovers every row
-of that party exactly; in FedWad each party also recovers the other's rows. Neither the size or
-scale of the reference nor t protects. `skdpot.audit.reconstruct` attacks a recorded protocol.
+of that party exactly. In FedWad each party also recovers the rows of the other. Neither the size or
+the scale of the reference nor t protects. `reconstruct` attacks the transcript of a protocol.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
 from skdpot._utils.validation import check_is_fitted
-from skdpot.distance.exchange import Transcript
 from skdpot.distance.messages import (
     CostMatrices,
     FractionRequest,
@@ -24,6 +23,7 @@ from skdpot.distance.messages import (
     MeasureMessage,
     ReferenceMeasure,
 )
+from skdpot.distance.transcript import Transcript
 from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem, sliced_flow
 from skdpot.ot.measures import DiscreteMeasure, optimal_plan
 from skdpot.release.sketch import SlicedSketch
@@ -33,8 +33,10 @@ Seen: TypeAlias = DiscreteMeasure | MeasureMessage
 _NEGLIGIBLE = 1e-14  # relative duality gap at which the search ends
 _ROUNDING = 2.0**-52  # relative duality gap that arithmetic cannot tell from 0
 _WINDOW = 1e-10  # width in which quotients count as equal
-_FEWEST = 12  # equal quotients that chance does not bring about
+_FEWEST = 12  # equal quotients that are no coincidence
 _SAME_ROW = 1e-9  # relative distance of two copies of one row
+
+_FLAT = 1e-9  # relative singular value below which the points do not span a direction
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -50,7 +52,7 @@ class Reconstruction:
     method: str = ""
 
     def row_errors(self, truth: ArrayLike) -> np.ndarray:
-        """Return how far each true row is from the nearest reconstructed one."""
+        """Return the distance of each true row from the nearest reconstructed one."""
         true_rows = np.atleast_2d(np.asarray(truth, dtype=np.float64))
         if true_rows.ndim != 2 or true_rows.shape[1] != self.rows.shape[1]:
             raise ValueError(
@@ -70,19 +72,19 @@ class Reconstruction:
     def __repr__(self) -> str:
         n_rows, n_features = self.rows.shape
         facts = {name: getattr(self, name) for name in ("victim", "t", "error_bound", "method")}
-        known = "".join(f", {name}={value!r}" for name, value in facts.items() if value)
-        return f"Reconstruction({n_rows} rows, {n_features} features{known})"
+        stated = "".join(f", {name}={value!r}" for name, value in facts.items() if value)
+        return f"Reconstruction({n_rows} rows, {n_features} features{stated})"
 
 
 def as_measure(seen: Seen) -> DiscreteMeasure:
-    """Return what was seen as a measure."""
+    """Return a message as a measure."""
     return seen if isinstance(seen, DiscreteMeasure) else seen.measure
 
 
 def find_barycenters(
     message: DiscreteMeasure, reference: DiscreteMeasure, t: float, max_plans: int
 ) -> tuple[np.ndarray, float, int]:
-    """Return the barycenters of an interpolating measure, a bound of their error, and plans taken.
+    """Return the barycenters of an interpolating measure, a bound of their error, and plans used.
 
     The bound is on the squared distance of ``t · barycenters`` from the truth, in the norm below.
 
@@ -101,15 +103,15 @@ def find_barycenters(
     condition that characterises the projection on a convex set. It is unique. ∎
 
     A message that was rounded or disturbed by e gives rows that are wrong by at most
-    ``‖e‖ / (1 − t)``, because ``η ↦ η − projection`` does not increase distances: hiding rows
-    takes as much noise in the message as there shall be in the rows.
+    ``‖e‖ / (1 − t)``, because ``η ↦ η − projection`` does not increase distances: to hide rows, the
+    message needs as much noise as the rows shall have.
 
     The projection is computed by the method of Frank and Wolfe. Each step solves an optimal
     transport between the rest of the message and the reference. The first plan, between η and γ, is
     P* if every row moved towards one reference point (`rows_from_interpolation`). Otherwise the
     search reaches P* after finitely many plans if P* is the only optimal plan, since close to the
-    solution the linear problem answers P*. Where several plans are optimal, as between divided rows
-    that are equal, the error may fall only as one over the number of plans.
+    solution the linear problem has the answer P*. If several plans are optimal, as for equal rows
+    that are divided, the error may fall only as one over the number of plans.
 
     With the gap ``g = ⟨η − z, s − z⟩`` at the last point z, s being the solution of the linear
     problem, ``‖z − t B(P*)‖² ≤ g``, the sum of ``⟨η − z, z* − z⟩ ≤ g`` and ``⟨η − z*, z − z*⟩ ≤ 0``
@@ -154,8 +156,8 @@ def fraction_from_ties(
     targets = optimal_plan(as_measure(message), as_measure(reference)).barycenters()
     n, d = targets.shape
     n_pairs = min(max(1, max_comparisons // d), n * (n - 1) // 2 + 1)
-    one, other = rng.integers(0, n, size=(2, n_pairs))
-    rises, runs = ((rows[one] - rows[other]).ravel() for rows in (message.points, targets))
+    first, second = rng.integers(0, n, size=(2, n_pairs))
+    rises, runs = ((rows[first] - rows[second]).ravel() for rows in (message.points, targets))
     wide = np.abs(runs) > 1e-3 * float(np.abs(runs).max(initial=0.0))
     rises, runs = rises[wide], runs[wide]
     quotients = rises / runs
@@ -221,7 +223,7 @@ def rows_from_interpolation(
 
 
 def _joined(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return each row once, with the sum of the masses of its copies."""
+    """Return each row once, with the total mass of its copies."""
     unit = float(np.abs(rows).max()) or 1.0
     # A random line separates different rows; copies, equal up to rounding, stay neighbours.
     line = np.random.default_rng(0).standard_normal(rows.shape[1])
@@ -264,12 +266,9 @@ def rows_from_one_round(
     )
 
 
-_FLAT = 1e-9  # relative singular value below which the points do not span a direction
-
-
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PairedDifferences:
-    """Differences between rows of two parties, as a server that sees two messages finds them."""
+    """Differences between rows of two parties, from the two messages that a server sees."""
 
     first_rows: np.ndarray
     second_rows: np.ndarray
@@ -395,14 +394,14 @@ def reconstruct(
     >>> import numpy as np
     >>> from skdpot.distance.reconstruction import reconstruct
     >>> from skdpot.distance.messages import InterpolatingMeasure, ReferenceMeasure
-    >>> from skdpot.distance.exchange import Transcript
+    >>> from skdpot.distance.transcript import Transcript
     >>> transcript = Transcript()
     >>> transcript.record(0, "server", "clinic", ReferenceMeasure([[5.0], [9.0]], t=0.5))
     >>> transcript.record(0, "clinic", "server", InterpolatingMeasure([[3.0], [5.5]]))
     >>> reconstruct(transcript, "server")["clinic"].rows.ravel()
     array([1., 2.])
     """
-    found: dict[str, Reconstruction] = {}
+    recovered: dict[str, Reconstruction] = {}
     seen = transcript.seen_by(observer)
     attacks = (
         _from_measures(seen, observer, t),
@@ -410,14 +409,14 @@ def reconstruct(
         _from_rounds(seen, observer, is_first),
     )
     for victim, reconstruction in chain(*attacks):
-        found.setdefault(victim, replace(reconstruction, victim=victim))
-    return found
+        recovered.setdefault(victim, replace(reconstruction, victim=victim))
+    return recovered
 
 
-Found = Iterator[tuple[str, Reconstruction]]
+Victims: TypeAlias = Iterator[tuple[str, Reconstruction]]
 
 
-def _from_measures(seen: Transcript, observer: str, t: float | None) -> Found:
+def _from_measures(seen: Transcript, observer: str, t: float | None) -> Victims:
     """Undo interpolating measures with the reference of their senders."""
     references: dict[str, ReferenceMeasure | GeodesicMeasure] = {}
     done: set[str] = set()
@@ -426,22 +425,22 @@ def _from_measures(seen: Transcript, observer: str, t: float | None) -> Found:
         if isinstance(message, (ReferenceMeasure, GeodesicMeasure)):
             references[entry.recipient] = message
         elif isinstance(message, (InterpolatingMeasure, FractionRequest)):
-            # What the server sent to this party; a party sees its own copy only.
+            # What the server sent to this party; a party only sees its own copy.
             reference = references.get(entry.sender, references.get(observer))
             if entry.sender in (observer, *done) or reference is None:
                 continue
             fraction = t if isinstance(message, FractionRequest) else reference.t or t
             try:
-                found = rows_from_interpolation(
+                recovered = rows_from_interpolation(
                     message, reference, fraction, interpolation=reference.interpolation
                 )
-            except ValueError:  # t is secret, and nothing in the data tells it
+            except ValueError:  # t is secret, and nothing in the data reveals it
                 continue
             done.add(entry.sender)
-            yield entry.sender, found
+            yield entry.sender, recovered
 
 
-def _from_costs(seen: Transcript, observer: str) -> Found:
+def _from_costs(seen: Transcript, observer: str) -> Victims:
     """Locate rows by their distances to points that the observer sent."""
     asked: FractionRequest | None = None
     reference: ReferenceMeasure | None = None
@@ -453,8 +452,8 @@ def _from_costs(seen: Transcript, observer: str) -> Found:
             asked = message
         elif isinstance(message, CostMatrices) and entry.recipient == observer and asked:
             if len(message.fractions) > 1:
-                found = rows_from_cost_matrices(message.fractions, message.costs, asked.points)
-                yield entry.sender, replace(found, masses=message.masses)
+                recovered = rows_from_cost_matrices(message.fractions, message.costs, asked.points)
+                yield entry.sender, replace(recovered, masses=message.masses)
             elif reference is not None:
                 points, _ = positions_from_distances(message.costs[0], asked.points)
                 moved = DiscreteMeasure(points, message.masses)
@@ -462,22 +461,22 @@ def _from_costs(seen: Transcript, observer: str) -> Found:
                 yield entry.sender, rows_from_interpolation(moved, reference, fraction)
 
 
-def _from_rounds(seen: Transcript, observer: str, is_first: bool) -> Found:
+def _from_rounds(seen: Transcript, observer: str, is_first: bool) -> Victims:
     """Undo the server's step and then the other party's, in rounds of FedWad."""
     sent = [e.message for e in seen if e.sender == observer]
     if any(isinstance(message, GeodesicMeasure) for message in sent):
-        return  # the server, which needs no such detour
-    own = [message for message in sent if isinstance(message, InterpolatingMeasure)]
+        return  # the server needs no such detour
+    moved = [message for message in sent if isinstance(message, InterpolatingMeasure)]
     path = seen.messages(GeodesicMeasure)
     rounds = [
         (abs(reference.t - 0.5), reference.t, reference, message, after)
-        for reference, message, after in zip(path, own, path[1:], strict=False)
+        for reference, message, after in zip(path, moved, path[1:], strict=False)
         if reference.t is not None
     ]
     if rounds:  # a fraction near one half loses least to rounding
         _, t, reference, message, after = min(rounds, key=lambda part: part[0])
-        found = rows_from_one_round(reference, message, after, t, is_first=is_first)
-        yield "the other party", found
+        recovered = rows_from_one_round(reference, message, after, t, is_first=is_first)
+        yield "the other party", recovered
 
 
 def rows_from_sketch(
@@ -490,7 +489,7 @@ def rows_from_sketch(
 ) -> Reconstruction:
     """Fit rows to the distribution functions of a sketch, as a flow sampler does.
 
-    People in the data and other people of the same population are equally far from them, up to ε.
+    People in the data and other people of the same population are equally near to them, up to ε.
     """
     check_is_fitted(sketch, "release_")
     problem = SlicedFlowProblem(sketch.table(label), None)

@@ -1,7 +1,7 @@
-"""Protocols with parties that are reached by a transport, such as `skdpot.distance.flower`.
+"""Protocols with parties on other machines, reached by a transport such as Flower.
 
-A transport may deliver a request twice, and start a new process for each delivery. So that the
-second one makes and charges no new release, a party keeps the bytes that were sent in a file.
+A transport may deliver a request twice, and start a new process for each delivery. A party keeps
+the bytes that it has sent in a file, so that a second delivery makes and charges no new release.
 """
 
 import hashlib
@@ -12,30 +12,29 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from skdpot.distance.exchange import (
-    Carry,
-    PairwiseResult,
-    Question,
-    RemoteParty,
-    Replies,
-    check_participants,
-    pairwise_sliced,
-)
+from skdpot.distance.estimates import PairwiseResult
+from skdpot.distance.exchange import Carry, Question, RemoteParty, Replies, check_participants
+from skdpot.distance.fedwad import pairwise_fedwad
 from skdpot.distance.messages import Message, SketchRequest
 from skdpot.distance.party import Introduction, Party
-from skdpot.distance.protocols import pairwise_fedwad, pairwise_triangle
+from skdpot.distance.sliced import pairwise_sliced
+from skdpot.distance.triangle import pairwise_triangle
 from skdpot.exceptions import LedgerError, MessageError, ProtocolRefusedError, warn_not_private
 from skdpot.privacy.ledger import create_file, transaction
 
 _APPLICATION_ID = 0x736B6472  # "skdr": marks the file as one of ours
-_VERSION = 1
+_VERSION = 1  # of the schema
 _SCHEMA = (
     "CREATE TABLE releases (key BLOB PRIMARY KEY, party TEXT NOT NULL, reply BLOB NOT NULL)",
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {_VERSION}",
 )
-_PATIENCE = 120.0  # seconds to wait for another process, which may be making the release
+_PATIENCE = 120.0  # seconds to wait for another process, which may make the release
 _LOST = "Nothing was published; if the release was charged, that charge is lost."
+
+MAX_REQUEST_BYTES = 2**28  # of directions of the largest request
+QUESTIONS = ("publish_sketch", "interpolate", "squared_distance_to")
+"""Methods of a `Party` that a server may call; each takes one message and returns one."""
 
 
 class ReleaseFile:
@@ -66,9 +65,9 @@ class ReleaseFile:
     def answer(self, party: str, request: bytes, make: Callable[[], bytes]) -> bytes:
         """Return what was published for this request, or make, keep and return it.
 
-        The file is locked meanwhile: of two processes with the same request, one makes the release
+        The file is locked meanwhile: if two processes have the same request, one makes the release
         and the other waits for it. The release is on disk before it is returned. If it cannot be
-        kept it is dropped and its cost is lost, so that there are never two answers to one request.
+        stored, it is discarded and its cost is lost, so there are never two answers to one request.
 
         Parameters
         ----------
@@ -96,9 +95,9 @@ class ReleaseFile:
             with suppress(FileExistsError):  # another process was faster
                 create_file(self.path, _lay_out)
         with transaction(str(self.path), "IMMEDIATE", _PATIENCE, _LOST) as connection:
-            marks = ("application_id", "user_version")
-            found = [connection.execute(f"PRAGMA {mark}").fetchone()[0] for mark in marks]
-            is_ours = found == [_APPLICATION_ID, _VERSION]
+            pragmas = ("application_id", "user_version")
+            marks = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas]
+            is_ours = marks == [_APPLICATION_ID, _VERSION]
             query = "SELECT reply FROM releases WHERE key = ?"
             kept = connection.execute(query, (key,)).fetchone() if is_ours else (None,)
             reply: Any = make() if kept is None else kept[0]
@@ -113,21 +112,16 @@ class ReleaseFile:
 
 
 def _lay_out(path: str) -> None:
+    """Create the table of releases."""
     with transaction(path, "IMMEDIATE") as connection:
         for statement in _SCHEMA:
             connection.execute(statement)
 
 
-MAX_REQUEST_BYTES = 2**28
-
-QUESTIONS = ("publish_sketch", "interpolate", "squared_distance_to")
-"""Methods of a `Party` that a server may call; each takes one message and returns one."""
-
-
 def answer(
     party: Party, question: str, data: bytes, *, review: Callable[[Message], object] | None = None
 ) -> bytes:
-    """Read a request, let the party answer it, and return the bytes of the answer."""
+    """Read a request, let a party answer it, and return the bytes of the answer."""
     if question not in QUESTIONS:
         raise MessageError(f"A party is asked one of {QUESTIONS}, and nothing else.")
     request = Message.from_bytes(data, max_bytes=MAX_REQUEST_BYTES)
@@ -143,7 +137,7 @@ def answer(
 
 
 def lasting_releases(party: Party) -> ReleaseFile:
-    """Return the file that remembers a party's sketches, beside the ledger of its budget."""
+    """Return the file of the published sketches of a party, beside the ledger of its budget."""
     if party.budget is None or not party.budget.is_durable:
         raise ProtocolRefusedError(
             f"Party {party.name!r} answers over a transport, so its spending must be kept on disk: "
@@ -153,15 +147,15 @@ def lasting_releases(party: Party) -> ReleaseFile:
 
 
 class RemoteParties:
-    """Parties elsewhere, and perhaps parties of this process."""
+    """Parties elsewhere, and perhaps `own` ones of this process, which answer by the same rules."""
 
     def __init__(
         self, introductions: Sequence[Introduction], carry: Carry, own: Sequence[Party] = ()
     ) -> None:
-        carriers = [(one, carry) for one in introductions]
-        carriers += [(Introduction.of(party), partial(_answers_of, party)) for party in own]
-        everybody = [RemoteParty(**vars(one), carry=carrier) for one, carrier in carriers]
-        # To the protocols they are parties.
+        ways = [(introduction, carry) for introduction in introductions]
+        ways += [(Introduction.of(party), partial(_answers_of, party)) for party in own]
+        everybody = [RemoteParty(**vars(introduction), carry=way) for introduction, way in ways]
+        # `Any`: the protocols take a `RemoteParty` for a `Party`.
         self.parties: tuple[Any, ...] = tuple(sorted(everybody, key=lambda party: party.name))
         check_participants(self.parties)
 
@@ -176,12 +170,12 @@ class RemoteParties:
         return pairwise_triangle(self.parties, **options)
 
     def pairwise_fedwad(self, **options: Any) -> PairwiseResult:
-        """Bound W₂ by FedWad, one round trip per round and pair; **not private**."""
+        """Bound W₂ by FedWad, with one round trip per round and pair; **not private**."""
         self._check_agreed("fedwad", "FedWad")
         return pairwise_fedwad(self.parties, **options)
 
     def _check_agreed(self, protocol: str, not_private: str | None = None) -> None:
-        """Refuse before anybody publishes, and pays, in vain; warn of what is not private."""
+        """Refuse before anybody publishes, and pays, in vain; warn if a protocol is not private."""
         absent = [party.name for party in self.parties if protocol not in party.allows]
         if absent:
             raise ProtocolRefusedError(
@@ -196,7 +190,7 @@ class RemoteParties:
 
 
 def _answers_of(party: Party, questions: Mapping[str, Sequence[Question]]) -> dict[str, Replies]:
-    """Carry the questions to a party of this process, which answers by the same rules."""
+    """Carry the questions to a party of this process."""
     try:
         return {party.name: [answer(party, *question) for question in questions[party.name]]}
     except MessageError as error:

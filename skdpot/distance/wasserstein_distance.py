@@ -1,4 +1,4 @@
-"""Distances between parties who cannot share their data, and what clients contribute."""
+"""The estimator of distances between parties who cannot share their data."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,11 +8,11 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, clone
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
 from skdpot._utils.validation import (
-    HasMethods,
     StrOptions,
     all_or_nothing,
     check_count,
@@ -22,11 +22,14 @@ from skdpot._utils.validation import (
     spawn_streams,
     validate_rows,
 )
-from skdpot.base import FitContext, Mechanism, chosen_mechanism
-from skdpot.distance.exchange import DistanceEstimate
-from skdpot.distance.mechanisms import FedWad, Sliced, Triangle
+from skdpot.base import FitContext, chosen_mechanism
+from skdpot.distance.distance_protocol import DistanceProtocol
+from skdpot.distance.estimates import DistanceEstimate
+from skdpot.distance.fedwad import FedWad
 from skdpot.distance.messages import Message
 from skdpot.distance.party import Party
+from skdpot.distance.sliced import Sliced
+from skdpot.distance.triangle import Triangle
 from skdpot.ot.measures import shown_plans
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
@@ -34,12 +37,17 @@ from skdpot.release.bounds import ROW_BOUNDS
 from skdpot.release.sketch import SlicedSketch
 from skdpot.sources import Source, fit_rows, record_columns
 
-PROTOCOLS: dict[str, type[Any]] = {"sliced": Sliced, "triangle": Triangle, "fedwad": FedWad}
-PROTOCOLS |= {"TriangleWad": Triangle, "FedWad": FedWad}  # as the papers call them
+PROTOCOLS: dict[str, type[DistanceProtocol[Any]]] = {
+    "sliced": Sliced,
+    "triangle": Triangle,
+    "fedwad": FedWad,
+    "TriangleWad": Triangle,  # as the papers call them
+    "FedWad": FedWad,
+}
 
 
 def _publishes(estimator: "PrivateWassersteinDistance") -> bool:
-    """Say whether `transform` exists; a sketch is one table for all rows, so only after `fit`."""
+    """Whether `transform` exists: with "sliced" after `fit` only, as a sketch is of all rows."""
     if estimator._is_private and not hasattr(estimator, "sketch_"):
         raise AttributeError(
             'With protocol="sliced" transform is compared with what fit published: call fit first.'
@@ -51,9 +59,8 @@ def _publishes(estimator: "PrivateWassersteinDistance") -> bool:
 class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     """Wasserstein distance between data sets of parties that cannot share them.
 
-    Only the default protocol is differentially private. With ``protocol="triangle"`` and
-    "fedwad", anyone who sees a party's message and knows what the parties share recovers every row
-    exactly; `skdpot.distance.reconstruction` does it in a second.
+    Only the default protocol is differentially private. With "triangle" and "fedwad", anyone who
+    sees a party's message and knows what the parties share recovers every row exactly.
 
     Parameters
     ----------
@@ -112,7 +119,7 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     sketches costs nothing. Rows given to `distance`, `compare`, `score` and `score_samples`
     are treated as public. With ``protocol="triangle"`` and "fedwad" nothing is private: the
     statement says epsilon = inf, and `fit` issues a `NotPrivateWarning`. The fitted estimator
-    keeps its rows and cannot be pickled.
+    keeps its rows and cannot be pickled. `skdpot.distance.reconstruction` recovers them.
 
     See Also
     --------
@@ -136,7 +143,7 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
 
     _stated_in = ("sketch_",)
     _mechanisms = PROTOCOLS
-    protocol: str | Mechanism = "sliced"
+    protocol: str | DistanceProtocol[Any] = "sliced"
     _: KW_ONLY
     epsilon: float = 1.0
     delta: float = 1e-5
@@ -144,7 +151,7 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     bounds: Any = "private"
     norm_bound: float | None = None
     device: str = "auto"
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
     verbose: int = 0
 
     _parameter_constraints = {
@@ -154,7 +161,14 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     }
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, *, masses: Any = None, groups: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        masses: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Store this party's rows, or publish their sketch if the protocol is private.
 
         Parameters
@@ -192,21 +206,20 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
             streams = spawn_streams(
                 self.random_state if protocol.is_private else None, type(self).__name__
             )
-            own = protocol.release(FitContext.of(self, X, streams, groups), rows, y, masses).value
-            self.protocol_, self._own = protocol, own
+            context = FitContext.of(self, X, streams, groups)
+            result = protocol.release(context, rows, y, masses)
+            self.protocol_, self._fitted_side = protocol, result.value
             if isinstance(rows, Source):
-                record_columns(self, own)
-            self.n_samples_ = len(rows) if needs else own.n_samples_
-            self.privacy_spent_ = own.privacy_spent_
-            if isinstance(own, SlicedSketch):
-                self.sketch_, self.bounds_ = own, own.bounds_
-            else:
-                self.reference_ = own.reference
-        # Here, so that warnings that are made errors do not lose what was paid for.
-        protocol.advise(own)
+                record_columns(self, result.value)
+            self.privacy_spent_ = result.privacy_spent
+            self.__dict__.update(result.attributes)
+        # After the fit is stored: a warning that is made an error must not lose the release.
+        protocol.advise(result.value)
         return self
 
-    def compare(self, other: Any, y: Any = None, *, masses: Any = None) -> DistanceEstimate:
+    def compare(
+        self, other: Any, y: ArrayLike | None = None, *, masses: ArrayLike | None = None
+    ) -> DistanceEstimate:
         """Estimate the distance to another party, with its uncertainty.
 
         Parameters
@@ -237,13 +250,15 @@ Party, or a published message
         check_is_fitted(self)
         parts = (Party, Message, SlicedSketch, BaseEstimator)
         if isinstance(other, Sequence) and other and all(isinstance(o, parts) for o in other):
-            other = tuple(self._side(one) for one in other)
+            other = tuple(self._other_side(part) for part in other)
         else:
-            other = self._side(other)
+            other = self._other_side(other)
         with self._bar():
-            return self.protocol_.compare(self._own, other, y, masses)
+            return self.protocol_.compare(self._fitted_side, other, y, masses)
 
-    def distance(self, other: Any, y: Any = None, *, masses: Any = None) -> float:
+    def distance(
+        self, other: Any, y: ArrayLike | None = None, *, masses: ArrayLike | None = None
+    ) -> float:
         """Return the estimated distance to another party.
 
         Parameters
@@ -254,20 +269,18 @@ Party, or a published message
         Returns
         -------
         float
-            W₂, or SW₂ with ``protocol="sliced"``; in the unit of the features, or of the scaled
-            features if `bounds` scales each by its own range (see ``compare(other).unit``).
+            W₂, or SW₂ with "sliced", in the unit ``compare(other).unit``: that of the features, or
+            of the scaled features if `bounds` scales each by its own range.
         """
         return self.compare(other, y, masses=masses).distance
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: ArrayLike | None = None) -> float:
         """Return minus the distance to public rows: higher is nearer.
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            **Public** rows.
-        y : array-like of shape (n_rows,), optional
-            Their classes; only used with ``labeled=True``.
+        X, y
+            **Public** rows, and their classes with ``labeled=True``.
 
         Returns
         -------
@@ -276,7 +289,7 @@ Party, or a published message
         """
         return 0.0 - self.distance(X, y)
 
-    def publish(self, X: Any = None, y: Any = None) -> Message:
+    def publish(self, X: Any = None, y: ArrayLike | None = None) -> Message:
         """Return the message that a party sends in this protocol.
 
         Parameters
@@ -298,7 +311,7 @@ Party, or a published message
             _check_rows(X)
             validate_rows(self, X, reset=False, min_samples=self.protocol_.fewest_rows)
         with self._bar():
-            return self.protocol_.publish(self._context(X), self._own, X, y)
+            return self.protocol_.publish(self._context(X), self._fitted_side, X, y)
 
     @available_if(_publishes)
     def transform(self, X: Any) -> np.ndarray:
@@ -318,7 +331,7 @@ Party, or a published message
         check_is_fitted(self)
         return self.protocol_.numbers(self.publish(X))
 
-    def score_samples(self, X: Any, y: Any = None) -> np.ndarray:
+    def score_samples(self, X: Any, y: ArrayLike | None = None) -> np.ndarray:
         """Return the data value of each row: its effect on the distance to this party.
 
         The value is the derivative of the squared distance when mass is moved to a row from all
@@ -327,10 +340,8 @@ Party, or a published message
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            **Public** rows.
-        y : array-like of shape (n_rows,), optional
-            Their classes; only used with ``labeled=True``.
+        X, y
+            **Public** rows, and their classes with ``labeled=True``.
 
         Returns
         -------
@@ -341,10 +352,10 @@ Party, or a published message
         _check_rows(X)
         rows = validate_rows(self, X, reset=False, min_samples=self.protocol_.fewest_rows)
         with self._bar():
-            return self.protocol_.values(self._own, rows, y)
+            return self.protocol_.values(self._fitted_side, rows, y)
 
     def barycenter(
-        self, others: list[Any], *, weights: Any = None, n_points: int = 1000
+        self, others: list[Any], *, weights: ArrayLike | None = None, n_points: int = 1000
     ) -> np.ndarray:
         """Return points of the Wasserstein barycenter of this party and others.
 
@@ -384,9 +395,9 @@ Party, or a published message
         if not others:
             raise ValueError("others must hold one party or more, got none.")
         size = check_count(n_points, "n_points")
-        sides = [self._side(other) for other in others]
+        sides = [self._other_side(other) for other in others]
         with self._bar():
-            return self.protocol_.barycenter(self._own, sides, weights, size)
+            return self.protocol_.barycenter(self._fitted_side, sides, weights, size)
 
     def pairwise_distances(
         self, parties: Sequence[Party] | Mapping[str, Any], *, return_std: bool = False
@@ -421,246 +432,65 @@ Party, or a published message
         are with k parties, k sketches are released, as if `budget` were charged k times.
         """
         check_parameters(self)
-        fitted = getattr(self, "protocol_", None)
-        protocol = chosen_mechanism(self.protocol, PROTOCOLS) if fitted is None else fitted
+        protocol = getattr(self, "protocol_", None) or chosen_mechanism(self.protocol, PROTOCOLS)
+        side = getattr(self, "_fitted_side", None)
         with self._bar():
-            result = protocol.matrix(self._context(None), getattr(self, "_own", None), parties)
+            result = protocol.matrix(self._context(None), side, parties)
         distances = result.to_frame()
         return (distances, result.standard_errors()) if return_std else distances
 
     @property
     def _is_private(self) -> bool:
-        return isinstance(self.protocol, Sliced) or self.protocol == "sliced"
+        by_name = isinstance(self.protocol, str)
+        protocol = PROTOCOLS.get(self.protocol) if by_name else self.protocol
+        return bool(getattr(protocol, "is_private", False))
 
     def _epsilon_due(self) -> float:
         return self.epsilon if self._is_private else math.inf
 
     def _bar(self) -> AbstractContextManager[None]:
-        """Show the plans of the protocols that solve some."""
+        """Show the progress of exact plans, which only protocols that are not private solve."""
         private = self._is_private or not self.verbose
         return shown_plans(None if private else "exact plans")
 
     def _context(self, X: Any) -> FitContext:
         return FitContext.of(self, X, spawn_streams(None, type(self).__name__))
 
-    def _side(self, other: Any) -> Any:
-        """Return the other side of a comparison: a release, a party, a message or rows."""
+    def _other_side(self, other: Any) -> Any:
+        """Return the other side of a comparison: that of a fit, a party, a message or rows."""
         if isinstance(other, bytes) or other is None:
             raise TypeError(
                 "The other side must be rows, a Party, a fitted estimator or a message, got "
                 f"{type(other).__name__}. Read bytes with "
                 "skdpot.distance.messages.Message.from_bytes."
             )
-        ours = self.protocol_
+        protocol = self.protocol_
         if isinstance(other, PrivateWassersteinDistance):
             check_is_fitted(other)
-            if type(other.protocol_) is not type(ours):
-                raise ValueError(
-                    f"protocol={ours.name!r} and {other.protocol_.name!r}: both must be the same."
-                )
-            return other._own
-        if isinstance(other, Message) and not isinstance(other, ours.messages):
+            if type(other.protocol_) is not type(protocol):
+                names = f"protocol={protocol.name!r} and {other.protocol_.name!r}"
+                raise ValueError(f"{names}: both must be the same.")
+            return other._fitted_side
+        if isinstance(other, Message) and not isinstance(other, protocol.messages):
             raise TypeError(
-                f"A {type(other).__name__} cannot be compared under protocol={ours.name!r}."
+                f"A {type(other).__name__} cannot be compared under protocol={protocol.name!r}."
             )
-        if isinstance(other, SlicedSketch) and ours.is_private:
+        if isinstance(other, SlicedSketch) and protocol.is_private:
             check_is_fitted(other)
         elif not isinstance(other, Party | Message):
-            validate_rows(self, other, reset=False, min_samples=ours.fewest_rows)
+            validate_rows(self, other, reset=False, min_samples=protocol.fewest_rows)
         return other
 
     def __sklearn_tags__(self) -> Any:
-        """Say that the noise differs from fit to fit."""
+        """Return the tags of an estimator whose noise differs from fit to fit."""
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         return tags
 
 
 def _check_rows(X: Any) -> None:
+    """Refuse parties where rows are asked for."""
     if isinstance(X, (Party, Message, BaseEstimator, bytes)) or X is None:
         raise TypeError(
             f"X must be a table of rows, got {type(X).__name__}; pass parties to compare."
         )
-
-
-class ClientContribution(BaseEstimator):
-    """Contribution of clients to a federation, by their distance from reference data.
-
-    The contribution of a client is how much nearer its rows are to the server's reference rows than
-    those of the farthest client. No model is trained. Distances are those of
-    `PrivateWassersteinDistance`: by default each client publishes one private sketch.
-
-    Parameters
-    ----------
-    estimator : PrivateWassersteinDistance, optional
-        Estimator of the distances; cloned. By default ``PrivateWassersteinDistance()``.
-
-    Attributes
-    ----------
-    estimator_ : PrivateWassersteinDistance
-        Estimator fitted to the reference rows.
-    privacy_spent_ : PrivacySpent
-        Privacy cost for the reference rows. Each client pays for itself.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features, when X has names that are all strings.
-
-    Privacy
-    -------
-    `fit` releases what the estimator's `fit` releases. `contributions` asks each client for one
-    message; with the default protocol that is a sketch at the client's own (epsilon, delta),
-    and the contributions are computed from released sketches alone.
-
-    See Also
-    --------
-    PrivateWassersteinDistance : The distance, and the value of single rows.
-
-    Notes
-    -----
-    A distance measures how similar data are, not how much a model learns from them: two clients
-    with the same rows get the same share, where Shapley values would split one. The time grows
-    linearly with the number of clients. Check the intervals before interpreting shares: noise ranks
-    equal clients too.
-
-    References
-    ----------
-    Li, Fu, Zhang, Pang, "Data valuation and detections in federated learning", CVPR 2024
-    (FedBary); Li, Pang, "Private Wasserstein distance", appendix E.7.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot import ClientContribution, PrivateWassersteinDistance
-    >>> rng = np.random.default_rng(0)
-    >>> server, near, far = (rng.normal(m, 0.2, size=(4000, 3)) for m in (0.0, 0.05, 0.4))
-    >>> private = PrivateWassersteinDistance(epsilon=1.0, bounds=(-1, 1))
-    >>> table = ClientContribution(private).fit(server).contributions({"near": near, "far": far})
-    >>> bool(table.loc["near", "contribution"] > table.loc["far", "contribution"])
-    True
-    """
-
-    _parameter_constraints: dict[str, list[Any]] = {
-        "estimator": [HasMethods(["fit", "compare"]), None]
-    }
-
-    def __init__(self, estimator: PrivateWassersteinDistance | None = None) -> None:
-        self.estimator = estimator
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit the reference that clients are compared with.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The server's rows.
-        y : array-like of shape (n_samples,), optional
-            Their classes; only used when the estimator is ``labeled``.
-
-        Returns
-        -------
-        self : ClientContribution
-            Fitted estimator.
-
-        Raises
-        ------
-        ValueError, BudgetExceededError
-            As `PrivateWassersteinDistance.fit`. Nothing changes then.
-        """
-        with all_or_nothing(self):
-            self.estimator_ = clone(self._given_estimator).fit(X, y)
-            self.__dict__.pop("feature_names_in_", None)
-            for name in ("n_features_in_", "feature_names_in_", "privacy_spent_"):
-                if hasattr(self.estimator_, name):
-                    setattr(self, name, getattr(self.estimator_, name))
-        return self
-
-    @property
-    def _given_estimator(self) -> PrivateWassersteinDistance:
-        return PrivateWassersteinDistance() if self.estimator is None else self.estimator
-
-    def contributions(
-        self, clients: Sequence[Party] | Mapping[str, Any], *, confidence: float = 0.95
-    ) -> pd.DataFrame:
-        """Compare each client with the reference.
-
-        Parameters
-        ----------
-        clients : sequence of Party, or mapping of name to what `compare` takes
-            A `Party` answers with its own privacy parameters. Arrays of rows are treated as
-            public. A fitted `PrivateWassersteinDistance` or a message stands for a client that has
-            already published.
-        confidence : float, default=0.95
-            Confidence level of the interval.
-
-        Returns
-        -------
-        DataFrame of shape (n_clients, 8)
-            Indexed by client, nearest first: "distance", its "standard_error", "low" and "high"
-            ends of its interval, "relative" (the distance divided by the largest one),
-            "contribution", and "least" and "most", its values at the ends of the client's interval.
-            Contributions are shares that sum to one, in proportion to ``max d² − d_i² + s``. With
-            s, the root mean square of the standard errors of d², clients that noise does not tell
-            apart have about equal shares.
-
-        Raises
-        ------
-        ValueError
-            If there is no client, or two clients have the same name.
-        """
-        check_is_fitted(self)
-        named = _named(clients)
-        estimates = {name: self._compared(name, client) for name, client in named.items()}
-        distances = np.array([estimate.distance for estimate in estimates.values()])
-        intervals = [estimate.interval(confidence) for estimate in estimates.values()]
-        squares = np.array([estimate.squared_distance for estimate in estimates.values()])
-        errors = np.array([estimate.squared_standard_error for estimate in estimates.values()])
-        noise = math.sqrt(float(np.mean(errors**2)))
-        shares, ends = _shares(squares, noise), []
-        for own, (low, high) in enumerate(intervals):
-            moved = np.tile(squares, (2, 1))
-            moved[:, own] = high**2, min(low**2, squares[own])  # the estimate may be below zero
-            ends.append([_shares(each, noise)[own] for each in moved])
-        table = pd.DataFrame(
-            {
-                "distance": distances,
-                "standard_error": [estimate.standard_error for estimate in estimates.values()],
-                "low": [low for low, _ in intervals],
-                "high": [high for _, high in intervals],
-                "relative": distances / (distances.max() or 1.0),
-                "contribution": shares,
-                "least": [least for least, _ in ends],
-                "most": [most for _, most in ends],
-            },
-            index=pd.Index(list(estimates), name="client"),
-        )
-        return table.sort_values("distance", kind="stable")
-
-    def _compared(self, name: Any, client: Any) -> DistanceEstimate:
-        """Compare one client; its name is in the error if that fails."""
-        try:
-            return self.estimator_.compare(client)
-        except (TypeError, ValueError) as error:
-            refusal = type(error)(f"Client {name!r}: {error}")
-        raise refusal
-
-
-def _named(clients: Sequence[Party] | Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(clients, Mapping):
-        named = dict(clients)
-    else:
-        sequence = isinstance(clients, Sequence) and not isinstance(clients, str | bytes)
-        if not sequence or not all(isinstance(client, Party) for client in clients):
-            raise TypeError("clients must be a sequence of Party, or a mapping of names to them.")
-        named = {client.name: client for client in clients}
-    if not named or len(named) < len(clients):
-        raise ValueError("clients must hold one client or more, each with a name of its own.")
-    return named
-
-
-def _shares(squares: np.ndarray, noise: float) -> np.ndarray:
-    """Return shares that sum to one, and fall linearly with the squared distance."""
-    nearer = squares.max() - squares + noise
-    total = nearer.sum()
-    return nearer / total if total > 0 else np.full(len(squares), 1.0 / len(squares))

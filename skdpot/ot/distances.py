@@ -10,16 +10,11 @@ from scipy.signal import fftconvolve
 from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
-from skdpot._utils.validation import (
-    as_finite,
-    as_points,
-    check_count,
-    check_covariance,
-    check_real,
-    check_same_features,
-    solver_generator,
-)
-from skdpot.ot.slices import CDFTable, orthogonal_directions
+from skdpot._utils.arguments import check_count, check_covariance, check_real
+from skdpot._utils.finite import as_finite, as_points, check_same_features
+from skdpot._utils.streams import solver_generator
+from skdpot.ot.directions import orthogonal_directions
+from skdpot.ot.slices import CDFTable
 from skdpot.ot.transport import exact_plan, point_masses, power_mean, wasserstein_1d
 
 _MOST_SLICES = 10**6

@@ -23,54 +23,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from skdpot._utils.validation import one_blas_thread
+from skdpot._utils.threads import one_blas_thread
+from skdpot.ot.anderson import AndersonMixing
 
-_RIDGE = 1e-8  # relative, on the normal equations of differences that are nearly dependent
-
-
-class AndersonMixing:
-    """Combine the last iterations of ``x ← g(x)`` so that their residuals nearly cancel.
-
-    The next point is ``g_n − Σ_i γ_i (g_{i+1} − g_i)`` with the weights γ for which the same
-    combination of the residuals ``f_i = g(x_i) − x_i`` is shortest. For a linear map this is
-    GMRES: a few slow modes cost a few iterations, however slow they are.
-    """
-
-    def __init__(self, size: int, memory: int) -> None:
-        self._residuals = np.empty((memory, size))
-        self._images = np.empty((memory, size))
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget all iterations."""
-        self._count = 0
-        self._last: Any = None  # residual and image
-
-    def record(self, point: np.ndarray, image: np.ndarray) -> None:
-        """Take note of ``image = g(point)``."""
-        residual = image - point
-        if self._last is not None:
-            slot = self._count % len(self._residuals)
-            self._residuals[slot] = residual - self._last[0]
-            self._images[slot] = image - self._last[1]
-            self._count += 1
-        self._last = residual, image
-
-    def next_point(self) -> np.ndarray:
-        """Return the combination of what was recorded, or the one image."""
-        residual, image = self._last
-        if self._count == 0:
-            return image
-        residuals, images = self._residuals[: self._count], self._images[: self._count]
-        products = residuals @ residuals.T
-        diagonal = products.ravel()[:: len(products) + 1]
-        diagonal *= 1 + _RIDGE
-        diagonal += np.finfo(np.float64).tiny
-        try:
-            weights = np.linalg.solve(products, residuals @ residual)
-        except np.linalg.LinAlgError:
-            return image
-        return image - weights @ images
+_NARROWEST = 1e-6  # variance that a direction is taken to have, as a share of the largest
+_FARTHEST = 14.0  # |log| of a scaling, beyond which the kernel is computed again
+_SINGLE_TOLERANCE = 1e-5  # tighter ones need a kernel in double precision
+_ROUNDINGS = 32  # times the precision: what rounding may do to the sum that is an exponent
+_MEMORY = 6  # iterations that are combined
+_PLAIN = 2  # iterations before any are combined, at the start and after a failure
+_WORSE = 5.0  # times the smallest error so far: a combination that led there has failed
+_SAME = 1e-9  # relative difference of errors that are one
+_PATIENCE = 18  # iterations without a smaller error, after which combinations have failed
+_FIRST_REACH, _LEAST_REACH, _LARGEST_REACH = 4.0, 0.5, 1e4  # of a combination, in units of ε
+_COARSER = 4.0  # ratio of neighbouring regularisations when a search begins from nothing
+_COARSEST = 0.04  # as a share of the summed variances: the Gaussian start is near enough
+_COARSE_TOLERANCE, _COARSE_ITERATIONS = 0.1, 30
 
 
 class Pair(NamedTuple):
@@ -79,9 +47,6 @@ class Pair(NamedTuple):
     first: np.ndarray
     second: np.ndarray
     regularization: float
-
-
-_NARROWEST = 1e-6  # variance that a direction is taken to have, as a share of the largest
 
 
 def gaussian_potentials(pair: Pair) -> tuple[np.ndarray, np.ndarray]:
@@ -114,11 +79,6 @@ def _quadratic(
     gains = np.sqrt(np.maximum(inner_values, 0.0) + half**2) - half
     projected = (coordinates / root) @ inner_vectors
     return ((coordinates**2).sum(axis=1) - projected**2 @ gains) / 2
-
-
-_FARTHEST = 14.0  # |log| of a scaling, beyond which the kernel is computed again
-_SINGLE_TOLERANCE = 1e-5  # tighter ones need a kernel in double precision
-_ROUNDINGS = 32  # times the precision: what rounding may do to the sum that is an exponent
 
 
 class HalfSteps(NamedTuple):
@@ -227,18 +187,6 @@ class ScaledKernel:
         np.subtract(source, self._first_squares, out=left[:, d])
         np.subtract(target, self._second_squares, out=right[:, d + 1])
         return left, right
-
-
-_MEMORY = 6  # iterations that are combined
-_PLAIN = 2  # iterations before any are combined, at the start and after a failure
-_WORSE = 5.0  # times the smallest error so far: a combination that led there has failed
-_SAME = 1e-9  # relative difference of errors that are one
-_PATIENCE = 18  # iterations without a smaller error, after which combinations have failed
-_FIRST_REACH, _LEAST_REACH, _LARGEST_REACH = 4.0, 0.5, 1e4  # of a combination, in units of ε
-
-_COARSER = 4.0  # ratio of neighbouring regularisations when a search begins from nothing
-_COARSEST = 0.04  # as a share of the summed variances: the Gaussian start is near enough
-_COARSE_TOLERANCE, _COARSE_ITERATIONS = 0.1, 30
 
 
 def _solved(

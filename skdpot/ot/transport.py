@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from skdpot._utils.validation import as_finite
+from skdpot._utils.finite import as_finite
 
 _SAFE = 150.0  # decimal digits of a power, of the 308 that a double has
 
 _MAX_PIVOTS = 10**8  # of the network simplex; a few times n suffice in practice
+_NUMBERS = 2**15  # sorted at the same time
 
 
 def exact_plan(
@@ -161,9 +162,6 @@ def _quantile_steps(x: np.ndarray, masses: np.ndarray | None) -> tuple[np.ndarra
         return np.sort(x), np.arange(1, len(x) + 1) / len(x)
     order = np.argsort(x, kind="stable")
     return x[order], np.minimum(np.cumsum(masses[order]), 1.0)
-
-
-_NUMBERS = 2**15  # sorted at the same time
 
 
 def matched_means(ordered: np.ndarray, m: int) -> np.ndarray:

@@ -1,23 +1,9 @@
-"""Budgets, events, accounting, calibration and noise."""
+"""Budgets, events, accounting, calibration and noise.
 
-from skdpot.privacy.accounting import calibrate, compose
-from skdpot.privacy.events import Event, GaussianEvent, gdp_delta, gdp_epsilon, gdp_mu
-from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.sampling import SampledGaussianEvent
-from skdpot.privacy.spent import PrivacySpent, charge, plan_fit, total_spent
+The public names are listed in ``__init__.pyi`` and loaded on first use: a budget needs neither
+scikit-learn nor pandas.
+"""
 
-__all__ = [
-    "Event",
-    "GaussianEvent",
-    "PrivacySpent",
-    "PrivateEstimatorMixin",
-    "SampledGaussianEvent",
-    "calibrate",
-    "charge",
-    "compose",
-    "gdp_delta",
-    "gdp_epsilon",
-    "gdp_mu",
-    "plan_fit",
-    "total_spent",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

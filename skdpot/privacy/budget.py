@@ -8,26 +8,17 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from skdpot._utils.pages import html_card
 from skdpot.exceptions import BudgetExceededError, LedgerError
-from skdpot.privacy.accounting import (
-    LEAK_SHARE,
-    PrivacyTarget,
-    Reserve,
-    Units,
-    event_cost,
-    leak_of,
-    mu_of,
-    reserve,
-)
-from skdpot.privacy.events import Event, Relation, gdp_epsilon
+from skdpot.privacy.events import Event, Relation
+from skdpot.privacy.gdp import gdp_epsilon
 from skdpot.privacy.journal import resuming
 from skdpot.privacy.ledger import (
     PATIENCE,
@@ -42,6 +33,29 @@ from skdpot.privacy.ledger import (
     warn_of_drive,
 )
 from skdpot.privacy.other_libraries import event_of
+from skdpot.privacy.planned import Reserve, reserve
+from skdpot.privacy.targets import LEAK_SHARE, PrivacyTarget, event_cost
+from skdpot.privacy.units import Units, leak_of, mu_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Columns of a history, with their data types.
+_HISTORY: dict[str, Any] = {
+    "time": object,
+    "label": "str",
+    "event": "str",
+    "relation": "str",
+    "mu": float,
+    "leak": float,
+    "epsilon": float,
+    "planned": bool,
+    "open": bool,
+}
+_GLANCE = 1.0  # seconds that a repr waits for the ledger
+_CHARGES_SHOWN = 5
+_TEMPORARY = "skdpot-budget-"  # what the directories of ledgers without a path begin with
 
 
 def epsilon_text(epsilon: float) -> str:
@@ -187,11 +201,6 @@ class BudgetState:
             "cross_val_score pass error_score='raise': their default turns this error into a nan "
             "score and goes on."
         )
-
-
-_GLANCE = 1.0  # seconds that a repr waits for the ledger
-_CHARGES_SHOWN = 5
-_TEMPORARY = "skdpot-budget-"  # what the directories of ledgers without a path begin with
 
 
 class PrivacyBudget:
@@ -501,7 +510,7 @@ class PrivacyBudget:
         """
         return self._state().spent
 
-    def history(self) -> pd.DataFrame:
+    def history(self) -> "pd.DataFrame":
         """Return all charges, the oldest first.
 
         Returns
@@ -518,22 +527,13 @@ class PrivacyBudget:
         LedgerError
             If the ledger cannot be read.
         """
-        charges, relation = self._ledger.records(), str(self.relation)
-        unfinished = self._ledger.open_charges()
-        times = np.asarray([charge.time for charge in charges], dtype=float) * 1e6
-        return pd.DataFrame(
-            {
-                "time": pd.to_datetime(times.astype("int64").astype("datetime64[us]"), utc=True),
-                "label": pd.Series([c.label for c in charges], dtype="str"),
-                "event": pd.Series([c.event for c in charges], dtype="str"),
-                "relation": pd.Series([relation for _ in charges], dtype="str"),
-                "mu": pd.Series([mu_of(c.mu_squared_units) for c in charges], dtype=float),
-                "leak": pd.Series([leak_of(c.leak_units) for c in charges], dtype=float),
-                "epsilon": pd.Series([c.epsilon for c in charges], dtype=float),
-                "planned": pd.Series([c.is_planned for c in charges], dtype=bool),
-                "open": pd.Series([c.number in unfinished for c in charges], dtype=bool),
-            }
-        )
+        import pandas as pd  # loading it takes half a second
+
+        rows = history_rows(self)
+        columns = {name: [row[name] for row in rows] for name in _HISTORY}
+        times = np.array([time.replace(tzinfo=None) for time in columns["time"]], "datetime64[us]")
+        typed = {name: pd.Series(columns[name], dtype=kind) for name, kind in _HISTORY.items()}
+        return pd.DataFrame(typed | {"time": pd.to_datetime(times, utc=True)})
 
     def _charges(self, event: Any, label: str) -> tuple[Charge, ...]:
         """Return what may be charged: nothing if the event was planned, and else its cost."""
@@ -588,6 +588,26 @@ class PrivacyBudget:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the way to the ledger, never its contents."""
         return _restore, (self._ledger,)
+
+
+def history_rows(budget: PrivacyBudget) -> list[dict[str, Any]]:
+    """Return the rows of `PrivacyBudget.history`, for those who do without pandas."""
+    ledger, relation = budget._ledger, str(budget.relation)
+    charges, unfinished = ledger.records(), ledger.open_charges()
+    return [
+        {
+            "time": _EPOCH + timedelta(microseconds=int(charge.time * 1e6)),
+            "label": charge.label,
+            "event": charge.event,
+            "relation": relation,
+            "mu": mu_of(charge.mu_squared_units),
+            "leak": leak_of(charge.leak_units),
+            "epsilon": charge.epsilon,
+            "planned": charge.is_planned,
+            "open": charge.number in unfinished,
+        }
+        for charge in charges
+    ]
 
 
 # Budgets of this process by ledger: unpickling gives back the one that is alive here.

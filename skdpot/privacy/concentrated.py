@@ -56,7 +56,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from skdpot.privacy.events import ROUNDING, ApproximateGDP, bisected
+from skdpot.privacy.gdp import ROUNDING, ApproximateGDP, bisected
 from skdpot.privacy.loss_distribution import least_mu
 
 # Below, differences lose digits; above, the profile is nearer to 1 than its rounding margin.

@@ -14,6 +14,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import check_scoring
 
+from skdpot._utils.arguments import check_count
 from skdpot._utils.panels import (
     COLORS,
     add_legend_beside,
@@ -23,15 +24,18 @@ from skdpot._utils.panels import (
     draw_methods,
     single_axes,
 )
-from skdpot._utils.validation import check_count
 from skdpot.exceptions import BudgetExceededError
-from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget, epsilon_of, rounded_up
 from skdpot.privacy.events import ComposedEvent, GaussianEvent
-from skdpot.privacy.spent import PrivacySpent, total_spent
+from skdpot.privacy.spent import total_spent
+from skdpot.privacy.statement import PrivacySpent
+from skdpot.privacy.targets import privacy_target
 
 _MOST_TICKS = 8
 _ROUNDING = 1 + 1e-9  # each charge is rounded up by itself
+_MOST_BARS = 25
+_MOST_LETTERS = 34
+_ROW_HEIGHT = 0.28  # inches
 
 
 def _floor_of(floor: Any, estimator: Any, public: tuple[Any, Any], scoring: Any) -> float | None:
@@ -334,11 +338,6 @@ class PrivacyUtilityDisplay:
             lines = [*self.errorbars_.values(), *self.reference_lines_.values(), self.floor_line_]
             add_legend_beside(ax, beside, [line for line in lines if line is not None])
         return self
-
-
-_MOST_BARS = 25
-_MOST_LETTERS = 34
-_ROW_HEIGHT = 0.28  # inches
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

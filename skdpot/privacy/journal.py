@@ -57,11 +57,13 @@ from skdpot.exceptions import LedgerError, add_charge
 from skdpot.privacy.ledger import Ledger, TakenError
 
 _MOST_RELEASES, _MOST_BYTES = 256, 2**24  # of a fit
+_WITHHELD: ContextVar[bool] = ContextVar("withheld", default=False)
+_UNTIL: ContextVar[ExitStack | None] = ContextVar("until", default=None)
 
 
 @dataclass(frozen=True)
 class OpenFit(Record):
-    """What a second attempt must share with the first."""
+    """What a second attempt must have in common with the first."""
 
     kind: ClassVar[str] = "skdpot.open_fit"
     noun: ClassVar[str] = "plan of an open fit"
@@ -71,7 +73,7 @@ class OpenFit(Record):
 
 
 class Journal:
-    """The releases of one charge: those that are due again, then those that are new."""
+    """The releases of one charge: first those of an earlier attempt, then new ones."""
 
     def __init__(self, ledger: Ledger, number: int, kept: Sequence[bytes] = ()) -> None:
         self._ledger, self._number = ledger, number
@@ -109,14 +111,12 @@ class Journal:
             self.n_kept = None
 
     def end(self) -> None:
-        """Remove what is kept, since the fit has ended; what stays is all that it has shown."""
+        """Remove the kept releases when the fit has ended: its result contains all of them."""
         with suppress(LedgerError):
             self._ledger.close(self._number)
 
 
 _JOURNAL: ContextVar[Journal | None] = ContextVar("journal", default=None)
-_WITHHELD: ContextVar[bool] = ContextVar("withheld", default=False)
-_UNTIL: ContextVar[ExitStack | None] = ContextVar("until", default=None)
 
 
 def current_journal() -> Journal | None:
@@ -125,7 +125,7 @@ def current_journal() -> Journal | None:
 
 
 def keep_no_more() -> None:
-    """Keep nothing of the fit from here on: what follows cannot be resumed."""
+    """Keep no more releases of the fit, which cannot be resumed from here on."""
     journal = current_journal()
     if journal is not None:
         journal.drop()
@@ -250,7 +250,7 @@ def charge_fit(budget: Any, event: Any, label: str, spent: Any, n_samples: Any) 
 
 
 def _what_is_left(budget: Any, journal: Journal | None) -> str:
-    """Say what is left of a fit that failed after its charge, and how to go on."""
+    """Note in an error what is kept of a fit that failed after its charge, and how to resume it."""
     if journal is not None and journal.n_kept is not None:
         return (
             f". The ledger {budget.ledger!r} keeps {journal.n_kept} releases of this fit. The same "

@@ -27,8 +27,8 @@ from typing import Any, Literal
 
 from skdpot._utils.files import draft_beside
 from skdpot.exceptions import LedgerError, warn_of_privacy
-from skdpot.privacy.accounting import Units
 from skdpot.privacy.events import Relation
+from skdpot.privacy.units import Units
 
 PATIENCE = 60.0  # seconds that a call waits for other processes
 # Python reads up to 4300 digits; no sum of charges comes near to 1000.
@@ -37,6 +37,37 @@ _UNITS = re.compile(r"inf|0|[1-9][0-9]{0,999}", re.ASCII)
 _UNPAID = "Nothing was charged."
 _PAID = "What was charged before stays charged."
 _NOT_OURS = "The file is not an intact skdpot ledger and was left unchanged. Pass another path."
+_MOUNTS = Path("/proc/self/mountinfo")  # on Linux
+_LOCAL = {"tmpfs", "ramfs", "rootfs", "overlay", "zfs"}  # are of one machine, and on no device
+_APPLICATION_ID = 0x736B6470  # "skdp": marks the file as one of ours
+_VERSION = 1
+# Units are decimal text, because an SQLite integer ends at 2^63 and knows no infinity.
+_SCHEMA = f"""
+CREATE TABLE terms (
+    uid TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL, relation TEXT NOT NULL,
+    mu_squared_cap TEXT NOT NULL, leak_cap TEXT NOT NULL, planned TEXT NOT NULL
+);
+CREATE TABLE charges (
+    number INTEGER PRIMARY KEY, time REAL NOT NULL, label TEXT NOT NULL, event TEXT NOT NULL,
+    epsilon REAL NOT NULL, mu_squared TEXT NOT NULL, leak TEXT NOT NULL,
+    mu_squared_total TEXT NOT NULL, leak_total TEXT NOT NULL
+);
+CREATE TABLE releases (
+    charge INTEGER NOT NULL, place INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (charge, place)
+) WITHOUT ROWID;
+PRAGMA application_id = {_APPLICATION_ID};
+PRAGMA user_version = {_VERSION};
+"""
+_STATEMENTS = tuple(part.strip() for part in _SCHEMA.split(";") if part.strip())
+_TABLES = tuple(statement for statement in _STATEMENTS if statement.startswith("CREATE TABLE"))
+_LATEST, _EARLIEST = 253_402_300_800.0, -62_135_596_800.0  # the years 1 to 9999
+_NEARLY = 1e-5  # relative: cheaper events are others than the planned one
+_CAP_ROUNDING = 10**6  # releases of this package may round caps differently, by one part in it
+# By uid, the largest totals that this process has seen: a ledger never goes back.
+_SEEN: dict[str, "Totals"] = {}
+_PLANNED: tuple[Callable[[Any], Any], ...] = (float, float, str, float, float, int, str)
+_KEEP = "INSERT INTO releases VALUES (?, ?, ?)"
 
 
 class TakenError(LedgerError):
@@ -63,7 +94,7 @@ def create_file(path: Path, fill: Callable[[str], None]) -> None:
 
 
 def _publish(draft: Path, path: Path) -> None:
-    """Give the finished draft its name, in a step that fails if the name is taken."""
+    """Rename the finished draft; fail if a file of that name exists."""
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -113,7 +144,7 @@ def transaction(
 
 
 def _check_is_file(path: str) -> None:
-    """Refuse what is missing, no regular file or has a second name, with advice."""
+    """Refuse a file that is missing, is no regular file or has a second name, with advice."""
     try:
         found = os.lstat(path)
         if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
@@ -165,10 +196,6 @@ def _explain(path: str, error: sqlite3.Error, then: str) -> str:
     return f"The ledger {path!r} cannot be used ({error}). {advice}"
 
 
-_MOUNTS = Path("/proc/self/mountinfo")  # on Linux
-_LOCAL = {"tmpfs", "ramfs", "rootfs", "overlay", "zfs"}  # are of one machine, and on no device
-
-
 def warn_of_drive(path: str | os.PathLike[str]) -> None:
     """Warn where other machines may reach a ledger, without each other's locks."""
     place = os.path.realpath(os.path.expanduser(path))
@@ -211,44 +238,12 @@ def whole_units(texts: Sequence[object], path: str) -> list[Units]:
 
 
 def damaged(path: str) -> LedgerError:
-    """Say that the file does not add up."""
+    """Return the error of a file whose sums are wrong."""
     return LedgerError(
         f"The ledger {path!r} is damaged: its charges cannot be reconstructed, and no more are "
         "accepted. Restore a copy only if nothing was charged after it was made; otherwise count "
         "past releases yourself and start a new ledger for what is left."
     )
-
-
-_APPLICATION_ID = 0x736B6470  # "skdp": marks the file as one of ours
-_VERSION = 1
-
-# Units are decimal text, because an SQLite integer ends at 2^63 and knows no infinity.
-_SCHEMA = f"""
-CREATE TABLE terms (
-    uid TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL, relation TEXT NOT NULL,
-    mu_squared_cap TEXT NOT NULL, leak_cap TEXT NOT NULL, planned TEXT NOT NULL
-);
-CREATE TABLE charges (
-    number INTEGER PRIMARY KEY, time REAL NOT NULL, label TEXT NOT NULL, event TEXT NOT NULL,
-    epsilon REAL NOT NULL, mu_squared TEXT NOT NULL, leak TEXT NOT NULL,
-    mu_squared_total TEXT NOT NULL, leak_total TEXT NOT NULL
-);
-CREATE TABLE releases (
-    charge INTEGER NOT NULL, place INTEGER NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (charge, place)
-) WITHOUT ROWID;
-PRAGMA application_id = {_APPLICATION_ID};
-PRAGMA user_version = {_VERSION};
-"""
-_STATEMENTS = tuple(part.strip() for part in _SCHEMA.split(";") if part.strip())
-_TABLES = tuple(statement for statement in _STATEMENTS if statement.startswith("CREATE TABLE"))
-
-_LATEST, _EARLIEST = 253_402_300_800.0, -62_135_596_800.0  # the years 1 to 9999
-_NEARLY = 1e-5  # relative: cheaper events are others than the planned one
-_CAP_ROUNDING = 10**6  # releases of this package may round caps differently, by one part in it
-
-# By uid, the largest totals that this process has seen: a ledger never goes back.
-_SEEN: dict[str, "Totals"] = {}
 
 
 @dataclass(frozen=True)
@@ -265,16 +260,13 @@ class PlannedFit:
 
     @property
     def checksum(self) -> str:
-        """What the file keeps beside it: a larger reserve would make what is planned free."""
+        """A checksum for the file: a larger reserve would make dearer events free."""
         return hashlib.sha256(repr(astuple(self)).encode()).hexdigest()
 
     def covers(self, mu: float, leak: float, n_steps: int, others: str) -> bool:
-        """Whether an event of this account costs what is reserved, or hardly less."""
+        """Whether an event of this account costs what is reserved, or slightly less."""
         closed = (1.0 - _NEARLY) * self.mu <= mu and mu <= self.mu and leak <= self.leak
         return closed and n_steps <= self.n_steps and others == self.others
-
-
-_PLANNED: tuple[Callable[[Any], Any], ...] = (float, float, str, float, float, int, str)
 
 
 @dataclass(frozen=True)
@@ -569,9 +561,6 @@ def _read_charges(
         if not sound or (number, *sums) != totals.sums:
             raise damaged(path)
     return charges, totals
-
-
-_KEEP = "INSERT INTO releases VALUES (?, ?, ?)"
 
 
 def _append(connection: sqlite3.Connection, charge: Charge, after: Totals) -> None:

@@ -33,24 +33,21 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq, minimize_scalar
-from scipy.signal import lfilter
 from scipy.special import log_ndtr, logsumexp
 
-from skdpot.privacy.events import ROUNDING, ApproximateGDP, bisected, gdp_delta, gdp_epsilon
+from skdpot.privacy.gdp import ROUNDING, ApproximateGDP, bisected, gdp_delta, gdp_epsilon
 
 _UNIT = 2.0**-53
 _LOG_TAIL = -48.0  # of the mass above the window
 _LOG_TILTS = (-8.0, -30.0)  # of the mass above the mean of a tilted composition
-
-_Counted = Sequence[tuple["LossDistribution", int]]
 
 _TAIL_MASS = 1e-20
 _MAX_NODES = 4000  # at which a profile is compared with a Gaussian one
 # Far above the rounding of the profiles (1e-13), far below any noise that anyone would notice.
 _RELATIVE_MARGIN = 1e-9
 
-_Floats = npt.NDArray[np.float64]
+_Counted: TypeAlias = Sequence[tuple["LossDistribution", int]]
+_Floats: TypeAlias = npt.NDArray[np.float64]
 Profile: TypeAlias = Callable[[_Floats], _Floats]
 
 
@@ -92,6 +89,8 @@ class LossDistribution:
         From node i to the next delta falls by 1 - exp(-interval) times the sum of
         exp(-(j - i - 1) * interval) * P_j over j > i: nothing is subtracted.
         """
+        from scipy.signal import lfilter  # loading it takes a second
+
         n_below = max(0, -self.lowest)
         start = max(0, self.lowest)
         losses = np.arange(start, max(start, self.lowest + len(self.probabilities)) + 1.0)
@@ -119,6 +118,8 @@ class LossDistribution:
 
     def epsilon(self, delta: float, mu: float = 0.0) -> float:
         """Return an epsilon whose ``self.delta(epsilon, mu)`` is at most, and nearly, `delta`."""
+        from scipy.optimize import brentq  # loading it takes half a second
+
         if self.delta(0.0, mu) <= delta:
             return 0.0
         share = 0.5 * (delta - self.infinity_mass)
@@ -306,6 +307,7 @@ def _chernoff(parts: _Counted, log_mass: float, sign: float) -> tuple[float, flo
 
     Every t > 0 gives a bound, ``x = (K(sign * t) - log_mass) / t``.
     """
+    from scipy.optimize import minimize_scalar  # loading it takes half a second
 
     def bound(log_t: float) -> float:
         t = math.exp(log_t)
@@ -314,8 +316,8 @@ def _chernoff(parts: _Counted, log_mass: float, sign: float) -> tuple[float, flo
 
     widest = max(len(part.probabilities) * part.interval for part, _ in parts)
     centre = -math.log(widest)
-    found = minimize_scalar(bound, bounds=(centre - 7.0, centre + 12.0), method="bounded")
-    return math.exp(found.x), bound(found.x)
+    least = minimize_scalar(bound, bounds=(centre - 7.0, centre + 12.0), method="bounded")
+    return math.exp(least.x), bound(least.x)
 
 
 def _upper_masses(parts: _Counted, losses: npt.NDArray[np.int64], tilt: float) -> _Floats:

@@ -116,7 +116,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skdpot._utils.arrays import IntArray
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import CalibrationError
 
 _Words = npt.NDArray[np.uint64] | npt.NDArray[np.uint16]
@@ -128,6 +128,11 @@ _WORD = 64
 NOISE_REACH = 20.0  # standard deviations; noise beyond has a probability of 1e-88
 _LOG2_DRAWS = 32  # draws that one event may use, over all calls
 _MAX_LEAVES = 8  # tables that one draw may consult when s is wide
+MIN_LATTICE_STEPS = 16.0
+_ROUNDING_SHARE = 1 / 64
+_SUM_ROUNDING_SHARE = 1 / 512
+_FEWEST_SUM_STEPS, _MOST_SUM_STEPS = 64.0, 2.0**39
+_LARGEST_UNIT = 2.0**52
 
 
 @dataclass(frozen=True)
@@ -308,13 +313,6 @@ def discrete_gaussian(
     return drawn.reshape(shape)
 
 
-MIN_LATTICE_STEPS = 16.0
-_ROUNDING_SHARE = 1 / 64
-_SUM_ROUNDING_SHARE = 1 / 512
-_FEWEST_SUM_STEPS, _MOST_SUM_STEPS = 64.0, 2.0**39
-_LARGEST_UNIT = 2.0**52
-
-
 @dataclass(frozen=True, kw_only=True)
 class LatticeNoise:
     """Discrete Gaussian noise that reaches a privacy target."""
@@ -331,14 +329,14 @@ class LatticeNoise:
 
 
 def check_positive(**values: float) -> None:
-    """Refuse what is no finite number above 0, by its name."""
+    """Refuse a number that is not finite or not above 0; the error names it."""
     for name, value in values.items():
         if not (math.isfinite(value) and value > 0):
             raise ValueError(f"`{name}` must be positive and finite, got {value!r}.")
 
 
 def check_counts(**counts: Any) -> None:
-    """Refuse what is no integer of at least 1, by its name."""
+    """Refuse a number that is no integer of at least 1; the error names it."""
     for name, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
             raise ValueError(f"`{name}` must be an integer >= 1, got {count!r}.")

@@ -70,10 +70,10 @@ def event_of(spent: Any, relation: Relation) -> Event:
 
 
 def _together(events: Iterable[Event]) -> Event:
-    found = tuple(events)
-    if not found:
+    all_events = tuple(events)
+    if not all_events:
         raise ValueError("The accountant has recorded nothing yet. State what will be spent.")
-    return found[0] if len(found) == 1 else ComposedEvent(events=found)
+    return all_events[0] if len(all_events) == 1 else ComposedEvent(events=all_events)
 
 
 def _of_epsilon(epsilon: float, delta: float, relation: Relation) -> Event:

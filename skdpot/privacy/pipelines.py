@@ -15,11 +15,36 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 from sklearn.utils import get_tags
 
-from skdpot._utils.validation import DEVICE, Interval, read_rows
+from skdpot._utils.parameters import DEVICE, Interval
+from skdpot._utils.rows import read_rows
 from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.budget import PrivacyBudget
 
 _Estimator = TypeVar("_Estimator")
+COMPOSITES = (Pipeline, FeatureUnion, ColumnTransformer)
+# What these must be told, so that their fit learns nothing that was not declared. Unknown values
+# must pass: an error, or a warning, that names one is an output.
+_DECLARED: dict[type, dict[str, tuple[Any, ...]]] = {
+    OneHotEncoder: {
+        "handle_unknown": ("ignore",),
+        "drop": (None,),  # with others, rows of unknown values make it warn
+        "min_frequency": (None,),
+        "max_categories": (None,),
+        "sparse_output": (False,),  # how dense a table is decides the form of what follows
+    },
+    OrdinalEncoder: {
+        "handle_unknown": ("use_encoded_value",),
+        "min_frequency": (None,),
+        "max_categories": (None,),
+    },
+    SimpleImputer: {
+        "strategy": ("constant",),
+        "add_indicator": (False,),
+        "keep_empty_features": (True,),
+    },
+}
+# What parts that learn nothing set: the form of the rows, and which object their stop words are.
+_FORM = frozenset({"n_features_in_", "feature_names_in_", "_stop_words_id"})
 
 
 class PrivateEstimatorMixin:
@@ -56,8 +81,8 @@ class PrivateEstimatorMixin:
     def _seen_by(self, release: Any, X: Any, y: Any) -> tuple[Any, Any]:
         """Return rows and labels as the mechanism of a release is given them, for audits."""
         parts = (getattr(self, name, None) for name in self._stated_in)
-        own = next((part for part in parts if part is not None), None)
-        return (X, y) if own is None else own._seen_by(release, X, y)
+        inner = next((part for part in parts if part is not None), None)
+        return (X, y) if inner is None else inner._seen_by(release, X, y)
 
     def _restate(self, spent: Any) -> None:
         """State the cost of the larger release that this fit became a part of; drop its budget."""
@@ -68,33 +93,6 @@ class PrivateEstimatorMixin:
             part = getattr(self, name, None)
             if part is not None:
                 part._restate(spent)
-
-
-COMPOSITES = (Pipeline, FeatureUnion, ColumnTransformer)
-
-# What these must be told, so that their fit learns nothing that was not declared. Unknown values
-# must pass: an error, or a warning, that names one is an output.
-_DECLARED: dict[type, dict[str, tuple[Any, ...]]] = {
-    OneHotEncoder: {
-        "handle_unknown": ("ignore",),
-        "drop": (None,),  # with others, rows of unknown values make it warn
-        "min_frequency": (None,),
-        "max_categories": (None,),
-        "sparse_output": (False,),  # how dense a table is decides the form of what follows
-    },
-    OrdinalEncoder: {
-        "handle_unknown": ("use_encoded_value",),
-        "min_frequency": (None,),
-        "max_categories": (None,),
-    },
-    SimpleImputer: {
-        "strategy": ("constant",),
-        "add_indicator": (False,),
-        "keep_empty_features": (True,),
-    },
-}
-# What parts that learn nothing set: the form of the rows, and which object their stop words are.
-_FORM = frozenset({"n_features_in_", "feature_names_in_", "_stop_words_id"})
 
 
 def leaves(estimator: Any, composite: bool = False, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -235,7 +233,7 @@ def check_pipeline(estimator: _Estimator) -> _Estimator:
 
 
 def leaks(estimator: Any) -> tuple[str, ...]:
-    """Name everything in a pipeline that reveals private rows without noise."""
+    """List everything in a pipeline that reveals private rows without noise."""
     found = []
     for _, composite in leaves(estimator, composite=True):
         if getattr(composite, "memory", None) is not None:
@@ -272,7 +270,7 @@ def leaks(estimator: Any) -> tuple[str, ...]:
 
 
 def _told_by_form(part: Any, name: str) -> Iterator[str]:
-    """Name what a part that learns nothing reveals of private rows."""
+    """List what a part that learns nothing reveals about private rows."""
     if isinstance(part, FunctionTransformer) and part.check_inverse and part.inverse_func:
         yield f"{name} tries inverse_func on private rows and warns: pass check_inverse=False."
     try:

@@ -1,4 +1,4 @@
-r"""Releases on secret samples of the records: their accounts, and how samples are drawn.
+r"""Releases on secret samples of the records: their accounts.
 
 Events that differ in units only (sigma 10 for sensitivity 2, or 5 for 1) have equal steps. A step
 is mu-GDP on all records; on a secret sample it reveals less. Closed forms of its privacy profile
@@ -59,37 +59,6 @@ leaves two differences that are both positive,
 .. math:: \left[p\,\Phi(x + m) - \frac{c}{y} \Phi(x)\right]
           + e^\varepsilon \left[c y\, \Phi(x) - p\, \Phi(x - m)\right].
 
-How samples are drawn
----------------------
-A batch must be uniform among the subsets of its size (or take every record by its own coin), fresh
-at every step, independent of all others and secret. The random words come from the operating
-system, not from a numerical generator whose state could be recovered, and become indices without
-bias, in uniformly random order, so that a released batch does not carry the order of the data.
-
-What a record adds, in floating point
--------------------------------------
-The account of clipped sums over Poisson samples asks that a record x adds one vector of norm at
-most C to the sum of *any* others R: :math:`S(R + x) - S(R)` is that vector. In floating point it is
-not. A product of matrices rounds a row by the shape of the product and by the place of the row in
-it, and at a kink of the network the last bit of a row decides about its whole gradient: one more
-record could move the terms of all others.
-
-`placed_batches` therefore puts a sample at secret places. Their number N is public, vacant places
-add exactly zero, and places are uniform: each assignment of different places to R has the same
-probability. So the places of R, of R and x, and of R and the record in the place of x can be drawn
-together: first those of R, then for the one that is replaced a uniform place among those left.
-Every array has the same shape in all three, every record of R has the same place, and its vector is
-the same to the last bit, provided that the arithmetic at one place does not read the values at
-others. That holds for products, convolutions, reductions and elementwise functions, whichever
-instructions and threads compute them; `check_per_record` of `skdpot.nets` looks for it on
-made-up records before a charge, and the tests compare bits. Given R and its places, the three
-releases are Gaussians around S, S + v and S + v' with norms of v and v' up to C, and the account
-holds for mixtures of such triples.
-
-Where R has N records or more, which happens whatever x is, nothing is claimed: some records are
-left out. The probability is below 1e-19 per step (Bernstein's inequality), and with the error of
-the noise sampler, 2e-19, it is covered by the leak of 1e-18 that is charged for every release.
-
 References
 ----------
 .. [1] B. Balle, G. Barthe, M. Gaboardi, "Privacy Amplification by Subsampling", 2018, theorem 9.
@@ -98,18 +67,15 @@ References
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 from scipy.special import log_ndtr
 
-from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import (
     Check,
     Event,
@@ -119,16 +85,15 @@ from skdpot.privacy.events import (
     Steps,
     check_field,
     count,
-    gdp_delta,
     noisy_releases,
     real,
     step_mu,
 )
+from skdpot.privacy.gdp import gdp_delta
 from skdpot.privacy.loss_distribution import LossPair, losses_of_profiles
-from skdpot.privacy.noise import check_counts, required_bits, rounding_width
+from skdpot.privacy.noise import required_bits, rounding_width
 
 _Floats = npt.NDArray[np.float64]
-_Indices = npt.NDArray[np.intp]
 
 _rate = check_field(real, lambda x: 0.0 < x <= 1.0, "must lie in (0, 1]")
 _counts = check_field(lambda v: tuple(map(count, v)), bool, "must hold one or more integers >= 1")
@@ -138,8 +103,6 @@ _CANCELLED = 2.0**-47  # of what is subtracted in the profiles of Poisson sample
 _DEVIATIONS = np.concatenate([np.arange(-4.0, 4.1, 0.5), [-10.0, -7.0, -5.0, 5.0, 7.0]])
 _MOST_NODES = 64
 _SIZES_TAIL = 1e-22
-_OUTGROWN = 1e-19  # probability that a Poisson sample has more records than places
-_ROUND_NUMBER = 16  # of places: products of odd shapes are slower
 
 
 def sampled_step_mu(sigma: float, sensitivity: float, lattice: float | None) -> float:
@@ -182,7 +145,9 @@ def mean_amplified_delta(epsilon: _Floats, mu: float, rate: float, n_samples: in
 @lru_cache(maxsize=64)
 def _sample_sizes(n_samples: int, rate: float) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Return nodes and masses of a law that dominates Bin(n, rate) for increasing convex f."""
-    law = stats.binom(n_samples, rate)
+    from scipy.stats import binom  # loading it takes most of a second
+
+    law = binom(n_samples, rate)
     mean, deviation = n_samples * rate, math.sqrt(n_samples * rate * (1.0 - rate))
     last = mean + 10.0 * deviation
     while law.sf(last) > _SIZES_TAIL:  # where the mean is small, there is more mass far out
@@ -256,8 +221,8 @@ class SampledStep:
 
     def losses(self, interval: float) -> LossPair:
         """Discretise the privacy loss of the step on the multiples of `interval`."""
-        own = astuple(self)
-        profiles = [lambda epsilon, of=of: of(epsilon, *own) for of in self._profiles]
+        arguments = astuple(self)
+        profiles = [lambda epsilon, of=of: of(epsilon, *arguments) for of in self._profiles]
         return losses_of_profiles(profiles, interval)
 
 
@@ -457,93 +422,18 @@ class SampledGaussianEvent(Event):
         return noisy_releases(self, f"each computed {kind} {batch}")
 
 
-_WORDS = 2**64
+# Door for imports of names that moved; it goes when nothing imports them from here.
+_MOVED = {
+    "fixed_size_batches": "skdpot.privacy.batches",
+    "placed_batches": "skdpot.privacy.batches",
+    "places_of": "skdpot.privacy.batches",
+    "poisson_batches": "skdpot.privacy.batches",
+}
 
 
-def fixed_size_batches(n: int, size: int, n_steps: int, stream: SecretStream) -> Iterator[_Indices]:
-    """Yield uniform subsets of a fixed size; the account is that of ``sampling="fixed_size"``.
+def __getattr__(name: str) -> Any:
+    if name in _MOVED:
+        from importlib import import_module
 
-    Independent uniform indices whose repetitions are dropped are exactly a uniform ordered sample
-    without replacement. The indices are secret: they must reach no callback, attribute or log.
-    """
-    check_counts(n=n, size=size, n_steps=n_steps)
-    if size > n:
-        raise ValueError(f"`size` must not exceed the {n} records, got {size}.")
-    return (_ordered_sample(n, size, stream) for _ in range(n_steps))
-
-
-def poisson_batches(n: int, rate: float, n_steps: int, stream: SecretStream) -> Iterator[_Indices]:
-    """Yield Poisson samples; the account is that of ``sampling="poisson"``.
-
-    The coin of a record is a 64-bit word below ``floor(2**64 * rate)``: its probability is at most
-    `rate` and at least ``rate - 2**-64``. The indices are secret, and so is their *number*; where a
-    release shows it, the account is that of ``sampling="poisson_rows"``.
-    """
-    check_counts(n=n, n_steps=n_steps)
-    if isinstance(rate, bool) or not 0.0 < rate <= 1.0:
-        raise ValueError(f"`rate` must lie in (0, 1], got {rate!r}.")
-    threshold = math.floor(Fraction(rate) * _WORDS)
-    return (_coin_sample(n, threshold, stream) for _ in range(n_steps))
-
-
-def placed_batches(n: int, rate: float, n_steps: int, stream: SecretStream) -> Iterator[_Indices]:
-    """Yield Poisson samples at secret places of arrays of one public length; -1 is a vacant place.
-
-    The account of ``sampling="poisson"`` with ``clipped_sum=True`` holds for what is computed place
-    by place in floating point, and then summed.
-    """
-    n_places, apart = places_of(n, rate), stream.apart()
-    return (_placed(drawn, n_places, apart) for drawn in poisson_batches(n, rate, n_steps, stream))
-
-
-def places_of(n: int, rate: float) -> int:
-    """Return a public number of places that a Poisson sample never needs, or hardly ever."""
-    variance, depth = n * rate * (1.0 - rate), -math.log(_OUTGROWN)
-    most = n * rate + depth / 3.0 + math.sqrt(depth**2 / 9.0 + 2.0 * depth * variance)
-    return min(n, _ROUND_NUMBER * math.ceil(most / _ROUND_NUMBER))
-
-
-def _placed(drawn: _Indices, n_places: int, stream: SecretStream) -> _Indices:
-    batch = np.full(n_places, -1, dtype=np.intp)
-    places = _random_order(n_places, stream)[: len(drawn)]
-    batch[places] = drawn[:n_places]
-    return batch
-
-
-def _ordered_sample(n: int, size: int, stream: SecretStream) -> _Indices:
-    """Return the first `size` different values of a sequence of uniform indices."""
-    if 2 * size > n:  # then repetitions would abound, and a shuffle of all is cheaper
-        return _random_order(n, stream)[:size]
-    # Expected number of draws until `size` different ones are seen, and a little more.
-    expected = n * math.log(n / (n - size)) + 2.0
-    drawn = _uniform_indices(n, math.ceil(expected + 3.0 * math.sqrt(expected)), stream)
-    while True:
-        values, first_seen = np.unique(drawn, return_index=True)
-        if len(values) >= size:
-            return drawn[np.sort(first_seen)[:size]]
-        drawn = np.concatenate([drawn, _uniform_indices(n, n, stream)])
-
-
-def _uniform_indices(n: int, count: int, stream: SecretStream) -> _Indices:
-    """Return nearly `count` independent uniform indices below n."""
-    words = stream.random_uint64(count)
-    # Words beyond the last multiple of n would favour small remainders; they are dropped.
-    words = words[words <= np.uint64(_WORDS - _WORDS % n - 1)]
-    return (words % np.uint64(n)).astype(np.intp)
-
-
-def _coin_sample(n: int, threshold: int, stream: SecretStream) -> _Indices:
-    """Return the records whose word is below `threshold`, shuffled."""
-    if threshold == _WORDS:
-        return _random_order(n, stream)
-    taking_part = np.flatnonzero(stream.random_uint64(n) < np.uint64(threshold))
-    return taking_part[_random_order(len(taking_part), stream)]
-
-
-def _random_order(count: int, stream: SecretStream) -> _Indices:
-    """Return a uniform permutation: the order of random words, redrawn when two are equal."""
-    while True:
-        words = stream.random_uint64(count)
-        order = np.argsort(words)
-        if np.all(np.diff(words[order]) > 0):
-            return order
+        return getattr(import_module(_MOVED[name]), name)
+    raise AttributeError(name)

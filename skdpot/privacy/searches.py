@@ -111,7 +111,7 @@ _ROWS = {"cv", "budget", "max_samples", *_BECAUSE}  # of these parameters all va
 
 
 class _Unread:
-    """Rows that have a number and no values; it remembers that somebody asked for them."""
+    """A number of rows without values, which notes whether a splitter reads values."""
 
     def __init__(self, n_rows: int) -> None:
         self.shape = (n_rows, 1)
@@ -222,7 +222,7 @@ def is_wrapper(part: Any) -> bool:
 
 
 def _wrapped(search: Any) -> Iterator[Any]:
-    """Yield what a search or ensemble fits, and what it may put in its place."""
+    """Yield the estimators that a search or ensemble fits, with their alternatives."""
     for name in ("estimator", "final_estimator"):
         if hasattr(search, name):
             yield getattr(search, name)
@@ -273,7 +273,7 @@ def _of_budgets(parts: list[Any]) -> Iterator[str]:
 
 
 def _of_wrapper(search: Any, n_rows: int) -> Iterator[str]:
-    """Name what is wrong with the rows that the fits of a search see, and with what it fits."""
+    """List the faults of the rows that the fits of a search see, and of its estimators."""
     name = type(search).__name__
     is_own = type(search).__module__.startswith("sklearn.")  # others may divide rows before its fit
     if not (is_own and any(isinstance(search, known) for known in _KNOWN)):
@@ -323,7 +323,7 @@ def _draws_rows(part: Any) -> bool:
 
 
 def _of_pipeline(part: Any) -> Iterator[str]:
-    """Name what `check_pipeline` finds in what is fitted."""
+    """List what `check_pipeline` finds in the estimators that are fitted."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of budgets that are not shared: refused by itself
@@ -333,7 +333,7 @@ def _of_pipeline(part: Any) -> Iterator[str]:
 
 
 def _of_kind(search: Any) -> Iterator[str]:
-    """Name what is known to be wrong with a wrapper of scikit-learn."""
+    """List the known faults of a wrapper of scikit-learn."""
     name = type(search).__name__
     for known, needed in _KNOWN.items():
         if isinstance(search, known):
@@ -353,7 +353,7 @@ def _of_kind(search: Any) -> Iterator[str]:
 
 
 def _of_cv(search: Any, n_rows: int) -> Iterator[str]:
-    """Name what is wrong with the `cv` of a search, which becomes a splitter in its fit."""
+    """List the faults of the `cv` of a search, from which its fit makes a splitter."""
     cv = search.cv
     if isinstance(cv, str):  # "prefit"
         return
@@ -366,7 +366,7 @@ def _of_cv(search: Any, n_rows: int) -> Iterator[str]:
 
 
 def _of_splitter(splitter: Any, n_rows: int) -> Iterator[str]:
-    """Name what is wrong with a splitter."""
+    """List the faults of a splitter."""
     if getattr(splitter, "keeps_persons_apart", False):
         return
     read, stopped, twice = _tried(splitter, n_rows, _MOST_SPLITS)
@@ -387,7 +387,7 @@ def _reads(splitter: Any, read: list[str]) -> str:
 
 
 def _tried(splitter: Any, n_rows: int, most: int) -> tuple[list[str], Exception | None, bool]:
-    """Call a splitter on rows without values: what it reads, its error, and if rows come twice."""
+    """Call a splitter on rows without values; return what it reads, its error, if rows repeat."""
     tried, stopped, twice = copy.copy(splitter), None, False
     if hasattr(tried, "random_state"):  # neither its generator nor the global one may move on
         with suppress(AttributeError):
@@ -406,7 +406,7 @@ def _tried(splitter: Any, n_rows: int, most: int) -> tuple[list[str], Exception 
 
 
 def faults_of_callers() -> tuple[str, ...]:
-    """Name what on the stack divides rows by their values: of scikit-learn, in this thread."""
+    """List the faults of scikit-learn's searches that are calling, in this thread."""
     found: list[str] = []
     frame: FrameType | None = sys._getframe()
     while frame is not None:

@@ -64,31 +64,24 @@ References
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
-from scipy.special import ndtr
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.privacy.events import (
     Event,
-    Relation,
     Step,
     Steps,
     check_field,
-    count,
-    gdp_delta,
-    gdp_epsilon,
     or_none,
     positive,
     real,
-    step_mu,
 )
+from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
 from skdpot.privacy.loss_distribution import LossPair, losses_of_profiles
 
 STEEP_SHAPE = 3.0  # laws of a larger shape drop off fast, which takes more to account for
@@ -128,6 +121,8 @@ class TrialLaw:
         """Return the law of this shape with ``E[K] = mean``, which is at least 1."""
         if mean <= 1.0:
             return cls(shape, _NEGLIGIBLE if math.isinf(shape) else 1.0)
+
+        from scipy.optimize import brentq  # loading it takes half a second
 
         def excess(log_parameter: float) -> float:
             return math.log(cls(shape, math.exp(log_parameter)).mean / mean)
@@ -443,176 +438,17 @@ class BudgetedEvent(Event):
         )
 
 
-_UP = 1.0 + 1e-12
+# Door for imports of names that moved; it goes when nothing imports them from here.
+_MOVED = {
+    "CHOICE_MU": "skdpot.privacy.choices",
+    "ChoiceEvent": "skdpot.privacy.choices",
+    "ThresholdedCountsEvent": "skdpot.privacy.thresholds",
+}
 
 
-@dataclass(frozen=True, kw_only=True)
-class ThresholdedCountsEvent(Event):
-    """Noisy counts of the categories that occur, shown where they exceed a threshold."""
+def __getattr__(name: str) -> Any:
+    if name in _MOVED:
+        from importlib import import_module
 
-    sigma: float
-    threshold: float
-    n_columns: int = 1
-    lattice: float | None = None
-
-    in_files = True
-    _checks = {
-        "sigma": positive,
-        "threshold": positive,
-        "n_columns": count,
-        "lattice": or_none(positive),
-    }
-
-    def __post_init__(self) -> None:
-        """Check the fields and give them their plain Python types."""
-        super().__post_init__()
-        if self.threshold < 1.0 + self.sigma + (self.lattice or 0.0):
-            raise self._error(
-                "threshold",
-                f"must be at least 1 + sigma + lattice, got {self.threshold!r} with "
-                f"sigma={self.sigma!r} and lattice={self.lattice!r}",
-            )
-
-    @property
-    def sensitivity(self) -> float:
-        """L2 distance between the counts of one column in neighbouring data sets."""
-        return math.sqrt(2.0) if self.relation is Relation.REPLACE_ONE else 1.0
-
-    @property
-    def n_steps(self) -> int:
-        """Number of releases, one per column."""
-        return self.n_columns
-
-    @property
-    def mu(self) -> float:
-        """All columns are mu-GDP, except with probability `delta_tail`."""
-        return math.sqrt(self.n_columns) * step_mu(self.sigma, self.sensitivity, self.lattice)
-
-    @property
-    def delta_tail(self) -> float:
-        """Probability, rounded up, that categories are shown which only one record has."""
-        return self.group_leak(1)
-
-    def group_leak(self, group_size: int) -> float:
-        """Bound the probability that categories are shown which only the records of a group have.
-
-        The k records of a group have up to k such categories per column, with counts that sum to at
-        most k; the division with the largest sum of probabilities counts. What is shown under one
-        neighbour and under the other is disjoint (case 3 of `skdpot.tables.category_selection`), so
-        the larger probability is a leak. Other counts move by at most k times what one record moves
-        them. The bound is 1 where a count of k is too near the threshold for the bound of the tail.
-        """
-        if self.threshold < group_size + self.sigma + (self.lattice or 0.0):
-            return 1.0
-        shown = [0.0]
-        for k in range(1, group_size + 1):
-            shown.append(max(self._passes(c) + shown[k - c] for c in range(1, k + 1)))
-        if shown[-1] >= 1.0:
-            return 1.0
-        return -math.expm1(self.n_columns * math.log1p(-shown[-1])) * _UP
-
-    def _passes(self, count: int) -> float:
-        """Bound the probability that noise lifts a count past the threshold."""
-        steps = Fraction(self.threshold) - count
-        if self.lattice is not None:  # less the half that the bound of the discrete tail takes
-            steps = (math.floor(steps / Fraction(self.lattice)) + Fraction(1, 2)) * Fraction(
-                self.lattice
-            )
-        return float(ndtr(-float(steps) / self.sigma)) * _UP
-
-    def _steps(self) -> Steps:
-        column = replace(self, n_columns=1)
-        yield Step(column.mu, column.delta_tail), self.n_columns
-
-    def _grouped(self, group_size: int) -> Event:
-        # Each part shows the counts of its own columns.
-        return replace(self, n_columns=group_size * self.n_columns)
-
-    def _words(self) -> str:
-        columns = f"{self.n_columns:,} columns" if self.n_columns > 1 else "1 column"
-        change = "replacing one record moves two counts"
-        if self.relation is Relation.ADD_REMOVE:
-            change = "adding or removing one record moves one count"
-        return (
-            f"The categories of {columns}: every count has Gaussian noise of standard deviation "
-            f"{self.sigma:.4g}, {change} of a column by 1, and only categories whose noisy counts "
-            f"exceed {self.threshold:.4g} are released. With probability {self.delta_tail:.2g} at "
-            "most, this shows a category that one record alone has."
-        )
-
-
-# pi^1.5 / (4 sqrt 3), rounded up: mu of one choice whose scores have noise of scale 1.
-CHOICE_MU = 0.803721
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChoiceEvent(Event):
-    r"""Choices of the largest score by the exponential mechanism; the scores stay secret.
-
-    A candidate is chosen with probability proportional to :math:`e^{\lambda q_i}`, as by the
-    largest of the scores :math:`q_i` with independent Gumbel noise of standard deviation
-    :math:`\sigma = \pi / (\sqrt 6 \lambda)` [1]_. Later choices may depend on earlier ones.
-
-    Parameters
-    ----------
-    sigma : float
-        Standard deviation of the noise on every score.
-    sensitivity : float
-        Largest *difference* between the changes of two scores by one record: the range
-        :math:`\max_i (q_i - q'_i) - \min_i (q_i - q'_i)`, twice what one score can change.
-    n_steps : int, default=1
-        Number of choices.
-    relation : Relation, default=Relation.REPLACE_ONE
-        Neighbouring relation of `sensitivity`.
-    label : str, default=""
-        Short public description for reports.
-
-    Notes
-    -----
-    With a range of :math:`\Delta` the logarithms of the likelihood ratios of all candidates lie in
-    one interval of length :math:`\eta = \lambda \Delta` (bounded range [1]_), say
-    :math:`[t - \eta, t]`. Any test, randomised or not, rejects with probabilities p and q under
-    the two neighbours, :math:`p \le e^t q` and :math:`1 - p \ge e^{t - \eta} (1 - q)`. Hence
-    :math:`\mathrm{logit}(p) - \mathrm{logit}(q) \le \eta`. The derivative of
-    :math:`\Phi^{-1}(p)` by :math:`\mathrm{logit}(p)`, that is
-    :math:`p (1 - p) / \varphi(\Phi^{-1}(p))`, is largest at p = 1/2, where it is
-    :math:`\sqrt{2 \pi} / 4`. So :math:`\Phi^{-1}(p) - \Phi^{-1}(q) \le \mu` with
-
-    .. math:: \mu = \frac{\sqrt{2 \pi}}{4} \eta = \frac{\pi^{3/2}}{4 \sqrt 3}
-              \frac{\Delta}{\sigma} < 0.8038 \frac{\Delta}{\sigma}
-
-    for every test, which is what :math:`\mu`-GDP means. No smaller multiple of the range will do:
-    two candidates whose scores change by :math:`\pm \Delta / 2` attain it as
-    :math:`\Delta / \sigma \to 0`.
-
-    References
-    ----------
-    .. [1] D. Durfee, R. Rogers, "Practical differentially private top-k selection with
-       pay-what-you-get composition", 2019.
-    """
-
-    sigma: float
-    sensitivity: float
-    n_steps: int = 1
-
-    in_files = True
-    _checks = {"sigma": positive, "sensitivity": positive, "n_steps": count}
-
-    @property
-    def mu(self) -> float:
-        """All choices together are mu-GDP."""
-        return math.sqrt(self.n_steps) * CHOICE_MU * self.sensitivity / self.sigma
-
-    def _steps(self) -> Steps:
-        yield Step(CHOICE_MU * self.sensitivity / self.sigma), self.n_steps
-
-    def _grouped(self, group_size: int) -> Event:
-        return replace(self, n_steps=group_size * self.n_steps)
-
-    def _words(self) -> str:
-        choices = f"{self.n_steps:,} choices" if self.n_steps > 1 else "1 choice"
-        return self._of_one_record(
-            f"{choices} by the largest of several noisy scores, which are not released: each has "
-            f"Gumbel noise of standard deviation {self.sigma:.4g}, and replacing one record moves "
-            f"one score against another by at most {self.sensitivity:.4g}."
-        )
+        return getattr(import_module(_MOVED[name]), name)
+    raise AttributeError(name)

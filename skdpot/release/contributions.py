@@ -34,7 +34,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from skdpot._utils.arrays import IntArray
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 
 Parts: TypeAlias = list[tuple[IntArray, int]]
 
@@ -80,7 +80,7 @@ class Unit:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What a statement says of one record."""
+        """The sentence of a statement that defines a record."""
         if self.of is None:
             return ("the number of rows", "each person contributes one row")
         weigh = "each as one row" if self.weighting == "row" else "together as one row"
@@ -106,7 +106,7 @@ class Unit:
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """The rows that were drawn, with their weights, and among them one of each person."""
+    """The rows that were drawn, with their weights, and one row of each person among them."""
 
     rows: IntArray
     weights: npt.NDArray[np.float64]
@@ -114,13 +114,13 @@ class Contributions:
 
     @property
     def parts(self) -> Parts:
-        """The rows that weigh one unit, two, and so on, each with their number of units."""
+        """The rows of each weight, with their number of units."""
         units = np.rint(self.weights * UNITS).astype(np.int64)
         return [(self.rows[units == number], int(number)) for number in np.unique(units)]
 
 
 def read_persons(values: Any, name: str, n_rows: int, fewest: int = 2) -> IntArray:
-    """Return the number of each row's person, from 0; quotes no value."""
+    """Return the number of each row's person, from 0; an error quotes no value."""
     persons: IntArray = np.empty(0, dtype=np.int64)
     with suppress(Exception):  # an array of another library may raise anything, and quote values
         labels = np.asarray(values)

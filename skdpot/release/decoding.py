@@ -27,8 +27,30 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from skdpot._utils.validation import one_blas_thread
+from skdpot._utils.threads import one_blas_thread
 from skdpot.release.strategy import Strategy, increasing
+
+_CONCENTRATIONS = np.geomspace(1e-5, 1.0, 31)
+_LENGTHS = (0.02, 0.05, 0.15, 0.5, 1.5, 5.0, 20.0)
+_NUGGETS = (0.0, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0)
+# Share of the base measure that is not the Gaussian, and how many times wider it is.
+_BASES = ((0.0, 1.0), (0.02, np.inf), (0.1, np.inf), (0.2, 2.0), (0.2, 4.0))
+_AXES, _OTHERS = 64, 192  # as many slices show the evidence; all of them are estimated
+_SLICES_OF_BASE = 64
+_MOST_TOGETHER = 2048  # directions that share what they show
+_FEWEST_AXES = 8  # fewer say too little to be estimated apart from the other directions
+_TAIL = 0.02  # values count as in a tail where G (1 - G) is below
+_CERTAIN = 5.0  # deviations
+_LOG_SIGNALS = np.arange(-23.0, 45.0, 0.1)
+_VARIANCES = 1 + _CONCENTRATIONS[:, None] * np.exp(_LOG_SIGNALS)
+_LOG_VARIANCES, _PRECISIONS = np.log(_VARIANCES), 1 / _VARIANCES
+_LOCATIONS = np.linspace(-1.0, 1.0, 129)
+_SPREADS = np.geomspace(0.03, 1.0, 24)
+_CLASS_SHARES = np.linspace(0.35, 1.0, 14)
+_SCALES = np.geomspace(0.01, 1.0, 161)  # spreads within a class are rounded to these
+_SPREAD_LOG_DEVIATION = 0.35  # how much spreads differ between directions, a priori
+# Entries of the maps of a comparison: 2 GiB.
+_MOST_ENTRIES = 2**28
 
 
 def measured_cdf(sketch: Any, label: Any = None) -> tuple[np.ndarray, np.ndarray]:
@@ -73,26 +95,6 @@ def measured_cdf(sketch: Any, label: Any = None) -> tuple[np.ndarray, np.ndarray
     deviations[:, 1:-1] = sketch.noise_scale_ / total * np.sqrt(variances)
     return values, deviations
 
-
-_CONCENTRATIONS = np.geomspace(1e-5, 1.0, 31)
-_LENGTHS = (0.02, 0.05, 0.15, 0.5, 1.5, 5.0, 20.0)
-_NUGGETS = (0.0, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0)
-# Share of the base measure that is not the Gaussian, and how many times wider it is.
-_BASES = ((0.0, 1.0), (0.02, np.inf), (0.1, np.inf), (0.2, 2.0), (0.2, 4.0))
-_AXES, _OTHERS = 64, 192  # as many slices show the evidence; all of them are estimated
-_SLICES_OF_BASE = 64
-_MOST_TOGETHER = 2048  # directions that share what they show
-_FEWEST_AXES = 8  # fewer say too little to be estimated apart from the other directions
-_TAIL = 0.02  # values count as in a tail where G (1 - G) is below
-_CERTAIN = 5.0  # deviations
-_LOG_SIGNALS = np.arange(-23.0, 45.0, 0.1)
-_VARIANCES = 1 + _CONCENTRATIONS[:, None] * np.exp(_LOG_SIGNALS)
-_LOG_VARIANCES, _PRECISIONS = np.log(_VARIANCES), 1 / _VARIANCES
-_LOCATIONS = np.linspace(-1.0, 1.0, 129)
-_SPREADS = np.geomspace(0.03, 1.0, 24)
-_CLASS_SHARES = np.linspace(0.35, 1.0, 14)
-_SCALES = np.geomspace(0.01, 1.0, 161)  # spreads within a class are rounded to these
-_SPREAD_LOG_DEVIATION = 0.35  # how much spreads differ between directions, a priori
 
 _Spectrum = tuple[np.ndarray, np.ndarray]  # eigenvalues and eigenvectors
 
@@ -425,10 +427,6 @@ def _normalised(log_values: np.ndarray) -> np.ndarray:
     """Exponentiate and scale to sum to one along the first axis."""
     values = np.exp(log_values - log_values.max(axis=0))
     return values / values.sum(axis=0)
-
-
-# Entries of the maps of a comparison: 2 GiB.
-_MOST_ENTRIES = 2**28
 
 
 class SupportedDecoder:

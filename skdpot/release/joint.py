@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._utils.validation import check_count, spawn_streams
+from skdpot._utils.arguments import check_count
+from skdpot._utils.streams import spawn_streams
 from skdpot.exceptions import MessageError
 from skdpot.privacy.noise import NOISE_REACH
 

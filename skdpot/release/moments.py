@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from sklearn.cluster import KMeans
 
-from skdpot._utils.validation import SecretStream, encode_labels
+from skdpot._utils.labels import encode_labels
+from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import CalibrationError
-from skdpot.privacy.accounting import PrivacyTarget, calibrate
+from skdpot.privacy.calibration import calibrate
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import (
     MAX_S,
@@ -20,9 +21,12 @@ from skdpot.privacy.noise import (
     noise_lattice,
     required_bits,
 )
-from skdpot.release.bounds import BoundsPlan, DataBounds, planned_bounds
+from skdpot.privacy.targets import PrivacyTarget
+from skdpot.release.bounds import DataBounds
 from skdpot.release.decoding import class_totals
-from skdpot.release.gate import Part, Records, Release, Vectors, of_candidates, pass_gate
+from skdpot.release.gate import pass_gate
+from skdpot.release.private_bounds import BoundsPlan, planned_bounds
+from skdpot.release.releases import Part, Records, Release, Vectors, of_candidates
 
 _RADIUS = 2**12  # of the ball, in whole units that rows are cut to
 _LAST = 2**11  # what every row has as one more entry: half the radius

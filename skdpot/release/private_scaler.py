@@ -9,19 +9,16 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
 
-from skdpot._utils.validation import (
-    all_or_nothing,
-    check_is_fitted,
-    fit_context,
-    spawn_streams,
-    validate_rows,
-)
+from skdpot._utils.parameters import all_or_nothing, check_is_fitted, fit_context
+from skdpot._utils.rows import validate_rows
+from skdpot._utils.streams import spawn_streams
 from skdpot.exceptions import CalibrationError
-from skdpot.privacy.accounting import PrivacyTarget, privacy_target
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.charges import SEEDED, charge
+from skdpot.privacy.earlier_steps import made_by, warn_of_composition
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import SEEDED, charge, made_by, warn_of_composition
-from skdpot.release.bounds import plan_private_bounds, release_feature_scales
+from skdpot.privacy.targets import PrivacyTarget, privacy_target
+from skdpot.release.private_bounds import plan_private_bounds, release_feature_scales
 
 _ASSUMPTIONS = (
     "the number of rows",

@@ -12,41 +12,38 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
-from skdpot._utils.validation import (
+from skdpot._utils.finite import as_line
+from skdpot._utils.labels import encode_labels
+from skdpot._utils.parameters import (
     DEVICE,
     Interval,
-    Streams,
     StrOptions,
     all_or_nothing,
-    as_line,
     check_is_fitted,
-    encode_labels,
     fit_context,
-    spawn_streams,
-    validate_rows,
 )
+from skdpot._utils.rows import validate_rows
+from skdpot._utils.streams import Streams, spawn_streams
 from skdpot.exceptions import OpenSketchError
 from skdpot.ot.slices import CDFTable
-from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.charges import charge, row_assumptions
+from skdpot.privacy.earlier_steps import warn_of_composition
 from skdpot.privacy.journal import keep_no_more
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import charge, row_assumptions, warn_of_composition
+from skdpot.privacy.targets import privacy_target
 from skdpot.release.bounds import ROW_BOUNDS, public_bounds
 from skdpot.release.contributions import UNITS, Parts, Unit, read_persons
 from skdpot.release.decoding import decode
-from skdpot.release.gate import Records, Release
-from skdpot.release.histogram import (
-    NoisyAccumulator,
-    counting_device,
-    plan_sketch,
-    projection_half_widths,
-    rows_among,
-)
+from skdpot.release.histogram import NoisyAccumulator, rows_among
 from skdpot.release.joint import SecureSum
+from skdpot.release.projection_counts import counting_device
+from skdpot.release.releases import Records, Release
+from skdpot.release.sketch_plan import plan_sketch, projection_half_widths
 from skdpot.release.sketch_record import SketchRecord, check_comparable, merged_fields
 from skdpot.release.strategy import Strategy
-from skdpot.sources import HeldRows, Rows, SourceRows, read_numbers, source_of
+from skdpot.sources.reading import read_numbers, source_of
+from skdpot.sources.rows import HeldRows, Rows, SourceRows
 
 
 def _not_closed(sketch: "SlicedSketch") -> bool:
@@ -102,7 +99,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         shortened.
     n_projections : int or "auto", default="auto"
         Number of directions L. "auto" follows a public rule in n, d and epsilon
-        (`skdpot.release.histogram.recommended_n_projections`).
+        (`skdpot.release.sketch_plan.recommended_n_projections`).
     n_bins : int or "auto", default="auto"
         Number of bins B along each direction.
     projections : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_projections, \
@@ -222,7 +219,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features), or source of rows
             Private rows, at least two: in memory, or read in batches from the paths of files,
             datasets of pyarrow, relations of DuckDB, LazyFrames of polars, DataFrames of Dask or
-            Spark, or a `skdpot.sources.Source`.
+            Spark, or a `skdpot.sources.source.Source`.
         y : array-like of shape (n_samples,) or str, optional
             Class labels, private unless `public_labels`; only used with ``conditional=True``. If X
             is read in batches, the name of their column.

@@ -13,7 +13,8 @@ from skdpot._utils.panels import (
     feature_labels,
     label_panel,
 )
-from skdpot._utils.validation import check_is_fitted, validate_rows
+from skdpot._utils.parameters import check_is_fitted
+from skdpot._utils.rows import validate_rows
 from skdpot.release.decoding import measured_cdf
 from skdpot.release.sketch import SlicedSketch
 
@@ -22,6 +23,12 @@ _CDF_SIZE = (3.1, 2.6)  # inches
 _N_COLUMNS = 3
 _MOST_TERMS = 2  # of the name of a direction
 _SMALL_WIDTH = 40  # characters of a label, of the small font
+_PANELS = 4  # by default
+_PANEL_SIZE = (2.7, 2.7)  # inches
+_MOST_IN_A_ROW = 4
+_WIDTH = 26  # characters of a label
+_PALEST = 0.25  # of the colours of paths; what comes before can hardly be seen on white
+_DOTS = {"s": 5, "linewidths": 0}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -232,11 +239,3 @@ def _direction_name(direction: np.ndarray, names: list[str]) -> str:
     terms = [f"{signs[k]} {abs(direction[k]):.2f} {names[k]}" for k in present[:_MOST_TERMS]]
     terms[0] = terms[0][2:] if signs[present[0]] == "+" else f"−{terms[0][2:]}"
     return " ".join(terms) + (" + …" if len(present) > _MOST_TERMS else "")
-
-
-_PANELS = 4  # by default
-_PANEL_SIZE = (2.7, 2.7)  # inches
-_MOST_IN_A_ROW = 4
-_WIDTH = 26  # characters of a label
-_PALEST = 0.25  # of the colours of paths; what comes before can hardly be seen on white
-_DOTS = {"s": 5, "linewidths": 0}

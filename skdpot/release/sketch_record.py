@@ -18,10 +18,11 @@ from skdpot._utils.records import LARGEST_COUNT, Record, refusing
 from skdpot.ot.slices import bin_edges
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.noise import NOISE_REACH
-from skdpot.privacy.spent import PrivacySpent, check_epsilon_delta, check_statement
+from skdpot.privacy.statement import PrivacySpent, check_epsilon_delta, check_statement
 from skdpot.release.bounds import DataBounds
 from skdpot.release.contributions import UNITS
-from skdpot.release.histogram import projection_half_widths, sketch_release
+from skdpot.release.histogram import sketch_release
+from skdpot.release.sketch_plan import projection_half_widths
 from skdpot.release.strategy import Energy, Strategy, strategy_of
 
 _FITTED = ("directions", "half_widths", "bounds", "n_samples")  # as they stand in the sketch
@@ -30,6 +31,8 @@ _MOST_BINS = 4096
 _LEAST_NOISE, _LARGEST_NOISE = 1e-15, 1e15  # that of the largest finite epsilon exceeds the least
 _LARGEST_RADIUS = 1e150
 _ROUNDING = 1e-9  # machines may differ in the last digits
+_BOUNDS = "bounds; declare the same public bounds=(low, high) or norm_bound= in all of them"
+_PERSONS = "numbers of rows of one person; give all the largest group_size"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -229,10 +232,6 @@ def _without_objects(classes: np.ndarray) -> np.ndarray:
             raise ValueError("classes_ holds objects that are not strings and cannot be saved.")
         return classes.astype(str)
     return classes
-
-
-_BOUNDS = "bounds; declare the same public bounds=(low, high) or norm_bound= in all of them"
-_PERSONS = "numbers of rows of one person; give all the largest group_size"
 
 
 def counts_persons(sketch: Any) -> bool:

@@ -32,6 +32,7 @@ OPTIMISED_BINS = (16, 32, 64, 128)
 _TABLE_LATTICE = 2.0**-10
 _MOST_BINS = 256  # beyond, pairs of bins are too many to bound each of them
 _ROUNDED_UP = 1 + 1e-12  # of sums of a few thousand terms in double precision
+_ROWS_TOGETHER = 256  # of which isotonic regressions are one, with rounding errors of 1e-13
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,8 +254,8 @@ def _largest_change(changes: np.ndarray, energies: np.ndarray, energy: Energy) -
     unlimited = bound(0.0)
     if energy.limit == 0:
         return unlimited
-    found = minimize_scalar(bound, bounds=(0.0, unlimited / limit), method="bounded")
-    return min(unlimited, float(found.fun))
+    least = minimize_scalar(bound, bounds=(0.0, unlimited / limit), method="bounded")
+    return min(unlimited, float(least.fun))
 
 
 @lru_cache(maxsize=32)
@@ -286,9 +287,6 @@ def _tables() -> dict[str, np.ndarray]:
 def _frozen(array: np.ndarray) -> np.ndarray:
     array.setflags(write=False)
     return array
-
-
-_ROWS_TOGETHER = 256  # of which isotonic regressions are one, with rounding errors of 1e-13
 
 
 def increasing(inner: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from scipy.stats import norm
 from skdpot import ClientContribution, PrivacyBudget, SlicedSketch
 from skdpot.audit import gaussian_audit
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.membership import GaussianAuditResult
+from skdpot.audit.many_runs import GaussianAuditResult
 from skdpot.privacy.events import gdp_epsilon
 from tests.flat_options import private_distance
 

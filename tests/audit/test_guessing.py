@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import brentq, minimize
 from scipy.stats import binom, norm
 
-from skdpot.audit.one_run import epsilon_lower_bound, guessing_p_value, mu_lower_bound
+from skdpot.audit.guessing import epsilon_lower_bound, guessing_p_value, mu_lower_bound
 
 
 def counted(n_canaries, n_guesses, n_correct):

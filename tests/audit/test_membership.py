@@ -15,7 +15,8 @@ from sklearn.metrics import roc_auc_score
 
 from skdpot import SlicedSketch
 from skdpot.audit import synthetic_membership
-from skdpot.audit.membership import MembershipResult, binomial_limits, closest_record_share
+from skdpot.audit.membership import MembershipResult, binomial_limits
+from skdpot.audit.synthetic_rows import closest_record_share
 from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(0)

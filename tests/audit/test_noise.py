@@ -5,7 +5,8 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.stats import chi2, kstest, ncx2
 
-from skdpot.audit.attacks import EvidenceSum, NoiseCheck, NoiseEvidence
+from skdpot.audit.matched_filter import EvidenceSum
+from skdpot.audit.noise_evidence import NoiseCheck, NoiseEvidence
 from skdpot.privacy.events import gdp_epsilon
 
 # --- the estimate --------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from sklearn.pipeline import make_pipeline
 from skdpot import ClientContribution, PrivacyBudget, PrivateScaler, SlicedSketch
 from skdpot.audit import one_run_audit
 from skdpot.audit.canaries import CanaryPairs, antipodal_pairs
-from skdpot.audit.one_run import AuditResult, claimed, lower_text
+from skdpot.audit.claims import claimed, lower_text
+from skdpot.audit.one_run import AuditResult
 from tests.flat_options import flow_sampler, private_distance, sliced_generator
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(50, 3))

@@ -27,11 +27,15 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-import skdpot.audit.membership as synthetic
-import skdpot.audit.report_trials as trials
 from skdpot import DPTableSynthesizer, PrivacyBudget, PrivateScaler, PrivateSearchCV, SlicedSketch
-from skdpot.audit import privacy_report
-from skdpot.audit.report import beside_claim, meaning_of, one_in, percent_at_most
+from skdpot.audit import (
+    part_audits,
+    privacy_report,
+    report_membership,
+    report_utility,
+    synthetic_rows,
+)
+from skdpot.audit.report_words import beside_claim, meaning_of, one_in, percent_at_most
 from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, TableSchema
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, Relation, gdp_mu
 from skdpot.privacy.spent import PrivacySpent
@@ -81,7 +85,7 @@ def small_forests(monkeypatch):
     def forest(n_estimators, **given):
         return RandomForestClassifier(9, **given)
 
-    for module in (synthetic, trials):
+    for module in (synthetic_rows, report_utility):
         monkeypatch.setattr(module, "RandomForestClassifier", forest)
 
 
@@ -286,13 +290,13 @@ def test_no_private_value_no_seed_and_no_charge(tmp_path):
 
 @pytest.mark.slow
 def test_members_are_attacked_only_if_they_are_given(monkeypatch, fitted):
-    seen, original = [], trials.synthetic_membership
+    seen, original = [], report_membership.synthetic_membership
 
     def spy(source, members, holdout, **options):
         seen.append((source, members))
         return original(source, members, holdout, **options)
 
-    monkeypatch.setattr(trials, "synthetic_membership", spy)
+    monkeypatch.setattr(report_membership, "synthetic_membership", spy)
     made = privacy_report(fitted, X_PUBLIC, y_holdout=Y_PUBLIC, audit=False)
     ((source, members),) = seen
     assert source is not fitted
@@ -358,7 +362,7 @@ def test_an_audit_that_cannot_be_made_says_why(monkeypatch, fitted):
     def broken(*args, **kwargs):
         raise ValueError("a defect")
 
-    monkeypatch.setattr(trials, "one_run_audit", broken)
+    monkeypatch.setattr(part_audits, "one_run_audit", broken)
     with pytest.raises(ValueError, match="a defect"):
         privacy_report(fitted)
 
@@ -535,6 +539,6 @@ def test_the_audit_of_a_table_sees_that_there_is_no_noise(monkeypatch):
     )
     synthesizer = DPTableSynthesizer(schema, n_particles=500).fit(TABLE[["ward", "day"]])
     unprotected = DPTableSynthesizer(schema, epsilon=math.inf, n_particles=500)
-    monkeypatch.setattr(trials, "unpaid_copy", lambda part: unprotected)
+    monkeypatch.setattr(part_audits, "unpaid_copy", lambda part: unprotected)
     (audit,) = privacy_report(synthesizer).audits
     assert audit.result.n_correct >= 0.9 * audit.result.n_guesses

@@ -373,7 +373,7 @@ class Case:
 
 
 CASES = {
-    f"{name}.fit": Case(partial(check_fit, name=name), 12 if "Fair" in name else 25)
+    f"{name}.fit": Case(partial(check_fit, name=name), 8 if "Fair" in name else 15)
     for name in TARGETS
 }
 KINDS = {name: target.kind for name, target in TARGETS.items()}

@@ -25,7 +25,7 @@ import hypothesis
 import pytest
 from _pytest.runner import runtestprotocol  # as the plugins that repeat tests use it
 
-from skdpot.privacy import spent
+from skdpot.privacy import charges
 from tests.payer import Payer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -229,7 +229,7 @@ def charged_late(estimator: str) -> Injection:
 
     def inject(patch: pytest.MonkeyPatch, reached: Reached) -> None:
         owner, method = _owner(estimator)
-        settle, due = spent.charge, []
+        settle, due = charges.charge, []
 
         def promise(payer: Any, *args: Any, **options: Any) -> Any:
             reached()
@@ -258,7 +258,7 @@ def checked_late(where: str, within: str) -> Injection:
             return due.append(functools.partial(check, *args, **options))
 
         _everywhere(patch, check, promise)
-        _everywhere(patch, spent.charge, _followed(spent.charge, due))
+        _everywhere(patch, charges.charge, _followed(charges.charge, due))
 
     return Injection(where, f"after the charge, in {within}", inject)
 

@@ -18,7 +18,7 @@ from torch import nn
 
 from skdpot import SlicedSketch
 from skdpot._utils.validation import SecretStream, Streams
-from skdpot.audit.membership import GaussianAuditResult
+from skdpot.audit.many_runs import GaussianAuditResult
 from skdpot.fair.penalties import FairLoss, Records, tabled_steps
 from skdpot.mechanisms import FitContext, Resample
 from skdpot.nets.cells import Cells

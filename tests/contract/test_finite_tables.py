@@ -1,9 +1,10 @@
 """No finite value of a table is an error after the charge: every kind of column, rule and bound.
 
 A fit of each case is refused, with nothing charged, or completed. Some cases run always, in turns
-of values, columns and rules; all of them where slow tests run.
+of values, columns and rules, more of them where slow tests run, and all with ``SKDPOT_ALL=1``.
 """
 
+import os
 import warnings
 from decimal import Decimal
 from fractions import Fraction
@@ -198,8 +199,9 @@ def test_no_finite_value_is_an_error_after_the_charge(name, schema):
     assert check(schema, rows(name, schema)) or name == "Decimal"
 
 
+# A step without a common factor with the numbers of columns and rules takes all of their pairs.
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "schema"), ALL)
+@pytest.mark.parametrize(("name", "schema"), ALL if os.environ.get("SKDPOT_ALL") else ALL[1::7])
 def test_no_finite_value_is_an_error_after_the_charge_in_any_case(name, schema):
     assert check(schema, rows(name, schema)) or name == "Decimal"
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from skdpot import PrivacyBudget, SlicedSketch
-from skdpot.distance.exchange import pairwise_sliced
 from skdpot.distance.messages import (
     FractionRequest,
     GeodesicMeasure,
@@ -23,6 +22,7 @@ from skdpot.distance.messages import (
     SketchRequest,
 )
 from skdpot.distance.party import Party
+from skdpot.distance.sliced import pairwise_sliced
 from skdpot.exceptions import MessageError, PrivacyWarning
 from skdpot.privacy.events import gdp_delta
 from skdpot.release.sketch_record import SketchRecord

@@ -220,6 +220,7 @@ def repair(disk):
     disk.filler.unlink(missing_ok=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["full", "read-only"])
 @pytest.mark.parametrize("ledger", ["old", "new", "temporary"])
 def test_a_fit_on_a_bad_disk_is_refused_whole(disk, monkeypatch, fault, ledger):
@@ -294,6 +295,7 @@ SAVED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SAVED)
 def test_a_file_that_does_not_fit_on_the_disk_replaces_none(disk, kind):
     path, save = disk.place / "file.of.mine", SAVED[kind]

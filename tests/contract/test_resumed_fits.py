@@ -65,6 +65,7 @@ def test_what_is_released_time_by_time_is_not_kept(name, tmp_path):
     assert budget.history()["open"].tolist() == [False]
 
 
+@pytest.mark.slow
 def test_empty_batches_keep_the_places_of_others(tmp_path):
     budget = PrivacyBudget(1e4, 1e-3, ledger=tmp_path / "ledger")
     few = Resample(batch_size=2, sampling="poisson")

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
+from skdpot.distance.fedwad import fedwad
 from skdpot.distance.party import Party
-from skdpot.distance.protocols import fedwad, rescaled
+from skdpot.distance.triangle import rescaled
 from skdpot.ot.measures import (
     DiscreteMeasure,
     gaussian_reference,

@@ -8,11 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot import SlicedSketch
-from skdpot.distance.debiased import (
-    DebiasedDistance,
-    compared_tables,
-    debiased_squared_distance,
-)
+from skdpot.distance.compared_tables import compared_tables
+from skdpot.distance.debiased import DebiasedDistance, debiased_squared_distance
 from skdpot.exceptions import OpenSketchError
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.ot.transport import wasserstein_1d

@@ -13,10 +13,11 @@ import pandas as pd
 import pytest
 
 from skdpot import PrivacyBudget
-from skdpot.distance.exchange import pairwise_sliced
+from skdpot.distance.fedwad import pairwise_fedwad
 from skdpot.distance.messages import SketchRequest
 from skdpot.distance.party import Party
-from skdpot.distance.protocols import pairwise_fedwad, pairwise_triangle
+from skdpot.distance.sliced import pairwise_sliced
+from skdpot.distance.triangle import pairwise_triangle
 from skdpot.exceptions import MessageError, NotPrivateWarning, ProtocolRefusedError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +43,7 @@ def test_the_package_does_not_need_flower():
         "import skdpot.distance.flower"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert 'ImportError: skdpot.distance.flower needs Flower: pip install "skdpot[flower]"' in (
+    assert 'ImportError: skdpot.distance.flower needs Flower: pip install ".[flower]"' in (
         ran.stderr
     )
 

@@ -7,7 +7,8 @@ import pytest
 
 from skdpot import PrivacyBudget
 from skdpot.distance.debiased import debiased_squared_distance
-from skdpot.distance.exchange import DistanceEstimate, PairwiseResult, pairwise_sliced, sliced
+from skdpot.distance.estimates import DistanceEstimate, PairwiseResult
+from skdpot.distance.fedwad import fedwad, fractions_of_rounds, pairwise_fedwad
 from skdpot.distance.messages import (
     FRACTIONS,
     CostMatrices,
@@ -20,15 +21,8 @@ from skdpot.distance.messages import (
     SketchRequest,
 )
 from skdpot.distance.party import PROTOCOLS, Party
-from skdpot.distance.protocols import (
-    fedwad,
-    fractions_of_rounds,
-    pairwise_fedwad,
-    pairwise_triangle,
-    rescaled,
-    triangle,
-    triangle_to_union,
-)
+from skdpot.distance.sliced import pairwise_sliced, sliced
+from skdpot.distance.triangle import pairwise_triangle, rescaled, triangle, triangle_to_union
 from skdpot.exceptions import BudgetExceededError, MessageError, ProtocolRefusedError
 from skdpot.ot.measures import DiscreteMeasure, interpolate, optimal_plan
 from tests.contract.hostile_files import forged

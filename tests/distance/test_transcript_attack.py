@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from skdpot.distance.exchange import sliced
+from skdpot.distance.fedwad import fedwad
 from skdpot.distance.messages import InterpolatingMeasure, SketchRequest
 from skdpot.distance.party import Party
-from skdpot.distance.protocols import fedwad, pairwise_triangle, triangle, triangle_to_union
 from skdpot.distance.reconstruction import paired_differences, reconstruct
+from skdpot.distance.sliced import sliced
+from skdpot.distance.triangle import pairwise_triangle, triangle, triangle_to_union
 from skdpot.ot.measures import gaussian_reference
 
 DIGITS = load_digits().data[np.random.default_rng(0).permutation(1797)] / 8 - 1

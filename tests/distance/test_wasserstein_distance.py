@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpot import PrivacyBudget, PrivateWassersteinDistance, SlicedSketch
-from skdpot.distance.exchange import common_scale
+from skdpot.distance.estimates import common_scale
 from skdpot.distance.messages import InterpolatingMeasure, SketchMessage
 from skdpot.distance.party import Party, data_of
 from skdpot.exceptions import (
@@ -455,7 +455,7 @@ def test_one_seed_gives_fit_and_publish_different_noise():
 
 
 def test_a_long_protocol_says_first_what_it_takes_and_shows_progress(monkeypatch, capsys):
-    monkeypatch.setattr("skdpot.distance.mechanisms._LONG", 60 * 60)
+    monkeypatch.setattr("skdpot.distance.not_private._LONG", 60 * 60)
     with pytest.warns(NotPrivateWarning, match=r"between 60 x 60 points: about 1 s and 0\.0 GB"):
         fitted = plain("TriangleWad", verbose=1).fit(FEW)
     fitted.distance(OTHERS)

@@ -62,7 +62,7 @@ def audit(
         return make(*(seed or (99,)))
 
     def score(audited: Any) -> np.ndarray:
-        scores.append(default_score(audited.fitted)(audited))
+        scores.append(default_score(audited))
         return scores[0]
 
     options = {"canaries": n_canaries, "fit_params": fit_params, "random_state": 1}

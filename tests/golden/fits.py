@@ -38,7 +38,7 @@ from skdpot.datasets import (
     make_branching_trajectories,
     make_ornstein_uhlenbeck_trajectories,
 )
-from skdpot.distance.exchange import pairwise_sliced
+from skdpot.distance.fedwad import pairwise_fedwad
 from skdpot.distance.messages import (
     CostMatrices,
     DistanceMessage,
@@ -52,12 +52,8 @@ from skdpot.distance.messages import (
     SketchRequest,
 )
 from skdpot.distance.party import PROTOCOLS, Party
-from skdpot.distance.protocols import (
-    pairwise_fedwad,
-    pairwise_triangle,
-    triangle,
-    triangle_to_union,
-)
+from skdpot.distance.sliced import pairwise_sliced
+from skdpot.distance.triangle import pairwise_triangle, triangle, triangle_to_union
 from skdpot.ot.measures import DiscreteMeasure, sliced_values
 from skdpot.ot.slices import make_directions
 from skdpot.preprocessing import (

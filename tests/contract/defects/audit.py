@@ -1,25 +1,33 @@
 """Defects of privacy that somebody could write in `skdpot.audit`."""
 # ruff: noqa: E501
 
+import operator
+
 from tests.contract.injection import (
     Injections,
     given,
+    half,
     returning,
     rewritten,
 )
 
+
+def the_records_of_the_coins(records, self, heads):
+    return self.pairs.choose(heads)
+
+
 # fmt: off
 INJECTIONS: Injections = {
     8: [
-        (rewritten("_epsilon", (" * (1.0 - 2.0 * ROUNDING)", "")), {"no room for other machines in _epsilon": "core/privacy/test_spent.py::test_a_statement_bounds_what_any_machine_computes[1e-05-event1]"}),
+        (rewritten("stated_epsilon", (" * (1.0 - 2.0 * ROUNDING)", "")), {"no room for other machines in _epsilon": "core/privacy/test_spent.py::test_a_statement_bounds_what_any_machine_computes[1e-05-event1]"}),
     ],
     21: [
         (given("guessing_p_value", delta=0.0), {"delta of the claim": "audit/test_guessing.py::test_golden_ceiling"}),
-        (rewritten("mu_lower_bound", ("- mu)", "- mu / 2)")), {"a trade-off of half of the noise": "audit/test_guessing.py::test_gaussian_bound_is_attained[0.72]"}),
+        (given("_least_wrong", mu=half), {"a trade-off of half of the noise": "audit/test_guessing.py::test_gaussian_bound_is_attained[0.72]"}),
         (returning("PrivacyLoss.is_sampled", False, "claimed"), {"the bound of Gaussian noise for secret batches": "audit/test_one_run.py::test_the_stronger_bound_is_for_gaussian_noise_that_all_records_see"}),
-        (rewritten("EvidenceSum.add", ("- coins @", "+ coins @")), {"coins in a residual": "audit/test_noise.py::test_p_values_of_correct_noise_are_uniform"}),
-        (rewritten("NoiseEvidence.of", ("group.n_numbers >= _FEWEST_TESTED", "False")), {"small releases": "audit/test_noise.py::test_small_releases_are_tested_together"}),
-        (rewritten("AuditTask.leak", ("difference((rows[np.arange(len(rows)) // 2], labels))", "difference(own)")), {"outputs beside the releases": "audit/test_missing_noise.py::test_an_output_beside_the_releases_is_refuted"}),
+        (returning("_explained", operator.neg, "EvidenceSum.add"), {"coins in a residual": "audit/test_noise.py::test_p_values_of_correct_noise_are_uniform"}),
+        (returning("_joined_by_kind", []), {"small releases": "audit/test_noise.py::test_small_releases_are_tested_together"}),
+        (returning("AuditTask._other_records", the_records_of_the_coins), {"outputs beside the releases": "audit/test_missing_noise.py::test_an_output_beside_the_releases_is_refuted"}),
     ],
     22: [
         (returning("leak_of_steps", 0.0, "_epsilon"), {"tails that epsilon forgets": "core/privacy/test_selection.py::test_the_account_is_a_gaussian_unless_something_leaks"}),

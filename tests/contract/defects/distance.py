@@ -1,19 +1,30 @@
 """Defects of privacy that somebody could write in `skdpot.distance`."""
 # ruff: noqa: E501
 
-from tests.contract.injection import (
-    Injections,
-    rewritten,
-)
+from skdpot.privacy.accounting import compose
+from tests.contract.injection import Injections, returning
+
+
+def the_most_private_one(event, events):
+    return min(events, key=lambda event: compose(event).mu_without_sampling)
+
+
+def for_a_mapping_only(budget, parties):
+    return None if isinstance(parties, list | tuple) else budget
+
+
+def rows_instead_of_persons(n_records, rows):
+    return len(rows)
+
 
 # fmt: off
 INJECTIONS: Injections = {
     17: [
-        (rewritten("_charge_once", ("max(events", "min(events")), {"the most private of several parties": "distance/test_protocols.py::test_a_shared_budget_pays_for_the_least_private_party[1]"}),
-        (rewritten("Sliced.matrix", ("isinstance(parties[0], Party)", "True")), {"parties in a list": "distance/test_wasserstein_distance.py::test_parties_with_different_people_share_one_charge[list]"}),
+        (returning("_least_private", the_most_private_one), {"the most private of several parties": "distance/test_protocols.py::test_a_shared_budget_pays_for_the_least_private_party[1]"}),
+        (returning("_shared_budget", for_a_mapping_only), {"parties in a list": "distance/test_wasserstein_distance.py::test_parties_with_different_people_share_one_charge[list]"}),
     ],
     25: [
-        (rewritten("Sliced.release", ("elif context.groups is None:", "elif True:")), {"directions by the rows of persons": "distance/test_wasserstein_distance.py::test_the_number_of_directions_depends_on_persons_and_not_on_their_rows"}),
+        (returning("_n_records", rows_instead_of_persons), {"directions by the rows of persons": "distance/test_wasserstein_distance.py::test_the_number_of_directions_depends_on_persons_and_not_on_their_rows"}),
     ],
 }
 # fmt: on

@@ -13,6 +13,7 @@ from tests.contract.injection import (
     checked_late,
     given,
     half_noise,
+    instead,
     returning,
     rewritten,
     skipped,
@@ -33,6 +34,14 @@ def with_noise_of_its_own(tables):
     return tuple(table + np.random.default_rng().integers(-1, 2, table.shape) for table in tables)
 
 
+def share_of_sigma(self):
+    return self.sigma / self.n_shares
+
+
+def all_parties(self):
+    return self.n_parties
+
+
 # fmt: off
 INJECTIONS: Injections = {
     1: [
@@ -40,8 +49,8 @@ INJECTIONS: Injections = {
         (half_noise("NoisyAccumulator.__init__"), {
             "table of a sketch": "contract/test_noise.py::test_noise_has_the_law_that_is_charged[sketch]",
             "table of a sketch, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[sketch]"}),
-        (rewritten("SketchPlan.share", ("math.sqrt(self.n_shares)", "self.n_shares")), {"a share of the noise": "distance/test_secure_sum.py::test_those_who_follow_the_protocol_add_the_noise_that_is_charged"}),
-        (rewritten("SecureSum.n_shares", (" - self.n_tolerated", "")), {"shares of curious parties counted": "distance/test_secure_sum.py::test_those_who_follow_the_protocol_add_the_noise_that_is_charged"}),
+        (instead("SketchPlan.share", share_of_sigma), {"a share of the noise": "distance/test_secure_sum.py::test_those_who_follow_the_protocol_add_the_noise_that_is_charged"}),
+        (instead("SecureSum.n_shares", all_parties), {"shares of curious parties counted": "distance/test_secure_sum.py::test_those_who_follow_the_protocol_add_the_noise_that_is_charged"}),
         (rewritten("SecureSum.total", ("found[-1] != self.n_parties", "False")), {"a party whose share is missing": "distance/test_secure_sum.py::test_a_sum_that_fails_releases_nothing_and_quotes_nothing[missing]"}),
         (rewritten("SecureSum.fit", ("sketch.random_state is not None", "False")), {"parties with equal seeds": "distance/test_secure_sum.py::test_what_does_not_fit_together_is_refused_before_any_charge[seed]"}),
         (half_noise("release_histograms"), {
@@ -74,7 +83,7 @@ INJECTIONS: Injections = {
             "sketches of trajectories": "trajectories/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[private-1]",
             "projected rows": "sampling/test_row_releases.py::test_private_bounds_take_a_tenth"}),
         (returning("BoundsPlan.event", the_first_phase), {"norms after features": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[flow]", "norms after sizes": "contract/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of few rows]"}),
-        (rewritten("plan_private_bounds", ("n_steps=N_ROUNDS", "n_steps=1")), {"rounds of histograms after the first": "contract/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of features]"}),
+        (given("GaussianEvent.__init__", "plan_private_bounds", n_steps=1), {"rounds of histograms after the first": "contract/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of features]"}),
     ],
     18: [
         (rewritten("NoisyAccumulator.add", ("* units // plan.n_units", "")), {"rows of a person that weigh one each in a sketch": "contract/test_unit_of_privacy.py::test_all_rows_of_a_person_move_no_sketch_further_than_one_row[sketch]"}),
@@ -99,14 +108,14 @@ INJECTIONS: Injections = {
         (returning("check_statement", of_a_costly_search, "SketchRecord._check_statement"), {"sketches that tell more than a trial": "search/test_private_search_winners.py::test_a_statement_of_a_search_that_its_noise_does_not_bear_is_refused"}),
     ],
     25: [
-        (rewritten("_release_units", ("np.where(shown, found, 0.0)", "np.abs(rows.value).max(axis=0)")), {"sizes of features that are true": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, few rows, units]"}),
+        (rewritten("_release_units", ("np.where(shown, octave_ends, 0.0)", "np.abs(rows.value).max(axis=0)")), {"sizes of features that are true": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, few rows, units]"}),
         (rewritten("release_histograms", ("pass_gate(release)", "counts + 0 * pass_gate(release)")), {"bounds from exact counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow]"}),
         (rewritten("SlicedSketch._open", ("projection_half_widths(self.bounds_, plan.directions)", "np.abs(self.bounds_.to_ball(rows.value[0]) @ plan.directions.T).max(axis=0)")), {"ranges of directions by true projections": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch]"}),
         (rewritten("_release_features", ("in tables", "in rows.sum(sizes.count)[0]")), {"true magnitudes": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow, automatic]"}),
-        (rewritten("release_ranges", ("knots = one.knots(*spans[j])", "knots = one.knots(*spans[j]); knots[1] += 1e-12 * rows.sum(lambda batch: ((batch > 0).sum(axis=0),))[0][j]")), {"a scale by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[encoder, private scale]"}),
+        (rewritten("release_ranges", ("knots = feature.knots(*spans[j])", "knots = feature.knots(*spans[j]); knots[1] += 1e-12 * rows.sum(lambda batch: ((batch > 0).sum(axis=0),))[0][j]")), {"a scale by true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[encoder, private scale]"}),
         (rewritten("release_private_bounds", ("norms.end(max(cell, 1))", "norms.end(int(np.flatnonzero(rows.sum(norms.count)[0][0])[-1]))")), {"a radius of true norms": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, norms of many features]"}),
         (given("NoisyAccumulator.add", rows=warned_of), {"a warning of rows that are cut": "contract/test_replay.py::test_a_fit_follows_from_its_releases[sketch, box]"}),
-        (rewritten("_release_features", ("found[j] = one if seen.size else found[j]", "found[j] = replace(one, table=1.0 * rows.sum(histograms.count)[0][j])")), {"ranges of true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[encoder]"}),
+        (rewritten("_release_features", ("shown[j] = counts if seen.size else shown[j]", "shown[j] = replace(counts, table=1.0 * rows.sum(histograms.count)[0][j])")), {"ranges of true counts": "contract/test_replay.py::test_a_fit_follows_from_its_releases[encoder]"}),
     ],
     27: [
         (rewritten("Norms._cells", ("column - center", "column - column.mean()")), {"norms about the mean of a batch": "core/release/test_bounds.py::test_counts_are_sums_over_any_partition[norms]"}),
@@ -115,7 +124,7 @@ INJECTIONS: Injections = {
         (rewritten("counting_device", ("where is not None", "False")), {"products that a device rounds": "core/release/test_neighbours.py::test_a_device_that_rounds_products_is_refused_before_any_charge[torch]"}),
         (rewritten("release_moments", ("some.T @ some", "2 * (some.T @ some)")), {"products counted twice": "core/release/test_moments.py::test_no_record_moves_the_moments_by_more_than_the_sensitivity[across the ball]"}),
         (rewritten("Histograms.count", ("counts += np.bincount(cells.ravel(), minlength=n_cells + 1)", "counts += sum(np.bincount(part.ravel(), minlength=n_cells + 1) for part in (cells, cells // 2))")), {"a row in two cells of a histogram": "contract/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[bounds of features]"}),
-        (rewritten("_ExactProjections.units", ("self.limited", "False")), {"rows of more energy counted where they are": "core/release/test_strategy.py::test_a_row_of_more_energy_is_counted_in_the_middle[None]"}),
+        (given("_ExactProjections.of", limited=False), {"rows of more energy counted where they are": "core/release/test_strategy.py::test_a_row_of_more_energy_is_counted_in_the_middle[None]"}),
         (rewritten("_largest_change", ("+ dual * limit", "")), {"the price of a limit forgotten": "core/release/test_strategy.py::test_no_bins_of_limited_energy_move_the_statistic_further"}),
         (rewritten("Strategy._least_squares", ("centres - 0.5", "centres")), {"records taken to be in the middle of their bins": "core/release/test_strategy.py::test_no_bins_of_limited_energy_move_the_statistic_further"}),
     ],

@@ -9,13 +9,9 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from skdpot import PrivateScaler, SlicedSketch
-from skdpot._utils.validation import (
-    InvalidParameterError,
-    SecretStream,
-    resolve_device,
-    solver_generator,
-    spawn_streams,
-)
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.parameters import InvalidParameterError
+from skdpot._utils.streams import SecretStream, solver_generator, spawn_streams
 from skdpot.exceptions import PrivacyWarning
 
 

@@ -10,13 +10,9 @@ import polars as pl
 import pytest
 from sklearn.base import BaseEstimator
 
-from skdpot._utils.validation import (
-    _PUBLIC_TEXTS,
-    all_or_nothing,
-    encode_labels,
-    validate_rows,
-    validate_targets,
-)
+from skdpot._utils.labels import encode_labels, validate_targets
+from skdpot._utils.parameters import all_or_nothing
+from skdpot._utils.rows import _PUBLIC_TEXTS, validate_rows
 from tests.contract.fuzz_harness import attempt
 from tests.contract.fuzz_strategies import BAD_LABELS, FORMS, LABELS, NUMBER, PLAIN_FORMS, TEXT
 

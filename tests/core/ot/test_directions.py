@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import beta, kstest
 
 from skdpot import SlicedSketch
-from skdpot.ot.slices import make_directions, orthogonal_directions
-from skdpot.release.histogram import recommended_n_projections
+from skdpot.ot.directions import make_directions, orthogonal_directions
+from skdpot.release.sketch_plan import recommended_n_projections
 
 # Random tests here use fixed seeds; with a fresh seed each would fail with this probability.
 FALSE_ALARM = 1e-6

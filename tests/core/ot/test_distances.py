@@ -28,7 +28,7 @@ from skdpot.metrics import (
     train_synthetic_test_real,
     wasserstein_distance,
 )
-from skdpot.ot import slices
+from skdpot.ot.directions import orthogonal_directions
 from skdpot.ot.distances import GaussianStatistics
 from skdpot.trajectories.path_distance import resample_paths
 
@@ -74,7 +74,7 @@ def test_sliced_is_the_mean_over_whole_blocks_of_directions():
     rng = np.random.default_rng(2)
     X, Y = rng.normal(size=(50, 4)), rng.exponential(size=(70, 4))
     words = np.random.RandomState(5).randint(0, 2**31, size=4)
-    directions = slices.orthogonal_directions(64, 4, np.random.default_rng(words))
+    directions = orthogonal_directions(64, 4, np.random.default_rng(words))
     due = ot.sliced_wasserstein_distance(X, Y, p=3, projections=directions.T)
     for n_projections in (62, 64):
         options = {"n_projections": n_projections, "random_state": 5}

@@ -6,8 +6,9 @@ import torch
 from scipy.stats import norm
 
 from skdpot.metrics import sliced_wasserstein_distance
-from skdpot.ot.flow import DirectionBatch, NumpyDrift, TorchDrift
-from skdpot.ot.slices import orthogonal_directions, uniform_directions
+from skdpot.ot.directions import orthogonal_directions, uniform_directions
+from skdpot.ot.drift import NumpyDrift, TorchDrift
+from skdpot.ot.flow_problems import DirectionBatch
 from tests.core.ot.test_flow import SHAPES, gaussian_problem
 
 RNG = np.random.default_rng(8841)

@@ -8,14 +8,10 @@ import torch
 from scipy.stats import kstest, norm
 
 from skdpot import SlicedSketch
-from skdpot.ot.flow import (
-    FlowSchedule,
-    ProjectedRows,
-    SlicedFlowProblem,
-    SmoothedFlowProblem,
-    sliced_flow,
-)
-from skdpot.ot.slices import CDFTable, orthogonal_directions, uniform_directions
+from skdpot.ot.directions import orthogonal_directions, uniform_directions
+from skdpot.ot.flow import FlowSchedule, sliced_flow
+from skdpot.ot.flow_problems import ProjectedRows, SlicedFlowProblem, SmoothedFlowProblem
+from skdpot.ot.slices import CDFTable
 from skdpot.ot.transport import sliced_wasserstein_distance
 
 RNG = np.random.default_rng(8841)

@@ -11,15 +11,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.linalg import sqrtm
 from scipy.spatial.distance import cdist
 
-from skdpot.ot.measures import (
-    DiscreteMeasure,
-    gaussian_reference,
-    interpolate,
-    labelled_measure,
-    optimal_plan,
-    plan_from_costs,
-    squared_distances,
-)
+from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, labelled_measure
+from skdpot.ot.plans import interpolate, optimal_plan, plan_from_costs, squared_distances
 
 quick = settings(max_examples=150, deadline=None)
 

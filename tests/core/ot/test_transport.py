@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.ot.slices import uniform_directions
+from skdpot.ot.directions import uniform_directions
 from skdpot.ot.transport import sliced_wasserstein_distance, wasserstein_1d
 
 number = st.floats(-100, 100, allow_nan=False).map(lambda x: round(x, 3))

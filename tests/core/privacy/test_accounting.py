@@ -14,16 +14,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
 from skdpot.exceptions import UnknownEventError
-from skdpot.privacy.accounting import PrivacyTarget, compose
-from skdpot.privacy.events import (
-    ROUNDING,
-    ComposedEvent,
-    Relation,
-    gdp_delta,
-    gdp_epsilon,
-    gdp_mu,
-    raised_gdp_delta,
-)
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.events import ComposedEvent, Relation
+from skdpot.privacy.gdp import ROUNDING, gdp_delta, gdp_epsilon, gdp_mu, raised_gdp_delta
 from skdpot.privacy.loss_distribution import LossDistribution, LossPair, losses_of_profiles
 from skdpot.privacy.sampling import (
     PoissonAddRemoveStep,
@@ -35,6 +28,7 @@ from skdpot.privacy.sampling import (
     clipped_sum_delta,
     mean_amplified_delta,
 )
+from skdpot.privacy.targets import PrivacyTarget
 from tests.contract.accountant_suite import exact_gdp_delta
 from tests.contract.test_accountants import mixture_delta
 from tests.core.privacy.cases import composed_epsilon, gaussian, poisson, subsets

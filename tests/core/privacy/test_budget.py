@@ -24,10 +24,12 @@ from sklearn.model_selection import GridSearchCV
 
 from skdpot.exceptions import BudgetExceededError, LedgerError, UnknownEventError
 from skdpot.privacy import ledger as ledger_module
-from skdpot.privacy.accounting import PrivacyTarget, calibrate, compose, event_cost
+from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.calibration import calibrate
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent, Relation
 from skdpot.privacy.ledger import Charge, Ledger, Terms, Totals
+from skdpot.privacy.targets import PrivacyTarget, event_cost
 from tests.core.privacy.cases import gaussian, subsets
 
 

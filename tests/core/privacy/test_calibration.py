@@ -7,25 +7,18 @@ from functools import partial
 import pytest
 
 from skdpot.exceptions import CalibrationError
-from skdpot.privacy.accounting import (
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.calibration import calibrate
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent, Relation
+from skdpot.privacy.gdp import ROUNDING, gdp_delta, gdp_mu
+from skdpot.privacy.targets import (
     LEAK_SHARE,
     EventCost,
     PrivacyTarget,
     SingleFitTarget,
-    calibrate,
-    compose,
     event_cost,
     privacy_target,
-)
-from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.events import (
-    ROUNDING,
-    ComposedEvent,
-    GaussianEvent,
-    NonPrivateEvent,
-    Relation,
-    gdp_delta,
-    gdp_mu,
 )
 from tests.core.privacy.cases import gaussian, poisson, subsets
 

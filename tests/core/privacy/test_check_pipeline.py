@@ -44,7 +44,7 @@ from skdpot import (
 )
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import NumericColumn, finite_rows
-from skdpot.privacy import spent
+from skdpot.privacy import earlier_steps
 from skdpot.privacy.pipelines import learns
 from skdpot.privacy.spent import total_spent
 from tests.flat_options import made, private_distance
@@ -436,12 +436,12 @@ def test_a_chain_of_steps_is_added_up(container):
 
 def test_other_rows_do_not_warn_and_memory_ends_with_the_rows():
     scaler = PrivateScaler().fit(X)
-    before = len(spent._ORIGINS)
+    before = len(earlier_steps._ORIGINS)
     quietly(clone(SKETCH).fit, scaler.transform(X))
     scaled = scaler.fit_transform(X)
-    assert len(spent._ORIGINS) == before + 1
+    assert len(earlier_steps._ORIGINS) == before + 1
     del scaled
-    assert len(spent._ORIGINS) == before
+    assert len(earlier_steps._ORIGINS) == before
 
 
 @pytest.mark.parametrize("container", ["default", "pandas"])
@@ -450,7 +450,7 @@ def test_an_encoder_that_releases_nothing_does_not_break_the_chain(container):
     pipeline = make_pipeline(PrivateScaler(epsilon=1.0), encoder, clone(SKETCH))
     with pytest.warns(PrivacyWarning, match="spent epsilon=1 on .* together with this fit"):
         pipeline.fit(X)
-    before = len(spent._ORIGINS)
+    before = len(earlier_steps._ORIGINS)
     rows = quietly(clone(encoder).fit_transform, X)
-    assert len(spent._ORIGINS) == before
+    assert len(earlier_steps._ORIGINS) == before
     quietly(clone(SKETCH).fit, rows)

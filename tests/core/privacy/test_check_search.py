@@ -59,12 +59,13 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.utils import all_estimators
 
 from skdpot import PrivacyBudget, PrivateSearchCV, SlicedSketch, check_search
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import PrivacyWarning
 from skdpot.model_selection import PersonKFold
 from skdpot.privacy import PrivateEstimatorMixin, charge
-from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, gdp_mu
-from skdpot.privacy.spent import ROWS_GIVEN
+from skdpot.privacy.charges import ROWS_GIVEN
+from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
+from skdpot.privacy.gdp import gdp_mu
 from tests.search.search_cases import LOG, NoisyThreshold
 
 N = 60

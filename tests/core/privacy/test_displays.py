@@ -10,8 +10,9 @@ from sklearn.pipeline import make_pipeline
 from skdpot import PrivacyBudget, PrivateScaler
 from skdpot.exceptions import BudgetExceededError
 from skdpot.metrics import BudgetDisplay, PrivacyUtilityDisplay
-from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, gdp_epsilon, gdp_mu
-from skdpot.privacy.spent import charge
+from skdpot.privacy.charges import charge
+from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
+from skdpot.privacy.gdp import gdp_epsilon, gdp_mu
 
 # --- a budget ------------------------------------------------------------------------------------
 

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from skdpot.privacy.accounting import compose
+from skdpot.privacy.choices import ChoiceEvent
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent, Relation
 from skdpot.privacy.sampling import SampledGaussianEvent
-from skdpot.privacy.selection import BudgetedEvent, ChoiceEvent, ThresholdedCountsEvent
+from skdpot.privacy.selection import BudgetedEvent
+from skdpot.privacy.thresholds import ThresholdedCountsEvent
 from tests.contract.event_suite import NOT_COUNTS, NOT_POSITIVE, AnyEventSuite, EventSuite
 from tests.core.privacy.cases import gaussian, poisson, subsets
 

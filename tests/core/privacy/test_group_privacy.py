@@ -8,17 +8,14 @@ import pytest
 from scipy.stats import hypergeom, norm
 
 from skdpot.exceptions import UnknownEventError
-from skdpot.privacy.accounting import SingleFitTarget, calibrate, compose
-from skdpot.privacy.events import (
-    ComposedEvent,
-    GaussianEvent,
-    NonPrivateEvent,
-    check_group_size,
-    gdp_delta,
-    gdp_epsilon,
-)
-from skdpot.privacy.selection import BudgetedEvent, ThresholdedCountsEvent
-from skdpot.privacy.spent import PrivacySpent
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.calibration import calibrate
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent, check_group_size
+from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
+from skdpot.privacy.selection import BudgetedEvent
+from skdpot.privacy.statement import PrivacySpent
+from skdpot.privacy.targets import SingleFitTarget
+from skdpot.privacy.thresholds import ThresholdedCountsEvent
 from tests.core.privacy.cases import gaussian, poisson, subsets
 
 GAUSSIAN = gaussian(3.0, 1.5, n_steps=2, lattice=0.25)

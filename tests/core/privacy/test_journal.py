@@ -18,14 +18,16 @@ from sklearn.base import clone
 
 from skdpot import PrivacyBudget, PrivateScaler, SlicedSketch
 from skdpot._utils.calls import calling, repeating
-from skdpot._utils.validation import fit_context, spawn_streams
+from skdpot._utils.parameters import fit_context
+from skdpot._utils.streams import spawn_streams
 from skdpot.exceptions import LedgerError, PrivacyWarning, charges_before
 from skdpot.privacy import charge, journal
 from skdpot.privacy import ledger as ledger_module
 from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.ledger import Ledger
 from skdpot.release import gate
-from skdpot.release.gate import Release, forgotten, pass_gate, record_releases
+from skdpot.release.gate import forgotten, pass_gate, record_releases
+from skdpot.release.releases import Release
 from tests.contract.ledger_faults import forked, status_of
 
 ROWS = np.random.default_rng(4).normal(size=(400, 2)) * [1.0, 30.0]
@@ -64,7 +66,7 @@ def fitted(estimator, X=ROWS):
 @contextmanager
 def failing(place, monkeypatch, error=FailureError):
     """Fail when release number `place` is due, counted from 0; the last one fails after it."""
-    keep, seen = gate._kept, []
+    keep, seen = gate.kept_value, []
 
     def failing_keep(*given):
         if len(seen) == place:
@@ -73,7 +75,7 @@ def failing(place, monkeypatch, error=FailureError):
         return value
 
     with monkeypatch.context() as patch:
-        patch.setattr(gate, "_kept", failing_keep)
+        patch.setattr(gate, "kept_value", failing_keep)
         caught = []
         try:
             yield seen, caught
@@ -131,7 +133,7 @@ def test_a_third_attempt_gets_what_both_have_released(budget, monkeypatch):
 
 def killed_at(place, budget, write):
     """Fit, write down what could be used, and be killed at a statement."""
-    connect, left, keep = sqlite3.connect, [place], gate._kept
+    connect, left, keep = sqlite3.connect, [place], gate.kept_value
 
     class Killer(sqlite3.Connection):
         def execute(self, *given):
@@ -145,7 +147,7 @@ def killed_at(place, budget, write):
         os.write(write, np.asarray(value).tobytes())
         return value
 
-    sqlite3.connect, gate._kept = (lambda *a, **k: connect(*a, factory=Killer, **k)), told
+    sqlite3.connect, gate.kept_value = (lambda *a, **k: connect(*a, factory=Killer, **k)), told
     scaler(budget).fit(ROWS)
 
 
@@ -377,7 +379,7 @@ def test_without_a_file_the_error_says_that_epsilon_is_spent(own, monkeypatch):
         raise FailureError
 
     for module in ("skdpot.release.value_histogram", "skdpot.release.histogram"):
-        monkeypatch.setattr(f"{module}.released", failing_gate)
+        monkeypatch.setattr(f"{module}.pass_gate", failing_gate)
     with pytest.raises(FailureError) as caught:
         scaler(own).fit(ROWS)
     [note] = charges_before(caught.value)

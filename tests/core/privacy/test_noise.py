@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import gdp_delta
+from skdpot.privacy.gdp import gdp_delta
 from skdpot.privacy.noise import (
     MAX_TABLE_S,
     LatticeNoise,

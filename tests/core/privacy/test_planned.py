@@ -13,9 +13,11 @@ from sklearn.pipeline import make_pipeline
 from skdpot import PrivacyBudget, PrivateScaler
 from skdpot.exceptions import LedgerError
 from skdpot.privacy import PrivacySpent, plan_fit
-from skdpot.privacy.accounting import SingleFitTarget, calibrate, compose
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.calibration import calibrate
 from skdpot.privacy.events import ComposedEvent, Relation
 from skdpot.privacy.selection import BudgetedEvent
+from skdpot.privacy.targets import SingleFitTarget
 from tests.contract.fits import FITS, ROWS, TABLES, X, swept
 from tests.contract.test_draws_are_charged import ONE_EACH
 from tests.core.privacy.cases import gaussian, hockey_stick, subsets

@@ -11,25 +11,16 @@ from dp_accounting.rdp import RdpAccountant
 from scipy import stats
 from scipy.special import ndtr, ndtri
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import BudgetExceededError, CalibrationError
-from skdpot.privacy.accounting import (
-    LEAK_SHARE,
-    PrivacyTarget,
-    SingleFitTarget,
-    calibrate,
-    compose,
-    event_cost,
-)
+from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.events import ComposedEvent, Relation, gdp_delta, gdp_epsilon
-from skdpot.privacy.selection import (
-    LARGEST_MU,
-    BudgetedEvent,
-    ThresholdedCountsEvent,
-    TrialLaw,
-    worst_profile,
-)
+from skdpot.privacy.calibration import calibrate
+from skdpot.privacy.events import ComposedEvent, Relation
+from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
+from skdpot.privacy.selection import LARGEST_MU, BudgetedEvent, TrialLaw, worst_profile
+from skdpot.privacy.targets import LEAK_SHARE, PrivacyTarget, SingleFitTarget, event_cost
+from skdpot.privacy.thresholds import ThresholdedCountsEvent
 from tests.core.privacy.cases import gaussian, hockey_stick, subsets
 
 LAWS = [(10, 1.0), (10, 0.0), (10, math.inf), (4, 0.5), (30, -0.5)]

@@ -15,11 +15,16 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skdpot.exceptions import BudgetExceededError, CalibrationError, PrivacyWarning
-from skdpot.privacy import accounting, events, loss_distribution, sampling
-from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, calibrate, compose
+from skdpot.privacy import accounting, gdp, loss_distribution, sampling
+from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
-from skdpot.privacy.events import ComposedEvent, NonPrivateEvent, Relation, gdp_delta
-from skdpot.privacy.spent import ROWS_GIVEN, PrivacySpent, charge, silent_parts, total_spent
+from skdpot.privacy.calibration import calibrate
+from skdpot.privacy.charges import ROWS_GIVEN, charge
+from skdpot.privacy.events import ComposedEvent, NonPrivateEvent, Relation
+from skdpot.privacy.gdp import gdp_delta
+from skdpot.privacy.spent import silent_parts, total_spent
+from skdpot.privacy.statement import PrivacySpent
+from skdpot.privacy.targets import PrivacyTarget, SingleFitTarget
 from tests.contract.accountant_suite import exact_gdp_delta
 from tests.core.privacy.cases import gaussian, subsets
 from tests.payer import Payer
@@ -58,12 +63,12 @@ def other_machine(monkeypatch):
             exact = gdp_delta(epsilon, mu)
             return exact * (1 + 2e-10 * rng.uniform(-1, 1, np.shape(epsilon)))
 
-        for module in (events, loss_distribution, sampling):
+        for module in (gdp, loss_distribution, sampling):
             monkeypatch.setattr(module, "gdp_delta", computed)
         forget()
 
     def forget():
-        for cached in (events.gdp_epsilon, events.gdp_mu, accounting._composed):
+        for cached in (gdp.gdp_epsilon, gdp.gdp_mu, accounting._composed):
             cached.cache_clear()
         accounting._epsilon.cache_clear()
 

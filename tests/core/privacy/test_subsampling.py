@@ -13,14 +13,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skdpot._utils.validation import SecretStream
-from skdpot.privacy import sampling
-from skdpot.privacy.sampling import (
-    fixed_size_batches,
-    placed_batches,
-    places_of,
-    poisson_batches,
-)
+from skdpot._utils.streams import SecretStream
+from skdpot.privacy import batches
+from skdpot.privacy.batches import fixed_size_batches, placed_batches, places_of, poisson_batches
 
 LEVEL = 1e-4
 
@@ -102,7 +97,7 @@ def test_a_sample_never_needs_more_places_and_they_are_not_many():
 
 
 def test_records_beyond_the_places_are_left_out(monkeypatch):
-    monkeypatch.setattr(sampling, "places_of", lambda *_: 4)
+    monkeypatch.setattr(batches, "places_of", lambda *_: 4)
     for batch in placed_batches(9, 1.0, 20, SecretStream()):
         assert len(set(batch)) == 4
         assert 0 <= batch.min() <= batch.max() < 9

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from skdpot._utils.validation import SecretStream, Streams
+from skdpot._utils.streams import SecretStream, Streams
 from skdpot.release import gate
 from skdpot.release.gate import record_releases
 

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import NonPrivateEvent, gdp_mu
-from skdpot.release.bounds import (
-    DataBounds,
+from skdpot.privacy.events import NonPrivateEvent
+from skdpot.privacy.gdp import gdp_mu
+from skdpot.release.bounds import DataBounds
+from skdpot.release.noisy_cells import FALSE_ALARM
+from skdpot.release.private_bounds import (
     ball_radius,
     bounds_share,
     plan_private_bounds,
@@ -21,8 +23,10 @@ from skdpot.release.bounds import (
     release_feature_scales,
     release_private_bounds,
 )
-from skdpot.release.value_histogram import FALSE_ALARM, Intervals, Magnitudes, Norms
-from skdpot.sources import ExactCounts, Source, SourceRows
+from skdpot.release.value_histogram import Intervals, Magnitudes, Norms
+from skdpot.sources.exact_counts import ExactCounts
+from skdpot.sources.rows import SourceRows
+from skdpot.sources.source import Source
 from tests.core.release.exact import streams
 
 MU = gdp_mu(1.0, 1e-5)

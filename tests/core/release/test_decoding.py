@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot import SlicedSketch
-from skdpot.ot.slices import uniform_directions
+from skdpot.ot.directions import uniform_directions
 from skdpot.release.decoding import class_totals, decode
 from skdpot.release.strategy import strategy_of
 

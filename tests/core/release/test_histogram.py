@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot import SlicedSketch
-from skdpot.ot.slices import uniform_directions
-from skdpot.release.histogram import count_projections
+from skdpot.ot.directions import uniform_directions
+from skdpot.release.projection_counts import count_projections
 
 CPU = torch.device("cpu")
 

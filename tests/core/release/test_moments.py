@@ -8,8 +8,9 @@ import pytest
 from skdpot import DPSlicedFlowSampler
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import Moments
-from skdpot.ot.flow import GaussianFlowProblem
-from skdpot.privacy.events import NonPrivateEvent, gdp_mu
+from skdpot.ot.flow_problems import GaussianFlowProblem
+from skdpot.privacy.events import NonPrivateEvent
+from skdpot.privacy.gdp import gdp_mu
 from skdpot.release import moments
 from skdpot.release.bounds import DataBounds
 from skdpot.release.gate import record_releases

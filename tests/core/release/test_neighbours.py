@@ -9,10 +9,10 @@ from threadpoolctl import threadpool_limits
 
 from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.exceptions import OpenSketchError
-from skdpot.ot.slices import uniform_directions
-from skdpot.release import histogram
+from skdpot.ot.directions import uniform_directions
+from skdpot.release import projection_counts
 from skdpot.release.bounds import DataBounds
-from skdpot.release.histogram import count_projections
+from skdpot.release.projection_counts import count_projections
 
 N_BINS = 16
 DEVICES = [
@@ -81,14 +81,14 @@ def test_replacing_a_row_moves_no_other_row(n_features, n_projections, n_rows, d
 
 @pytest.mark.parametrize("device", DEVICES[1:])
 def test_a_device_that_rounds_products_is_refused_before_any_charge(device, monkeypatch):
-    monkeypatch.setattr(histogram, "resolve_device", lambda _: device)
+    monkeypatch.setattr(projection_counts, "resolve_device", lambda _: device)
     sketch = SlicedSketch(bounds=(-1, 1), budget=PrivacyBudget(2.0), device="cpu")
     rows = np.zeros((99, 2))
     sketch.fit(rows)
     product = torch.Tensor.__matmul__
     halves = lambda one, other: product(one.float(), other.float()).double()  # noqa: E731
     monkeypatch.setattr(torch.Tensor, "__matmul__", halves)
-    histogram._check_products.cache_clear()
+    projection_counts._check_products.cache_clear()
     with pytest.raises(ValueError, match="double precision"):
         sketch.fit(rows)
     assert len(sketch.budget.history()) == 1

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 from sklearn.isotonic import isotonic_regression
 
-from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.directions import orthogonal_directions
 from skdpot.release import decoding
 from skdpot.release.strategy import strategy_of
 

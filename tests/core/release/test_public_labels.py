@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from skdpot import SlicedSketch
-from skdpot.ot.slices import uniform_directions
-from skdpot.privacy.accounting import PrivacyTarget
+from skdpot.ot.directions import uniform_directions
+from skdpot.privacy.targets import PrivacyTarget
 from skdpot.release.decoding import decode
-from skdpot.release.histogram import plan_sketch
+from skdpot.release.sketch_plan import plan_sketch
 
 RNG = np.random.default_rng(8841)
 X = RNG.uniform(-1, 1, (300, 2))

@@ -8,16 +8,9 @@ import torch
 
 from skdpot.exceptions import ReplayError
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
-from skdpot.release.gate import (
-    Release,
-    candidates,
-    first_difference,
-    forgotten,
-    pass_gate,
-    record_releases,
-    remember,
-    replay_releases,
-)
+from skdpot.release.comparison import first_difference
+from skdpot.release.gate import forgotten, pass_gate, record_releases, remember, replay_releases
+from skdpot.release.releases import Release, candidates
 
 
 def made(kind, value, facts=None, **options):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from skdpot import SlicedSketch
-from skdpot.ot.slices import make_directions
+from skdpot.ot.directions import make_directions
 
 N_ROWS, CLASSES = 12, [0, 1, 2]
 

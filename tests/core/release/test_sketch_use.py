@@ -16,9 +16,10 @@ from sklearn.utils.fixes import parse_version
 from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.distance.debiased import debiased_squared_distance
 from skdpot.exceptions import BudgetExceededError, OpenSketchError
-from skdpot.ot.slices import CDFTable, uniform_directions
+from skdpot.ot.directions import uniform_directions
+from skdpot.ot.slices import CDFTable
 from skdpot.ot.transport import wasserstein_1d
-from skdpot.privacy.spent import SEEDED
+from skdpot.privacy.charges import SEEDED
 from skdpot.release import histogram
 
 RNG = np.random.default_rng(8841)

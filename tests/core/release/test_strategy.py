@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from scipy.linalg import toeplitz
 from scipy.optimize import linprog
 
-from skdpot.ot.slices import make_directions
+from skdpot.ot.directions import make_directions
 from skdpot.release import DataBounds
-from skdpot.release.histogram import count_projections, projection_half_widths
+from skdpot.release.projection_counts import count_projections
+from skdpot.release.sketch_plan import projection_half_widths
 from skdpot.release.strategy import ENERGIES, OPTIMISED_BINS, Energy, Strategy, best_strategy
 
 SIZES = [2, 3, 8, 16, 64, 255, 256, 257, 512]

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpot.sources import ExactCounts, Source
+from skdpot.sources.exact_counts import ExactCounts
+from skdpot.sources.source import Source
 
 pa = pytest.importorskip("pyarrow")
 ds = pytest.importorskip("pyarrow.dataset")

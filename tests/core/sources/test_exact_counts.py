@@ -16,7 +16,8 @@ from sklearn.base import clone
 
 from skdpot import DPTableSynthesizer, PrivacyBudget, SlicedSketch
 from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableSchema
-from skdpot.sources import ExactCounts, Source
+from skdpot.sources.exact_counts import ExactCounts
+from skdpot.sources.source import Source
 from tests.core.sources.forms import TABLE as WHOLE
 
 SECRET = 71310579

@@ -23,7 +23,8 @@ from skdpot.preprocessing import (
     TableSchema,
 )
 from skdpot.release.gate import record_releases
-from skdpot.sources import ExactCounts, Source
+from skdpot.sources.exact_counts import ExactCounts
+from skdpot.sources.source import Source
 from tests.core.sources import forms
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")

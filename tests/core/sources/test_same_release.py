@@ -25,8 +25,10 @@ from skdpot.preprocessing import (
     TableEncoder,
     TableSchema,
 )
-from skdpot.release.gate import first_difference, record_releases
-from skdpot.sources import ExactCounts, source_of
+from skdpot.release.comparison import first_difference
+from skdpot.release.gate import record_releases
+from skdpot.sources.exact_counts import ExactCounts
+from skdpot.sources.reading import source_of
 from tests.core.sources import forms
 from tests.core.sources.forms import FORMS, NUMBERS, TABLE
 

@@ -8,7 +8,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from distances.settings import make_party
-from skdpot.distance.exchange import PairwiseResult
+from skdpot.distance.estimates import PairwiseResult
 from skdpot.distance.flower import remote_parties
 from skdpot.distance.messages import SketchRequest
 from skdpot.distance.remote import RemoteParties

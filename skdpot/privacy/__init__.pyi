@@ -1,0 +1,13 @@
+from .accounting import compose as compose
+from .calibration import calibrate as calibrate
+from .charges import charge as charge
+from .charges import plan_fit as plan_fit
+from .events import Event as Event
+from .events import GaussianEvent as GaussianEvent
+from .gdp import gdp_delta as gdp_delta
+from .gdp import gdp_epsilon as gdp_epsilon
+from .gdp import gdp_mu as gdp_mu
+from .pipelines import PrivateEstimatorMixin as PrivateEstimatorMixin
+from .sampling import SampledGaussianEvent as SampledGaussianEvent
+from .spent import total_spent as total_spent
+from .statement import PrivacySpent as PrivacySpent

@@ -1,0 +1,89 @@
+"""What noisy counts of cells show: which stand out, quantiles, and the expected counts."""
+
+from functools import lru_cache, partial
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, ndtri, softmax, stdtr
+
+from skdpot._utils.arrays import FloatArray, IntArray
+
+FALSE_ALARM = 1e-4
+_WINDOWS = (1, 2, 4, 8, 16)  # cells
+_heavy_tailed = partial(stdtr, 1.5)  # Student's law
+_DOUBT = 0.5  # of a count, in its expectation
+STANDS_OUT = 4.0  # standard deviations of the noise
+
+
+def threshold(n_cells: int) -> float:
+    """Return deviations of the noise that no sum of windows passes but with `FALSE_ALARM`."""
+    return float(-ndtri(FALSE_ALARM / (n_cells * len(_WINDOWS))))
+
+
+def cells_seen(table: FloatArray, sigma: float, z: float) -> IntArray:
+    """Return the cells of windows that stand out from the noise, and those beside wider ones.
+
+    Windows are sought among what narrower ones have left, so that a single value brings no noise
+    of its neighbours with it: the sum of empty, noisy cells would drown the rest.
+    """
+    left, seen = table.copy(), np.zeros(table.size, dtype=np.bool_)
+    for window in (w for w in _WINDOWS if w <= table.size):
+        totals = np.convolve(left, np.ones(window), mode="valid")
+        hits = np.flatnonzero(totals > max(z * sigma * np.sqrt(window), 0.5))
+        steps = np.zeros(table.size + 1, dtype=np.int64)
+        np.add.at(steps, np.maximum(hits - window // 2, 0), 1)
+        np.add.at(steps, np.minimum(hits + window + window // 2, table.size), -1)
+        inside = np.cumsum(steps[:-1]) > 0
+        seen |= inside
+        left[inside] = 0.0
+    return np.flatnonzero(seen)
+
+
+def noisy_quantiles(counts: FloatArray, cells: IntArray, levels: npt.ArrayLike) -> FloatArray:
+    """Return quantiles of the expected counts of some cells, in units of cells."""
+    cumulative = np.concatenate([[0.0], np.cumsum(counts)])
+    rising = np.maximum.accumulate(cumulative)
+    falling = np.minimum.accumulate(cumulative[::-1])[::-1]
+    monotone = (rising + falling) / 2
+    targets = monotone[0] + np.asarray(levels) * (monotone[-1] - monotone[0])
+    after = np.clip(np.searchsorted(monotone, targets, side="right"), 1, cells.size)
+    low, high = monotone[after - 1], monotone[after]
+    share = np.divide(targets - low, high - low, out=np.full(after.shape, 0.5), where=high > low)
+    return np.asarray(cells[after - 1] + share, dtype=np.float64)
+
+
+@lru_cache(maxsize=4)
+def _bells(n_cells: int, n_samples: int, sigma: float) -> tuple[FloatArray, ...]:
+    """Return counts of bell-shaped laws, log spreads, and what their likelihoods are made of."""
+    ends, middles = np.arange(n_cells + 1.0), np.arange(0.0, n_cells, 0.5)
+    ends[0], ends[-1] = -np.inf, np.inf
+    spreads = np.geomspace(0.125, n_cells / 6, 17)
+    places = (ends - middles[:, None, None]) / spreads[:, None]
+    bells = n_samples * np.concatenate([np.diff(law(places)) for law in (ndtr, _heavy_tailed)])
+    bells = bells.reshape(-1, n_cells)
+    variances = sigma**2 + np.square(_DOUBT * bells)
+    constants = (np.square(bells) / variances + np.log(variances)).sum(axis=1)
+    logs = np.tile(np.log(spreads), 2 * middles.size)
+    return bells, logs, 1 / variances, bells / variances, constants
+
+
+def expected_counts(table: FloatArray, sigma: float, n_samples: int) -> FloatArray:
+    """Return the counts of cells that are expected, given noisy ones; of at most so many rows.
+
+    The prior is a smooth Gaussian process about a mixture of bell-shaped laws, weighted by how well
+    each fits. Counts that stand out from it, such as ties, are kept as they are.
+    """
+    if not sigma:
+        return table
+    bells, logs, precisions, filters, constants = _bells(table.size, n_samples, sigma)
+    misfits = precisions @ table**2 - 2 * (filters @ table) + constants
+    weights = softmax(-0.5 * misfits)
+    expected = weights @ bells
+    places = np.arange(table.size) / np.exp(weights @ logs)
+    alike = np.exp(-0.5 * np.square(places[:, None] - places))
+    alike += _DOUBT**2 * (1 + np.eye(table.size))
+    rest = table - expected
+    covariance = alike * np.outer(expected, expected)
+    covariance += np.diag(np.where(np.abs(rest) > STANDS_OUT * sigma, rest**2, 0.0))
+    noisy = covariance + sigma**2 * np.eye(table.size)
+    return np.asarray(expected + covariance @ np.linalg.solve(noisy, rest))

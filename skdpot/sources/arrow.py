@@ -1,0 +1,180 @@
+"""Sources of Arrow: files, datasets, and anything that starts a new stream for each pass."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from glob import glob
+from importlib import import_module
+from os import PathLike, fspath
+from os.path import realpath
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from skdpot._utils.nothing import MISSING_TEXTS
+from skdpot.sources.exact_counts import ExactCounts
+from skdpot.sources.source import Source, quietly
+
+BATCH_ROWS = 2**17
+_FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".arrow": "feather",
+    ".feather": "feather",
+    ".orc": "orc",
+}
+_COMPRESSED = (".bz2", ".gz", ".lz4", ".zst")  # what the names of compressed CSV files end with
+
+
+def arrow_module(name: str = "pyarrow") -> Any:
+    """Return a module of pyarrow, which reading in batches needs."""
+    try:
+        return import_module(name)
+    except ImportError:
+        text = "Reading X in batches needs pyarrow: pip install 'skdpot[arrow]'."
+        raise ImportError(text) from None
+
+
+def _format_of(path: str | Path) -> str | None:
+    ends = [end for end in Path(path).suffixes if end not in _COMPRESSED]
+    return _FORMATS.get(ends[-1]) if ends else None
+
+
+def _files_in(directory: Path) -> list[str]:
+    """Return the files below a directory, without the remains of failed writes of engines."""
+    found = (p for p in directory.rglob("*") if p.is_file() and _format_of(p))
+    shown = (p for p in found if not any(n[0] in "._" for n in p.relative_to(directory).parts))
+    return sorted(map(str, shown))
+
+
+def _check_different_files(paths: list[str]) -> None:
+    """Refuse a file that is named twice."""
+    if len(set(map(realpath, paths))) < len(paths):
+        raise ValueError("X names a file twice, whose rows would be counted twice.")
+
+
+def frame_of(batch: Any) -> pd.DataFrame:
+    """Return rows of Arrow with data types that depend on their schema, not on values."""
+    return batch.to_pandas(types_mapper=_nullable, date_as_object=False, use_threads=False)
+
+
+def _nullable(kind: Any) -> Any:
+    """Return the data type of pandas for integers and truth values that may be missing."""
+    name = str(kind)
+    if name.lstrip("u").startswith("int"):
+        return pd.api.types.pandas_dtype(name.replace("int", "Int").replace("uI", "UI"))
+    return pd.BooleanDtype() if name == "bool" else None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ArrowSource(Source):
+    """Batches of anything that starts a new stream of Arrow for each pass."""
+
+    data: Any
+    columns: tuple[str, ...] | None = None
+
+    @cached_property
+    def head(self) -> pd.DataFrame:
+        """Names and data types."""
+        return frame_of(self._opened().schema.empty_table())
+
+    def sum(self, count: Callable[[Any], ExactCounts]) -> ExactCounts:
+        """Count batch by batch."""
+        return ExactCounts.total(count(frame_of(batch)) for batch in self._batches())
+
+    def select(self, names: Sequence[str]) -> Source:
+        """Read some columns only, or convert no others."""
+        return replace(self, columns=tuple(names))
+
+    def _batches(self) -> Iterator[Any]:
+        batches = self._opened()
+        kept = self.columns or batches.schema.names
+        return (batch.select(kept) for batch in batches)
+
+    def _opened(self) -> Any:
+        pa = arrow_module()
+        # DuckDB before version 2 holds the whole result where Arrow's protocol asks for it.
+        for name in ("to_arrow_reader", "fetch_arrow_reader"):
+            if hasattr(self.data, name):
+                return getattr(self.data, name)(BATCH_ROWS)
+        return pa.RecordBatchReader.from_stream(self.data)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DatasetSource(ArrowSource):
+    """Batches of a dataset of pyarrow: of files that have the same columns."""
+
+    coded: Any = None  # the same dataset, of whose texts the codes are read
+
+    @classmethod
+    def of_paths(cls, given: Any) -> "DatasetSource":
+        """Open files, directories and patterns such as ``"data/*.parquet"``."""
+        paths: list[str] = []
+        for place, path in enumerate([given] if isinstance(given, str | PathLike) else given):
+            found = sorted(glob(fspath(path), recursive=True))
+            if not found:  # what it says may be no path
+                raise FileNotFoundError(f"No file exists at entry {place} of X.")
+            for name in found:
+                paths += _files_in(Path(name)) if Path(name).is_dir() else [name]
+        _check_different_files(paths)
+        kinds = set(map(_format_of, paths))
+        if len(kinds) != 1 or None in kinds:
+            raise ValueError(
+                "X must name files of one format, which their names end with: "
+                f"{', '.join(_FORMATS)}."
+            )
+        options: Any = kinds.pop()
+        pa, dataset = arrow_module(), arrow_module("pyarrow.dataset")
+        if options == "csv":
+            convert = arrow_module("pyarrow.csv").ConvertOptions(
+                strings_can_be_null=True, null_values=sorted(MISSING_TEXTS)
+            )
+            options = dataset.CsvFileFormat(convert_options=convert)
+        opened = cls.of(quietly(lambda: dataset.dataset(paths, format=options)))
+        if options != "parquet":
+            return opened
+        texts, codes = pa.string(), pa.dictionary(pa.int32(), pa.string())
+        fields = [f.with_type(codes) if f.type == texts else f for f in opened.data.schema]
+        names = [field.name for field in fields if field.type == codes]
+        options = dataset.ParquetFileFormat(dictionary_columns=names)
+        data = quietly(lambda: dataset.dataset(paths, pa.schema(fields), options))
+        return replace(opened, coded=data)
+
+    @classmethod
+    def of(cls, data: Any) -> "DatasetSource":
+        """Refuse a dataset whose files differ in their columns; one without values may."""
+        pa, fragments = arrow_module(), list(data.get_fragments())
+        schemas = quietly(lambda: [fragment.physical_schema for fragment in fragments])
+        fields = [f for schema in schemas for f in schema if not pa.types.is_null(f.type)]
+        known = {field.name: field for field in reversed(fields)}
+        fields = [known.get(field.name, field) for field in data.schema]
+        expected = pa.schema(fields, data.schema.metadata)  # it says what pandas had as an index
+        keys_of = arrow_module("pyarrow.dataset").get_partition_keys
+        for fragment, found in zip(fragments, schemas, strict=True):
+            types = dict.fromkeys(keys_of(fragment.partition_expression), pa.null())
+            types |= {field.name: field.type for field in found}
+            given = [types.pop(field.name, None) for field in expected]
+            wrong = [
+                repr(field.name)
+                for field, kind in zip(expected, given, strict=True)
+                if kind not in (field.type, pa.null())
+            ]
+            if wrong or types:  # without a header, names of other columns would be a row
+                raise ValueError(
+                    f"{getattr(fragment, 'path', 'A part of X')!r} differs from the other files "
+                    f"in {', '.join(wrong) or 'columns that they lack'}: all must have the same "
+                    "columns of the same data types."
+                )
+        return cls(data.replace_schema(expected))
+
+    def _opened(self) -> Any:
+        return self.data
+
+    def _batches(self) -> Iterator[Any]:
+        # With threads, pyarrow holds up to 1 GB that has been read and not yet counted.
+        ahead = {"batch_readahead": 1, "fragment_readahead": 1, "use_threads": False}
+        kept = None if self.columns is None else list(self.columns)
+        data = self.data if self.coded is None else self.coded
+        return data.to_batches(columns=kept, batch_size=BATCH_ROWS, **ahead)
