@@ -39,7 +39,7 @@ def test_the_reference_lists_every_public_name(module):
 
 
 def test_the_reference_is_short():
-    assert sum(map(len, PUBLIC.values())) <= 118  # on two pages, in groups
+    assert sum(map(len, PUBLIC.values())) <= 145  # on two pages, in groups
 
 
 def test_every_page_is_found_from_the_first_one():
@@ -93,7 +93,9 @@ def home(name: str) -> Path | None:
 def test_pages_for_contributors_name_files_that_exist(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     named = set(re.findall(r"`([\w/.]+\.(?:py|pyi|rst|md|toml))`", text))
-    made_by_the_reader = {name for name in named if re.search("WING|ROOM|NAME|mean_and_spread", name)}
+    made_by_the_reader = {
+        name for name in named if re.search("WING|ROOM|NAME|mean_and_spread", name)
+    }
     assert len(named) > 1
     assert [name for name in named - made_by_the_reader if home(name) is None] == []
 

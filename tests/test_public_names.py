@@ -72,6 +72,6 @@ def test_public_names_are_where_users_import_them_from(module):
     assert [name for name in PUBLIC[module] if not hasattr(import_module(module), name)] == []
 
 
-@pytest.mark.parametrize("module", [module for module in PUBLIC if module != "skdpot.sources"])
+@pytest.mark.parametrize("module", PUBLIC)
 def test_no_public_name_is_missing_from_the_list(module):
     assert sorted(import_module(module).__all__) == PUBLIC[module]
