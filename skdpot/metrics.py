@@ -1,7 +1,8 @@
 """How far two samples are apart, how useful and how fair one is, and pictures of all of it."""
 
 from skdpot.distance.debiased import debiased_squared_distance
-from skdpot.fair.displays import FairnessDisplay, FairnessFrontierDisplay
+from skdpot.fair.fairness_display import FairnessDisplay
+from skdpot.fair.frontier_display import FairnessFrontierDisplay
 from skdpot.fair.rates import (
     demographic_parity_difference,
     disparate_impact,
@@ -14,7 +15,8 @@ from skdpot.privacy.displays import BudgetDisplay, PrivacyUtilityDisplay
 from skdpot.release.sketch_display import SketchDisplay
 from skdpot.sampling.flow_display import FlowDisplay
 from skdpot.sampling.train_on_synthetic import train_synthetic_test_real
-from skdpot.tables.marginals import MarginalsDisplay, marginal_total_variation
+from skdpot.tables.marginals import marginal_total_variation
+from skdpot.tables.marginals_display import MarginalsDisplay
 from skdpot.trajectories.display import TrajectoryDisplay
 from skdpot.trajectories.path_distance import (
     marginal_wasserstein_distances,

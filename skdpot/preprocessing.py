@@ -4,12 +4,13 @@ from skdpot.privacy.pipelines import finite_rows
 from skdpot.release.private_scaler import PrivateScaler
 from skdpot.sampling.image_codes import ImageCodes
 from skdpot.tables.categorical_column import BooleanColumn, CategoricalColumn
+from skdpot.tables.datetime_column import DatetimeColumn
 from skdpot.tables.encoder import TableEncoder
 from skdpot.tables.numeric_column import NumericColumn
-from skdpot.tables.row_map import Pattern
+from skdpot.tables.pattern import Pattern
 from skdpot.tables.rules import Forbidden, Implies, LessEqual, SumTo
 from skdpot.tables.schema import TableSchema
-from skdpot.tables.time_columns import DatetimeColumn, TimedeltaColumn
+from skdpot.tables.timedelta_column import TimedeltaColumn
 
 __all__ = [
     "BooleanColumn",

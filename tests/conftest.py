@@ -30,7 +30,7 @@ def few_synthetic_rows(monkeypatch):
         "search.trials._N_DIRECTIONS": 8,
         "search.trials._N_SYNTHETIC": 200,
         "tables.synthesizer._SCORED_ROWS": 500,
-        "fair.bayes._SHOWN": (0.0, 0.5, 1.0),
+        "fair.fair_rule._SHOWN": (0.0, 0.5, 1.0),
         "tables.report._FEWEST": 500,
         "tables.row_map._LEARNED_FROM": 2000,
     }

@@ -33,18 +33,19 @@ from torch import nn
 
 from skdpot._utils.validation import SecretStream
 from skdpot.nets import per_sample
-from skdpot.nets.gradients import by_jacobians, plan_training, pulled_back_sum
-from skdpot.nets.networks import build_networks
-from skdpot.nets.per_sample import ToSphere
+from skdpot.nets.gradients import by_jacobians, pulled_back_sum
+from skdpot.nets.layers import ToSphere
+from skdpot.nets.training_plan import plan_training
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.release.bounds import DataBounds
+from skdpot.sampling.architecture import build_networks
 from skdpot.sampling.autoencoder_training import (
     AutoencoderLoss,
-    PriorDistance,
     private_steps,
     public_steps,
     reconstruction_gradient,
 )
+from skdpot.sampling.code_distances import PriorDistance
 
 DEFAULT_DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "mnist.npz"
 N_ROWS, LATENT_DIM = 30_000, 8

@@ -37,8 +37,11 @@ from tqdm import tqdm
 
 from skdpot import FairPrivateClassifier
 from skdpot.exceptions import PrivacyWarning
-from skdpot.fair import penalties as fair
-from skdpot.fair.penalties import FairLoss
+from skdpot.fair import penalty_mechanism
+from skdpot.fair.fair_loss import FairLoss, compared_values
+from skdpot.fair.penalty_mechanism import PenaltyMechanism
+from skdpot.fair.predictor import PENALTY_MECHANISMS
+from skdpot.nets import local_penalty
 from skdpot.nets.gradients import shares_of_jacobians, shares_of_vectors
 
 ALPHAS = (0.5, 0.7, 0.8, 0.9, 0.95)
@@ -58,7 +61,7 @@ class _TogetherByRank(FairLoss):
 
     def ranked_vectors(self, network, batch, penalty, directions):
         n, alpha = len(batch.rows), self.alpha
-        values = self.compared.values(fair.network_outputs(network, batch.rows)).numpy()
+        values = compared_values(self.compared, network, batch.rows)
         of_cells = np.split(values, np.cumsum(penalty.batch_sizes)[:-1])
         pulls = torch.from_numpy(np.concatenate(penalty.vectors(of_cells, directions)))
 
@@ -102,15 +105,15 @@ VARIANTS = {
 
 
 @contextmanager
-def variant(name: str) -> Iterator[type[fair.FairGradients]]:
+def variant(name: str) -> Iterator[type[PenaltyMechanism]]:
     """Give the mechanism with one of its parts exchanged."""
     name, loss, constants = VARIANTS[name]
-    stiffness = {"_STIFFNESS": fair._STIFFNESS} | constants
+    stiffness = {"_STIFFNESS": local_penalty._STIFFNESS} | constants
     with (
-        mock.patch.object(fair, "FairLoss", loss),
-        mock.patch.multiple(fair, **stiffness),
+        mock.patch.object(penalty_mechanism, "FairLoss", loss),
+        mock.patch.multiple(local_penalty, **stiffness),
     ):
-        yield fair.FAIR_MECHANISMS[name]
+        yield PENALTY_MECHANISMS[name]
 
 
 def measure(name: str, task: FairTask, alpha: float, epsilon: float, seed: int) -> dict:

@@ -34,8 +34,8 @@ from torch import nn
 from torch.nn import functional
 
 from skdpot._utils.validation import SecretStream
-from skdpot.nets.compared_outputs import ParityPenalty
 from skdpot.nets.gradients import pulled_back_sum, shares_of_jacobians, shares_of_vectors
+from skdpot.nets.parity_penalty import ParityPenalty
 from skdpot.nets.per_sample import record_outputs
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.privacy.noise import gaussian_noise

@@ -22,46 +22,43 @@ import pandas as pd
 from bench_tables import judge
 from table_task import DEFAULT_CSV, TableTask, load_task
 
-import skdpot.tables.cells
-import skdpot.tables.fitting
-import skdpot.tables.model
 from skdpot import DPSlicedFlowSampler, DPTableSynthesizer, TableEncoder
 from skdpot.mechanisms import Sketch
+from skdpot.tables import bins, fitting, model, particles, plan, tree
 
 MEASURES = ("auc", "accuracy", "tv1", "tv2", "tv3", "w1")
-tables = skdpot.tables
 
 # What is changed: a module, its constant, and another value.
 CHANGES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "contingency tables (the default)": (),
     "... without a target": (),
-    "... target as important as others": ((tables.fitting, "TARGET_IMPORTANCE", 1.0),),
+    "... target as important as others": ((fitting, "TARGET_IMPORTANCE", 1.0),),
     "... no tree: pairs from independent columns": (
         (
-            tables.fitting,
+            plan,
             "_FEW",
-            tables.fitting._FEW | {"independence": 1e-6, "tree": 1e-6, "pairs": 0.84},
+            plan._FEW | {"independence": 1e-6, "tree": 1e-6, "pairs": 0.84},
         ),
     ),
     "... tree only: no second choice": (
         (
-            tables.fitting,
+            plan,
             "_FEW",
             {"columns": 0.1, "independence": 0.1, "tree": 0.8}
             | dict.fromkeys(("candidates", "misfit", "pairs"), 1e-6),
         ),
     ),
     "... no groups of bins": (
-        (tables.fitting, "MOST_GROUPS", 64),
-        (tables.fitting, "_SEEN_CELL", 1e-9),
+        (plan, "MOST_GROUPS", 64),
+        (plan, "_SEEN_CELL", 1e-9),
     ),
-    "... 12 bins in place of 24": ((tables.cells, "MAX_BINS", 12),),
-    "... 48 bins in place of 24": ((tables.cells, "MAX_BINS", 48),),
-    "... no ties inside groups": ((tables.model, "FEWEST_TIED", 10**9),),
-    "... no second parents": ((tables.model, "_MOST_CASES", 0),),
-    "... counts held ten times tighter": ((tables.model, "SMOOTHING", 0.005),),
-    "... counts held ten times looser": ((tables.model, "SMOOTHING", 0.5),),
-    "... particles not fitted again when drawn": ((tables.model, "_DRAW_SWEEPS", 0),),
+    "... 12 bins in place of 24": ((bins, "MAX_BINS", 12),),
+    "... 48 bins in place of 24": ((bins, "MAX_BINS", 48),),
+    "... no ties inside groups": ((tree, "FEWEST_TIED", 10**9),),
+    "... no second parents": ((tree, "_MOST_CASES", 0),),
+    "... counts held ten times tighter": ((particles, "SMOOTHING", 0.005),),
+    "... counts held ten times looser": ((particles, "SMOOTHING", 0.5),),
+    "... particles not fitted again when drawn": ((model, "_DRAW_SWEEPS", 0),),
 }
 
 

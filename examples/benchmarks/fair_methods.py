@@ -49,7 +49,7 @@ from sklearn.linear_model import LogisticRegression
 
 import skdpot
 from skdpot.exceptions import PrivacyWarning
-from skdpot.fair.penalties import FAIR_MECHANISMS
+from skdpot.fair.predictor import PENALTY_MECHANISMS
 from skdpot.privacy.events import gdp_mu
 
 DELTA = 1e-5
@@ -246,7 +246,7 @@ def ours(mechanism: type, *, tune_threshold: bool) -> Callable[[FairTask, Cell],
 
 
 def _our_method(name: str, *, tune_threshold: bool) -> Method:
-    mechanism = FAIR_MECHANISMS[name]
+    mechanism = PENALTY_MECHANISMS[name]
     return Method(ours(mechanism, tune_threshold=tune_threshold), "replace-one", ALPHAS)
 
 

@@ -117,7 +117,8 @@ def fit_marginals(job: Job, rows: pd.DataFrame) -> dict[str, Sampler]:
     """Release every column's histogram with our noise; columns are then drawn apart."""
     from skdpot._utils.validation import SecretStream
     from skdpot.privacy import GaussianEvent, gdp_mu
-    from skdpot.tables.contingency import Marginal, release_marginals
+    from skdpot.tables.contingency import Marginal
+    from skdpot.tables.marginal_release import release_marginals
 
     # Under replace-one, a record changes two counts of each column by one.
     sigma = math.sqrt(2 * rows.shape[1]) / gdp_mu(job["epsilon"], job["delta"])

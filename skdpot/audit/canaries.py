@@ -302,7 +302,7 @@ def _with_values(column: Any, table: Table) -> Any:
         )
     known = np.unique(values[~np.isnan(values)])
     if column.on_scale:
-        return column.within(float(known[0]), float(known[-1]))
+        return column.bounded(float(known[0]), float(known[-1]))
     return column.replace(categories=tuple(known.tolist()))
 
 

@@ -17,25 +17,28 @@ from skdpot.exceptions import BudgetExceededError, SkdpotError, is_ours
 
 _NARROWEST, _WIDEST = 60, 110
 
+OK, FAILED, USAGE, BUDGET_EXCEEDED, INTERRUPTED = 0, 1, 2, 3, 130
+_OF_PYTHON = " In GridSearchCV"  # start of advice for Python alone
+
 
 class Console:
-    """Where a command writes."""
+    """Output of a command: results, messages and progress."""
 
     def __init__(self, out: TextIO, err: TextIO, *, as_json: bool, quiet: bool) -> None:
         self._out, self._err = out, err
         self._as_json, self.quiet = as_json, quiet
-        self.shows_progress = not quiet and err.isatty()  # somebody looks at a progress bar
+        self.shows_progress = not quiet and err.isatty()  # on a terminal
 
     def warn(self, text: str) -> None:
-        """Say something that must not be missed."""
+        """Write a warning."""
         self._err.write(f"skdpot: warning: {printable(text)}\n")
 
     def fail(self, text: str) -> None:
-        """Say why a command failed."""
+        """Write the reason why a command failed."""
         self._err.write(f"skdpot: error: {printable(text)}\n")
 
     def say(self, text: str) -> None:
-        """Write a text for whoever sits at the terminal."""
+        """Write a text for the user at the terminal."""
         self._err.write(text)
         self._err.flush()
 
@@ -48,15 +51,15 @@ class Console:
             self._out.writelines(f"{printable(line)}\n" for line in lines)
 
     def text(self, text: str) -> None:
-        """Write a result that is a text already."""
+        """Write a result that is text."""
         self._out.write(text)
 
     def paragraph(self, text: str) -> str:
-        """Return a text in lines of the width of the terminal."""
+        """Return a text wrapped to the width of the terminal."""
         return textwrap.fill(printable(text), _width(), break_on_hyphens=False)
 
     def columns(self, rows: Sequence[tuple[str, ...]]) -> str:
-        """Return rows of a table, in the width of the terminal."""
+        """Return a table of five columns in the width of the terminal."""
         needed = [max(len(printable(row[j])) for row in rows) for j in range(5)]
         shares = (0.2, 0.12, 1.0, 0.17, 0.28)
         widths = [min(n, int(_width() * s)) for n, s in zip(needed, shares, strict=True)]
@@ -78,13 +81,13 @@ def _width() -> int:
 
 
 def printable(text: str) -> str:
-    """Return a text in which nothing can move the cursor or change colours of a terminal."""
+    """Return a text without control characters of a terminal."""
     shown = (c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
     return "".join(shown)
 
 
 def counted_columns(number: int) -> str:
-    """Return how many columns there are, in words."""
+    """Return a number of columns in words."""
     return "1 column" if number == 1 else f"{number} columns"
 
 
@@ -98,13 +101,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-OK, FAILED, USAGE, BUDGET_EXCEEDED, INTERRUPTED = 0, 1, 2, 3, 130
-
-_OF_PYTHON = " In GridSearchCV"  # where advice begins that no command line has a use for
-
-
 class CommandError(SkdpotError):
-    """A command cannot do what it was asked for."""
+    """A command that cannot be carried out."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
         super().__init__(message)
@@ -112,7 +110,7 @@ class CommandError(SkdpotError):
 
 
 def explain(error: BaseException) -> tuple[str, int]:
-    """Return the line to print for an error, and the exit status."""
+    """Return the message of an error, and the exit status."""
     if isinstance(error, CommandError):
         return str(error), error.code
     if isinstance(error, BudgetExceededError):
@@ -136,13 +134,13 @@ def explain(error: BaseException) -> tuple[str, int]:
 
 
 def where_it_happened(error: BaseException) -> str:
-    """Return the lines of code that led to an error, without the texts of any error."""
+    """Return the traceback of an error without its message, which may quote values."""
     lines = traceback.format_tb(error.__traceback__)
     return f"{''.join(lines)}{type(error).__name__}"
 
 
 class OutputFile:
-    """A file that a command is going to write."""
+    """An output file of a command."""
 
     def __init__(self, path: str, *, force: bool) -> None:
         self.path = Path(path).expanduser().absolute()
@@ -153,22 +151,22 @@ class OutputFile:
     def of(
         cls, args: Namespace, options: Iterable[str], inputs: Iterable[str | None]
     ) -> dict[str, Self]:
-        """Return the files that options name; refuse those that are one another or an input."""
+        """Return the files of options; refuse files that are named twice or are inputs."""
         taken = {os.path.realpath(os.path.expanduser(path)) for path in inputs if path is not None}
-        found = {}
+        outputs = {}
         for option in options:
             if (name := getattr(args, option)) is None:
                 continue
-            found[option] = output = cls(name, force=args.force)
+            outputs[option] = output = cls(name, force=args.force)
             place = os.path.realpath(output.path)
             if place in taken:
                 raise CommandError(f"{name} is named twice; files must be distinct.")
             taken.add(place)
             output.check()
-        return found
+        return outputs
 
     def check(self) -> None:
-        """Refuse what cannot be written, before anything is charged."""
+        """Refuse a file that cannot be written, before the charge."""
         if self.path.is_dir():
             raise CommandError(f"{self.name} is a directory. Name a file.")
         if os.path.lexists(self.path) and not self._force:
@@ -181,11 +179,11 @@ class OutputFile:
             raise CommandError(f"{place}: {error.strerror}.") from None
 
     def write(self, fill: Callable[[Path], object]) -> None:
-        """Write the file beside its place, then give it its name."""
+        """Write a draft beside the file, then rename it."""
         try:
             write_file(self.path, fill, replace=self._force)
         except FileExistsError:
             text = f"{self.name} came to exist while this was running; it was kept."
             raise CommandError(text) from None
-        except OSError as error:  # of a full disk, for one, it does not name the file
+        except OSError as error:  # the error of a full disk does not name the file
             raise CommandError(f"{self.name} cannot be written: {error.strerror}.") from None

@@ -14,12 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import skdpot
 from skdpot.cli.console import OK, Console, explain, where_it_happened
-from skdpot.exceptions import (
-    FairnessWarning,
-    NotPrivateWarning,
-    PrivacyWarning,
-    charges_before,
-)
+from skdpot.exceptions import FairnessWarning, NotPrivateWarning, PrivacyWarning, charges_before
 
 _Number = TypeVar("_Number", int, float)
 
@@ -83,7 +78,7 @@ def make_parser() -> argparse.ArgumentParser:
 def _command(
     commands: Any, add: Callable[[argparse.ArgumentParser], None], summary: str, epilog: str = ""
 ) -> None:
-    """Add a command, which the function that adds its arguments describes in its docstring."""
+    """Add a command; the docstring of `add` is its description."""
     texts = {"help": summary, "description": inspect.getdoc(add), "epilog": epilog}
     parser = commands.add_parser(add.__name__.removeprefix("_add_"), **texts, **_STYLE)
     shared = parser.add_argument_group("output to the terminal")
@@ -260,7 +255,7 @@ def _add_files(parser: argparse.ArgumentParser, writes: bool = True) -> None:
 def _where(
     kind: Callable[[str], _Number], admits: Callable[[_Number], bool], demand: str
 ) -> Callable[[str], _Number]:
-    """Return a reader of numbers of which `admits` is true."""
+    """Return a parser of numbers that `admits` accepts."""
 
     def read(text: str) -> _Number:
         with suppress(ValueError):
@@ -302,7 +297,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _run(args, console)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the result has seen enough
+    except BrokenPipeError:  # the reader of the output has stopped
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (Exception, KeyboardInterrupt) as error:
@@ -317,20 +312,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: Namespace, console: Console) -> None:
-    """Load a command, which may take a second, and run it."""
+    """Load the module of a command, and run it."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         console.warn(str(message))
 
     with warnings.catch_warnings():
-        # Warnings of other libraries may quote values, and are none of the user's business.
+        # Warnings of other libraries may quote values.
         warnings.simplefilter("ignore")
         for category in (FairnessWarning, NotPrivateWarning, PrivacyWarning):
             warnings.simplefilter("always", category)
         warnings.showwarning = show
-        module = {"ui": "ui", "schema": "schemas"}.get(args.command, "commands")
-        commands: Any = import_module(f"skdpot.cli.{module}")
-        getattr(commands, f"run_{args.command}")(args, console)
+        module: Any = import_module(f"skdpot.cli.{args.command}")
+        getattr(module, f"run_{args.command}")(args, console)
 
 
 if __name__ == "__main__":

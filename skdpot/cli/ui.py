@@ -1,11 +1,10 @@
-"""A local web page for the commands: from a private table to a synthetic one by clicks.
+"""``skdpot ui``: a local web page for the other commands.
 
-The page runs the commands themselves, each in a process of its own, and shows what they say. Its
-own process never opens the table. What somebody confirms is the schema that was shown, which is
-kept with the button: nothing is guessed again.
+The page runs each command in a process of its own and shows its messages. Its own process never
+opens the table. The user confirms the schema on the screen, which is stored with the button and not
+guessed again.
 
-Everything lies under a path that holds a secret: the page, the files and pictures that it offers,
-and the socket by which it is operated. Who does not know it finds nothing.
+The page, its files and pictures, and its socket lie under a path that holds a secret.
 """
 
 import asyncio
@@ -31,12 +30,13 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.cli.commands import fitting_delta
 from skdpot.cli.console import USAGE, CommandError, Console, explain
+from skdpot.cli.payment import fitting_delta
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.tables.cells import MAX_BINS
-from skdpot.tables.fitting import plan_tables
+from skdpot.tables.bins import MAX_BINS
+from skdpot.tables.column_base import TableColumn
+from skdpot.tables.plan import plan_marginals
 from skdpot.tables.row_map import RowMap
 from skdpot.tables.schema import TableSchema
 
@@ -60,7 +60,7 @@ _GUESSED = (
 _CONFIRM = "All of this may become public"
 _UNSTATED = "Say how {} is to be read (“{}”), or choose something else. Then you can confirm."
 _REFUSED = "What you chose cannot be done: see below. The columns are shown as they were before."
-# What may be done with a column: an option of `skdpot schema`, and an example of what it needs.
+# Treatments of a column: the option of `skdpot schema`, and an example of its value.
 _AS_PROPOSED = "as proposed"
 _TREATMENTS = {
     _AS_PROPOSED: ("", ""),
@@ -74,15 +74,14 @@ _TREATMENTS = {
 }
 _MATTERS = {
     "left out": "It will not be in the synthetic table. That the column exists is public.",
-    "numeric": "Both bounds become public. If they are the value of one person, state others.",
     "datetime": "The first and the last date become public. State others if they tell of a person.",
-    "timedelta": "Both bounds become public. If they are the value of one person, state others.",
+    "scale": "Both bounds become public. If they are the value of one person, state others.",
     "categorical": "Each category becomes public, even one that a single person has.",
     "boolean": "Only what the values mean becomes public: it tells of no one.",
     "open": "Estimated at a part of ε: nothing about single values becomes public.",
 }
-_SPREAD = 4.0  # standard deviations of noise at which values are told apart
-# What a note says of options, in the words of the page.
+_SPREAD = 4.0  # standard deviations of noise at which values can be told apart
+# Options in notes of the commands, in the words of the page.
 _OPTIONS = {
     r"; --rule .*": ".",
     r"--private COLUMN": "“estimate privately”",
@@ -100,7 +99,7 @@ _STYLE = """
 
 
 def run_ui(args: Namespace, console: Console) -> None:
-    """Serve the page until somebody stops it."""
+    """Serve the page until the program is stopped."""
     host = "127.0.0.1" if args.host == "localhost" else args.host
     try:
         is_here = ip_address(host).is_loopback
@@ -120,12 +119,12 @@ def run_ui(args: Namespace, console: Console) -> None:
     from uvicorn import Config, Server
 
     outer = FastAPI(openapi_url=None)
-    if is_here:  # a web site that gives itself this computer's address is refused for its name
+    if is_here:  # refuse web sites whose name resolves to this computer
         outer.add_middleware(TrustedHostMiddleware, allowed_hosts=[host, f"[{host}]", "localhost"])
     secret = f"/{secrets.token_urlsafe(16)}"
     ui.run_with(outer, title="skdpot", mount_path=secret, show_welcome_message=False)
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as held:
-        held.bind((host, args.port))  # kept, so that nobody else answers at the address
+        held.bind((host, args.port))  # kept open: no other program can take the address
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{held.getsockname()[1]}{secret}/"
         opening = Opening(address)
@@ -142,10 +141,10 @@ def run_ui(args: Namespace, console: Console) -> None:
 
 
 class Opening:
-    """A file, for its owner alone, that leads a browser to the page.
+    """A file, readable by its owner alone, that leads a browser to the page.
 
-    All users of a computer see which words a process was started with: an address does not belong
-    there.
+    All users of a computer see the arguments of a process; the address with its secret must not be
+    among them.
     """
 
     def __init__(self, address: str) -> None:
@@ -153,7 +152,7 @@ class Opening:
         self._folder: str | None = None
 
     def start(self) -> None:
-        """Open a browser, which may take as long as it likes."""
+        """Open a browser in a thread."""
         self._folder = tempfile.mkdtemp(prefix="skdpot-")  # of mode 0700
         place = Path(self._folder) / "open.html"
         place.touch(mode=0o600)
@@ -170,9 +169,9 @@ class Opening:
 def planned_noise(
     schema: TableSchema, n_rows: int, epsilon: float, delta: float
 ) -> tuple[float, list[tuple[str, str]]]:
-    """Return the noise of the counts of one column, and what it leaves of each, by public facts."""
+    """Return the noise of single columns, and its effect on each, by public facts."""
     rules = RowMap(schema)
-    plan = plan_tables(PrivacyTarget(epsilon, delta), rules.model, n_rows)
+    plan = plan_marginals(PrivacyTarget(epsilon, delta), rules.model, n_rows)
     sigma = float(plan.marginal_sigmas("columns", np.ones(len(rules.model)))[0])
     chosen = plan.schema.categories
     fewest = 0.0 if chosen is None else getattr(chosen.event, "threshold", 0.0)
@@ -180,7 +179,7 @@ def planned_noise(
     return sigma, list(zip(schema.names, told, strict=True))
 
 
-def _left_of(column: Any, rules: RowMap, n_rows: int, sigma: float, fewest: float) -> str:
+def _left_of(column: TableColumn, rules: RowMap, n_rows: int, sigma: float, fewest: float) -> str:
     if column.name in rules.constants:
         return "one value: nothing is spent on it"
     if column.name not in rules.model.names:
@@ -200,7 +199,7 @@ def _left_of(column: Any, rules: RowMap, n_rows: int, sigma: float, fewest: floa
 
 
 def _in_words(text: str) -> str:
-    """Return what a command says in the words of the page."""
+    """Return a message of a command in the words of the page."""
     for pattern, words in _OPTIONS.items():
         text = re.sub(pattern, words, text)
     return text
@@ -219,14 +218,14 @@ class Page:
         prefix: str = "",
     ) -> None:
         self.ui, self.app, self.folder, self.where, self.prefix = ui, app, folder, where, prefix
-        # Named by who started the program, wherever it is.
-        self.given = None if data is None else str(Path(data).expanduser().resolve())
+        # The path on the command line may lie outside the folder.
+        self.started_with = None if data is None else str(Path(data).expanduser().resolve())
         self.data: Path | None = None
-        self.choices: dict[str, tuple[str, str]] = {}  # what to do with columns, and how
+        self.choices: dict[str, tuple[str, str]] = {}  # treatment and value by column
         self.facts: dict[str, Any] = {}
-        self.shown: object = None  # what can be confirmed
-        self.last, self.changed = "", None  # the column that was changed last, and its row
-        self.place: Path | None = None  # of everything that is made
+        self.shown: object = None  # identifies the proposal that can be confirmed
+        self.last, self.changed = "", None  # the last changed column and its row
+        self.place: Path | None = None  # folder of the results
 
     def build(self) -> None:
         """Lay the page out."""
@@ -254,27 +253,27 @@ class Page:
             close = ui.button("Close", on_click=lambda: self.footer.set_value(False)).props("flat")
             close.bind_visibility_from(self.busy, "visible", backward=lambda busy: not busy)
         self._build_choice()
-        if self.given is not None:
-            ui.timer(0.1, partial(self._choose, self.given), once=True)
+        if self.started_with is not None:
+            ui.timer(0.1, partial(self._choose, self.started_with), once=True)
 
     def file(self, text: str, endings: tuple[str, ...] = ()) -> Path:
-        """Return a file that somebody may name, links followed: one of the folder."""
-        with suppress(RuntimeError, ValueError, OSError):  # what is no path at all
+        """Return a file of the folder, links followed; refuse others."""
+        with suppress(RuntimeError, ValueError, OSError):  # text that is no path
             path = (self.folder / Path(text).expanduser()).resolve()
             inside = path.is_relative_to(self.folder) and path.name.endswith(endings or "")
-            if inside or str(path) == self.given:
+            if inside or str(path) == self.started_with:
                 return path
         raise CommandError(_ELSEWHERE.format(self.folder, ", ".join(_SUFFIXES)))
 
-    # ------------------------------------------------------------------- what the commands do
+    # ------------------------------------------------------------------- running commands
 
     async def _call(self, what: str, *words: str) -> dict[str, Any] | None:
-        """Run a command; show how far it is and what it says; return its result, if it has one."""
-        if words[0] != "report":  # which follows on the release, with its warnings
+        """Run a command, show its progress and messages; return its result, None if it failed."""
+        if words[0] != "report":  # keeps the warnings of the release before it
             self.messages.clear()
         self.doing.text, self.bar.value = what, 0.0
         self.footer.value = self.busy.visible = True
-        # Safe: a file of the folder, such as random.py, is no module.
+        # -P: files of the folder, such as random.py, are not imported.
         command = (sys.executable, "-P", "-m", "skdpot.cli.main", *words, "--json", "--progress")
         pipe, environment = asyncio.subprocess.PIPE, os.environ | {"PYTHONUTF8": "1"}
         process = await asyncio.create_subprocess_exec(
@@ -301,7 +300,7 @@ class Page:
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
-        """Tell why something that was typed is refused."""
+        """Show why an input is refused."""
         self.messages.clear()
         try:
             yield
@@ -310,7 +309,7 @@ class Page:
 
     @contextmanager
     def _card(self, number: int, title: str) -> Iterator[None]:
-        """Fill a card, without those after it, and show it."""
+        """Fill a card, clear the later ones, and show it."""
         for card in self.cards[number - 1 :]:
             card.clear()
             card.visible = True
@@ -374,26 +373,32 @@ class Page:
 
     async def _propose(self) -> None:
         self.shown = turn = object()
-        for card in self.cards[1:]:  # what is no longer so can no longer be confirmed
+        for card in self.cards[1:]:  # an outdated proposal cannot be confirmed
             card.visible = False
-        options, problem = [], ""
-        for name, (treatment, detail) in self.choices.items():
-            option, example = _TREATMENTS[treatment]
-            if option:
-                options.append(option.format(name, detail))
-            if example and not detail:
-                problem = _UNSTATED.format(name, treatment)
+        problem = self._unstated()
         if not problem:
+            options = [
+                _TREATMENTS[treatment][0].format(name, detail)
+                for name, (treatment, detail) in self.choices.items()
+                if treatment != _AS_PROPOSED
+            ]
             words = ("schema", str(self.data), "--show", *self._form(), *options)
             facts = await self._call("Reading the table …", *words)
-            if self.shown is not turn:  # something else was chosen in the meantime
+            if self.shown is not turn:  # the user changed something in the meantime
                 return
             self.facts, problem = facts or self.facts, "" if facts else _REFUSED
         if self.facts:
             self._build_proposal(problem)
 
+    def _unstated(self) -> str:
+        """Return the request for a value that a chosen treatment needs, "" if none."""
+        for name, (treatment, detail) in self.choices.items():
+            if _TREATMENTS[treatment][1] and not detail:
+                return _UNSTATED.format(name, treatment)
+        return ""
+
     def _build_proposal(self, problem: str) -> None:
-        """Show a schema, and let it be confirmed unless something else was asked for."""
+        """Show a schema; it can be confirmed unless there is a problem."""
         ui, facts = self.ui, self.facts
         with self._card(2, "Confirm what is public"):
             ui.label(_GUESSED)
@@ -427,8 +432,8 @@ class Page:
                 ui.label(why).classes("text-grey-8")
                 if note:
                     ui.label(note[0].upper() + note[1:]).classes("told text-deep-orange-9")
-                is_open = "privately" in read_as
-                ui.label(_MATTERS["open" if is_open else kind]).classes("text-italic")
+                matter = "open" if "privately" in read_as else kind
+                ui.label(_MATTERS.get(matter, _MATTERS["scale"])).classes("text-italic")
             with ui.column().classes("gap-0 w-52"):
                 ui.select(
                     list(_TREATMENTS),
@@ -447,7 +452,7 @@ class Page:
             await self._propose()
 
     def _confirm(self, shown: object, facts: dict[str, Any], orders: list[tuple[Any, Any]]) -> None:
-        """Write the schema that was shown, with the rules that are kept."""
+        """Write the schema on the screen, with the rules that the user keeps."""
         if shown is not self.shown:
             return
         with self._refusals():
@@ -490,13 +495,13 @@ class Page:
             ui.button("Run", on_click=self._run_alone).props("size=lg")
 
     def _delta(self) -> float:
-        """Return the delta of the ledger, or one that fits the number of rows, if it is public."""
+        """Return the delta of the ledger, or one for the number of rows if that is public."""
         if (path := self.file(self.ledger.value)).exists():
             return PrivacyBudget.from_ledger(path).delta
         return fitting_delta(None if self.unit and self.unit.value else self.facts["rows"])
 
     def _choose_delta(self) -> None:
-        """Take back what follows from the number of rows where persons have several."""
+        """Update a delta that follows from the number of rows."""
         if self.delta.value in map(fitting_delta, (self.facts["rows"], None)):
             self.delta.value = self._delta()
 
@@ -505,9 +510,9 @@ class Page:
         n_rows = self.facts["rows"]
         with self.noise:
             try:
-                terms = self.epsilon.value or 0.0, self.delta.value or 0.0
-                sigma, rows = planned_noise(self.schema, n_rows, *terms)
-            except Exception as error:  # of what was typed: no private value is near
+                epsilon, delta = self.epsilon.value or 0.0, self.delta.value or 0.0
+                sigma, rows = planned_noise(self.schema, n_rows, epsilon, delta)
+            except Exception as error:  # about typed values; no private value is involved
                 self.ui.label(explain(error)[0])
                 return
             self.ui.label(
@@ -522,7 +527,7 @@ class Page:
     # ------------------------------------------------------------------- 4: the release
 
     async def _run_alone(self, click: Any) -> None:
-        """Run once, however often the button is pressed meanwhile: each run is charged."""
+        """Run once, even if the button is pressed again: each run is charged."""
         click.sender.disable()
         try:
             await self._run()

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from skdpot._utils.validation import check_count, check_real, solver_generator
+from skdpot._utils.arguments import check_count, check_real
+from skdpot._utils.streams import solver_generator
 
 
 def make_biased_classification(

@@ -1,26 +1,24 @@
 """A private classifier with similar decisions in all groups."""
 
 from dataclasses import KW_ONLY, dataclass
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import log_softmax
 from sklearn.utils import Tags
 
-from skdpot._utils.validation import (
-    Interval,
-    StrOptions,
-    encode_labels,
-)
+from skdpot._utils.labels import encode_labels
+from skdpot._utils.parameters import StrOptions
 from skdpot.base import FitContext
-from skdpot.fair.bayes import FAIRNESS, BayesRule
-from skdpot.fair.penalties import FAIR_MECHANISMS, FairMechanism, FairTask
-from skdpot.fair.predictor import FairDecisions, FairPredictor
-from skdpot.fair.scores import LOSSES
+from skdpot.fair.bayes_rule import BayesRule
+from skdpot.fair.decisions import RULE_PARAMETERS, FairDecisions
+from skdpot.fair.mechanism import FairMechanism, FairTask
+from skdpot.fair.notions import NOTIONS
+from skdpot.fair.predictor import PENALTY_MECHANISMS, FairPredictor
+from skdpot.fair.score_losses import LOSSES
 from skdpot.nets.cells import SAME_CLASS, SAME_GROUP, Cells, within_classes
 from skdpot.nets.compared_outputs import Probabilities
-from skdpot.privacy.spent import KNOWN_LABELS
+from skdpot.privacy.charges import KNOWN_LABELS
 
 _LABELS = {
     "needed_by": "A classifier",
@@ -135,9 +133,9 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
     With "bayes", all records take part in each step, and one of them moves the sum by at most twice
     its clipped length (`skdpot.fair.scores`) and the counts by
     `skdpot.release.strategy.Strategy.sensitivity`. With "sketch", batches are Poisson samples and
-    the sensitivity of a sum is :math:`(1-\alpha)\,2C` (`skdpot.fair.penalties`). With ranks,
+    the sensitivity of a sum is :math:`(1-\alpha)\,2C` (`skdpot.fair.fair_loss`). With ranks,
     batches are fixed numbers of records per group (and class), and it is :math:`(1-\alpha)\, 2C +
-    \alpha\, n' \frac{4 (K-1)}{K^2 Q} \frac{4 r L}{\min_c n'_c}` (`skdpot.nets.output_tables`). A
+    \alpha\, n' \frac{4 (K-1)}{K^2 Q} \frac{4 r L}{\min_c n'_c}` (`skdpot.nets.parity_penalty`). A
     tuned threshold adds noisy histograms. Rounding to the lattice of the noise adds at most 1/512
     (`skdpot.privacy.noise.noise_for_sums`). No bit of a record's gradient depends on who else is in
     a batch, or how many (`skdpot.privacy.sampling`); of a GPU the statement assumes it. No loss is
@@ -178,20 +176,20 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
     mechanism: str | FairMechanism = "bayes"
     classes: Any = None
 
-    _mechanisms: ClassVar[dict[str, type[FairMechanism]]] = {"bayes": BayesRule, **FAIR_MECHANISMS}
+    _mechanisms: ClassVar[dict[str, type[FairMechanism]]] = {
+        "bayes": BayesRule,
+        **PENALTY_MECHANISMS,
+    }
     _parameter_constraints = {
         **FairPredictor._parameter_constraints,
-        "fairness": [StrOptions(set(FAIRNESS))],
-        "level": [Interval(Real, 0, 1, closed="both")],
-        "measure": [StrOptions({"ratio", "difference"})],
-        "randomized": ["boolean"],
+        **RULE_PARAMETERS,
         "mechanism": [StrOptions(set(_mechanisms)), *_mechanisms.values()],
         "classes": ["array-like", None],
     }
 
     def _task(
         self, context: FitContext, rows: np.ndarray, y: Any, cells: Cells
-    ) -> tuple[FairTask, np.ndarray, list[str]]:
+    ) -> tuple[FairTask, np.ndarray]:
         codes, self.classes_ = encode_labels(y, len(rows), self.classes, **_LABELS)
         n_classes, public = len(self.classes_), ["the set of classes"]
         if n_classes < 2:
@@ -202,8 +200,9 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
             public.append(KNOWN_LABELS)
         if self.groups_ is not None:
             public.append(SAME_GROUP)
-        if odds := bool(cells.strata) and self._classes_are_public():
-            cells = within_classes(cells, codes, self.classes_)
+        if public_classes := bool(cells.strata) and self._classes_are_public():
+            of_classes = within_classes(cells, codes, self.classes_)
+            cells = NOTIONS[self.fairness].compared_cells(of_classes)
             public.append(SAME_CLASS)
         aware = self._is_aware(cells)
         n_outputs = 1 if n_classes == 2 else n_classes
@@ -213,22 +212,25 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
             compared=Probabilities(n_outputs),
             cells=cells,
             network=self._network(n_inputs, n_outputs, context.streams.solver),
-            public_classes=odds,
+            public_classes=public_classes,
             group_aware=aware,
+            public=public,
+            callbacks=self.callbacks,
         )
-        return task, codes, public
+        return task, codes
 
     def _classes_are_public(self) -> bool:
-        """Whether a record keeps its class in all neighbours; no property, which `dir` reads."""
-        mechanism = self._chosen
-        if isinstance(mechanism, BayesRule) or self.fairness == "demographic_parity":
+        """Whether a record keeps its class in all neighbours. A property would be read by `dir`."""
+        mechanism, notion = self._chosen_mechanism, NOTIONS[self.fairness]
+        if isinstance(mechanism, BayesRule):
             return False
-        if self.fairness != "equalized_odds":
+        if not notion.has_penalty:
+            known = [f'"{name}"' for name, notion in NOTIONS.items() if notion.has_penalty]
             raise ValueError(
                 f'fairness={self.fairness!r} needs mechanism="bayes"; a penalty is for '
-                '"demographic_parity" or "equalized_odds".'
+                f"{' or '.join(known)}."
             )
-        return mechanism.compares
+        return notion.given_class and mechanism.compares
 
     def _targets(self, y: Any) -> np.ndarray:
         return encode_labels(y, len(y), self.classes_)[0]
@@ -237,11 +239,13 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
         law = getattr(self, "score_law_", None)
         self.rule_ = None if law is None else self._best_rule()
 
-    def _places(self, X: Any, codes: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+    def _places(
+        self, X: Any, sensitive_features: Any
+    ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
         rows = self._public_rows(X)
-        return rows, *self.scores_(rows, self._codes(X, codes))
+        return rows, *self.scores_(rows, self._codes(X, sensitive_features))
 
-    def _own_decision(self, X: Any) -> np.ndarray:
+    def _decision_without_rule(self, X: Any) -> np.ndarray:
         outputs = self._outputs(X)
         if outputs.shape[1] > 1:
             return log_softmax(outputs, axis=1)

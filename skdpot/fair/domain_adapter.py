@@ -8,47 +8,48 @@ from typing import Any, Self
 import numpy as np
 import torch
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from torch.nn import functional
 
-from skdpot._utils.validation import (
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.labels import encode_labels
+from skdpot._utils.parameters import (
     HasMethods,
     StrOptions,
     all_or_nothing,
     check_is_fitted,
-    encode_labels,
     fit_context,
-    resolve_device,
     safe_indexing,
-    spawn_streams,
-    torch_randomness,
-    validate_rows,
 )
-from skdpot.base import FitContext, Mechanism, chosen_mechanism
-from skdpot.fair.penalties import FairTask, RankedOutputs, Records, SketchedOutputs
+from skdpot._utils.streams import spawn_streams
+from skdpot.base import FitContext, chosen_mechanism
+from skdpot.fair.mechanism import FairMechanism, FairTask
+from skdpot.fair.penalty_mechanism import PenaltyMechanism
+from skdpot.fair.predictor import NetworkPredictor
+from skdpot.fair.ranked_outputs import RankedOutputs
+from skdpot.fair.sketched_outputs import SketchedOutputs
+from skdpot.fair.training_rows import TrainingRows
 from skdpot.fair.transported_rows import SOURCE, TARGET, TransportedRows
 from skdpot.nets.cells import Cells, one_cell
 from skdpot.nets.compared_outputs import Probabilities
-from skdpot.nets.networks import build_predictor, evaluate
-from skdpot.nets.per_record_check import check_per_record
+from skdpot.nets.networks import evaluate
 from skdpot.nets.training import check_callbacks
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.charges import KNOWN_LABELS
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import KNOWN_LABELS
-from skdpot.release import gate as recording
+from skdpot.release.releases import Records, Release
 
 SAME_DOMAIN = (
     "the domain of each record and the sizes of both domains are public: the record that replaces "
     "another has the same domain"
 )
-_MECHANISMS: dict[str, type[Mechanism]] = {
+_MECHANISMS: dict[str, type[FairMechanism]] = {
     "transport": TransportedRows,
     "sketch": SketchedOutputs,
     "ranks": RankedOutputs,
 }
-_LARGEST_INPUT = 1e8
-_NO_LABEL = -1
+_NO_LABEL = -1  # code of the target rows
 _LABELS = {
     "needed_by": "A classifier",
     "advice": "for a continuous target there is no domain adapter",
@@ -56,7 +57,7 @@ _LABELS = {
 
 
 @dataclass(eq=False, repr=False)
-class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
+class DPDomainAdapter(ClassifierMixin, NetworkPredictor):
     r"""Private classifier for a target domain, trained on labelled rows of a source domain.
 
     Rows of the source have labels. Rows of the target, to which the classifier will be applied,
@@ -155,7 +156,7 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
     _: KW_ONLY
     delta: float = 1e-5
     module: Any = "linear"
-    mechanism: str | Mechanism = "transport"
+    mechanism: str | FairMechanism = "transport"
     classes: Any = None
     callbacks: Sequence[Any] | None = None
     budget: PrivacyBudget | None = None
@@ -201,8 +202,8 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
         check_callbacks(self.callbacks)
         with all_or_nothing(self):
             mechanism = self.mechanism_ = chosen_mechanism(self.mechanism, _MECHANISMS)
-            if isinstance(mechanism, SketchedOutputs | RankedOutputs):
-                mechanism.set_params(tune_threshold=False)  # it would count labels of the target
+            if isinstance(mechanism, PenaltyMechanism):
+                mechanism.set_params(tune_threshold=False)  # it reads labels of all rows
             rows = self._rows(X, reset=True)
             cells = _domains(sample_domain, len(rows))
             if not cells.strata:
@@ -224,17 +225,15 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
                 gradient=_gradient_where_labelled,
                 compared=Probabilities(len(self.classes_)),
                 cells=cells,
-                network=self._network(rows.shape[1], context.streams.solver),
+                network=self._network(rows.shape[1], len(self.classes_), context.streams.solver),
+                public=public,
+                callbacks=self.callbacks,
             )
-            made = mechanism.release(context, task, rows, targets, public, self.callbacks)
-            self.network_, self.privacy_spent_ = made.value, made.privacy_spent
-            self.__dict__.update(made.attributes)
+            result = mechanism.release(context, task, rows, targets)
+            self.network_, self.privacy_spent_ = result.value, result.privacy_spent
+            self.__dict__.update(result.attributes)
             self.__dict__.pop("threshold_", None)
         return self
-
-    def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
-        rows = validate_rows(self, X, reset=reset, min_samples=2 if reset else 1)
-        return np.clip(rows, -_LARGEST_INPUT, _LARGEST_INPUT)
 
     def _codes(self, y: Any, cells: Cells) -> tuple[np.ndarray, np.ndarray]:
         """Encode the labels of the source; target rows have none."""
@@ -246,17 +245,10 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
         codes[source], classes = encode_labels(y, len(source), self.classes, **_LABELS)
         return codes, classes
 
-    def _network(self, n_features: int, rng: np.random.Generator) -> torch.nn.Module:
-        resolve_device(self.device)  # refused before any charge
-        with torch_randomness(rng):
-            network = build_predictor(self.module, n_features, len(self.classes_))
-        check_per_record(network, (n_features,), rng, parameter="module", callbacks=self.callbacks)
-        return network
-
-    def _seen_by(self, release: recording.Release, X: Any, y: Any) -> recording.Records:
-        """Return rows and codes of labels; whoever is of the target adds nothing by its label."""
+    def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
+        """Return the rows and codes of labels that a release reads, for audits."""
         codes = encode_labels(y, len(y), self.classes_)[0]
-        records = Records.of(self.network_, X, codes, "cpu")
+        records = TrainingRows.of(self.network_, X, codes, "cpu")
         return records.rows, records.targets
 
     @property
@@ -304,7 +296,7 @@ class DPDomainAdapter(ClassifierMixin, PrivateEstimatorMixin, BaseEstimator):
 
 
 def _domains(sample_domain: Any, n_rows: int) -> Cells:
-    """Read the domain of each row; one cell where there is one domain."""
+    """Read the domain of each row; one cell if there is one domain."""
     if sample_domain is None:
         return one_cell(n_rows)
     signs = np.sign(np.asarray(sample_domain))
@@ -324,7 +316,7 @@ def _domains(sample_domain: Any, n_rows: int) -> Cells:
 
 
 def _gradient_where_labelled(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Gradient of the cross-entropy by the logits; nothing for rows without a label."""
-    known, n_classes = targets >= 0, outputs.shape[1]
-    own = outputs.softmax(1) - functional.one_hot(targets.long().clamp(min=0), n_classes)
-    return torch.where(known[:, None], own, 0.0)
+    """Return the gradient of the cross-entropy by the logits; 0 for rows without a label."""
+    labelled, n_classes = targets >= 0, outputs.shape[1]
+    gradients = outputs.softmax(1) - functional.one_hot(targets.long().clamp(min=0), n_classes)
+    return torch.where(labelled[:, None], gradients, 0.0)

@@ -1,32 +1,25 @@
-"""Fair decisions for scores that are already public or private."""
+"""Fair decisions from the scores of a classifier that is public or paid for."""
 
-from dataclasses import KW_ONLY, dataclass
-from numbers import Real
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from skdpot._utils.labels import encode_labels
+from skdpot._utils.parameters import HasMethods, all_or_nothing, check_is_fitted, fit_context
+from skdpot._utils.rows import without_groups
 from skdpot._utils.strangers import bounded, check_scores, scores_of
-from skdpot._utils.validation import (
-    HasMethods,
-    Interval,
-    StrOptions,
-    all_or_nothing,
-    check_is_fitted,
-    encode_labels,
-    fit_context,
-    spawn_streams,
-    without_groups,
-)
+from skdpot._utils.streams import spawn_streams
 from skdpot.base import FitContext
-from skdpot.fair.bayes import FAIRNESS, PlacedScores, release_law
-from skdpot.fair.predictor import FairDecisions
-from skdpot.fair.score_tables import ScoreLists, plan_score_tables
-from skdpot.nets.cells import SAME_GROUP, read_groups, warn_of_small_cells
+from skdpot.fair.bayes_rule import PlacedScores, plan_counts, release_law
+from skdpot.fair.decisions import RULE_PARAMETERS, FairDecisions
+from skdpot.fair.score_lists import ScoreLists
+from skdpot.nets.cells import SAME_GROUP, read_groups
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.charges import KNOWN_LABELS
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import KNOWN_LABELS
+from skdpot.release.releases import Records, Release
 
 _LABELS = {
     "needed_by": "A fair rule",
@@ -41,15 +34,15 @@ _SCORES = (
 
 @dataclass(frozen=True, eq=False)
 class EstimatorScores:
-    """Probabilities of classes and groups by classifiers of another maker."""
+    """Probabilities of classes and groups by classifiers of the caller."""
 
     estimator: Any
     group_estimator: Any
     n_groups: int
-    refusals: bool  # whether a row that a classifier refuses is an error: of public rows
+    refusals: bool  # whether a refused row is an error; it may be if rows are public
 
     def probabilities(self, rows: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return them; without an estimator of the group, groups are `codes`."""
+        """Return both; without an estimator of the group, `codes` are the groups."""
         groups = np.eye(self.n_groups)[codes]
         if self.group_estimator is not None:
             groups = self._scores(self.group_estimator, rows)
@@ -78,8 +71,7 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
     level : float, default=0.8
         Required similarity of the groups' rates, as in `FairPrivateClassifier`.
     fairness : str, default="demographic_parity"
-        "demographic_parity", "equalized_odds", "equal_opportunity" or "predictive_equality", as in
-        `FairPrivateClassifier`.
+        The rates to compare, as in `FairPrivateClassifier`.
     epsilon : float, default=1.0
         Privacy parameter of the counts; ``inf`` for no privacy.
     delta : float, default=1e-5
@@ -150,10 +142,7 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
         **PrivateEstimatorMixin._parameter_constraints,
         "estimator": [HasMethods("predict_proba")],
         "group_estimator": [HasMethods("predict_proba"), None],
-        "fairness": [StrOptions(set(FAIRNESS))],
-        "level": [Interval(Real, 0, 1, closed="both")],
-        "measure": [StrOptions({"ratio", "difference"})],
-        "randomized": ["boolean"],
+        **RULE_PARAMETERS,
     }
     _canaries: ClassVar[str] = "opposite targets"
     _clip_gradient: ClassVar[float] = 2.0
@@ -202,33 +191,33 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
                     "group_estimator must have the groups of sensitive_features as its classes_."
                 )
             context = FitContext.of(self, X, spawn_streams(self.random_state, type(self).__name__))
-            noise = plan_score_tables(context.divisible_mu)
-            error = noise.sigma * noise.strategy.typical_deviation
-            warn_of_small_cells(context.caller, cells, error)
-            facts = context.assumptions(declared_bounds=False, finite=False)
+            noise = plan_counts(context, cells, context.divisible_mu)
+            assumptions = context.assumptions(declared_bounds=False, finite=False)
             self.privacy_spent_ = context.charge_event(
                 noise.event,
                 n,
-                (*facts, SAME_GROUP, "the set of classes", KNOWN_LABELS, _SCORES),
+                (*assumptions, SAME_GROUP, "the set of classes", KNOWN_LABELS, _SCORES),
                 "noisy counts of scores by group and class",
             )
             shares = np.array(cells.sizes) / n
             lists = ScoreLists(shares, len(self.classes_), hidden is None)
-            given = self.estimator, hidden, len(self.groups_)
-            self.scores_ = PlacedScores(EstimatorScores(*given, refusals=True), lists)
-            placed = PlacedScores(EstimatorScores(*given, refusals=False), lists)
+            scores = EstimatorScores(self.estimator, hidden, len(self.groups_), refusals=True)
+            self.scores_ = PlacedScores(scores, lists)
+            placed = PlacedScores(replace(scores, refusals=False), lists)
             self.score_law_ = release_law(placed, cells, noise, (rows, targets), context)
             self.rule_ = self._best_rule()
         return self
 
-    def _places(self, X: Any, codes: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+    def _places(
+        self, X: Any, sensitive_features: Any
+    ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
         check_is_fitted(self)
-        X, codes = without_groups(self, X, codes)
+        X, groups = without_groups(self, X, sensitive_features)
         rows = _as_table(X)
-        known = np.zeros(len(rows), dtype=np.intp)
+        codes = np.zeros(len(rows), dtype=np.intp)
         if self.group_estimator is None:
-            known, _ = encode_labels(
-                codes,
+            codes, _ = encode_labels(
+                groups,
                 len(rows),
                 self.groups_,
                 argument="sensitive_features",
@@ -236,13 +225,13 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
                 needed_by="A decision that uses the group",
                 advice="these are the groups of the fit",
             )
-        return rows, *self.scores_(rows, known)
+        return rows, *self.scores_(rows, codes)
 
-    def _seen_by(self, release: Any, X: Any, y: Any) -> tuple[Any, Any]:
-        """Return rows and the positions of their classes."""
+    def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
+        """Return rows and the codes of their classes."""
         return X, encode_labels(y, len(X), self.classes_)[0]
 
 
 def _as_table(X: Any) -> Any:
-    """Return a DataFrame as it is, so that names of columns are kept, and all else as an array."""
+    """Return a DataFrame as it is, with the names of its columns, and all else as an array."""
     return X if hasattr(X, "columns") else np.asarray(X)

@@ -13,7 +13,9 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import make_scorer
 from sklearn.utils import check_consistent_length
 
-from skdpot._utils.validation import FINITE, as_finite, as_points, label_column
+from skdpot._utils.finite import FINITE, as_finite, as_points
+from skdpot._utils.labels import label_column
+from skdpot.fair.notions import DEMOGRAPHIC_PARITY, EQUALIZED_ODDS, FairnessNotion
 from skdpot.ot.distances import directions_of
 from skdpot.ot.transport import sliced_wasserstein_distance
 
@@ -63,19 +65,31 @@ def find_positive(pos_label: Any, **columns: np.ndarray) -> Any:
     return pos_label
 
 
-def _rates(
-    y_pred: Any, sensitive_features: Any, pos_label: Any, y_true: Any = None
+def compared_rates(
+    notion: FairnessNotion,
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    pos_label: Any = None,
 ) -> pd.DataFrame:
-    """Return the selection rate of each group in each true class, or in a single one for all."""
-    given = {"y_pred": y_pred} if y_true is None else {"y_true": y_true, "y_pred": y_pred}
-    labels = {name: as_labels(values, name) for name, values in given.items()}
+    """Return the selection rates that a notion compares: a row per group, a column per class.
+
+    Where all members of a group are compared, there is one column, and `y_true` is not read.
+    """
+    columns = {"y_true": y_true, "y_pred": y_pred} if notion.given_class else {"y_pred": y_pred}
+    labels = {name: as_labels(values, name) for name, values in columns.items()}
     groups = as_labels(sensitive_features, "sensitive_features")
     check_consistent_length(*labels.values(), groups)
-    selected = labels["y_pred"] == find_positive(pos_label, **labels)
+    positive = find_positive(pos_label, **labels)
     group_codes(groups)
     classes = labels.get("y_true", np.zeros(len(groups)))
+    selected = labels["y_pred"] == positive
     rows = pd.DataFrame({"group": groups, "y_true": classes, "selected": selected})
     rates = rows.groupby(["group", "y_true"])["selected"].mean().unstack()
+    if notion.given_class:
+        is_positive = (rates.columns == positive).astype(int)
+        rates = rates.loc[:, np.isin(is_positive, notion.compared_classes())]
     names, known = rates.index.tolist(), rates.columns.tolist()
     empty = [
         f"group {names[i]!r} in class {known[j]!r}" for i, j in np.argwhere(rates.isna().to_numpy())
@@ -208,11 +222,15 @@ def disparate_impact(
     >>> disparate_impact(y_pred, sensitive_features=group, reference=0)
     2.0
     """
-    rates = _rates(y_pred, sensitive_features, pos_label)
-    ratio = float(_ratios(rates, reference).iloc[0])
-    if np.isnan(ratio):
-        warn_of_undefined("No group is ever selected: the disparate impact is 0/0, nan.")
-    return ratio
+    ratios = rate_ratios(
+        DEMOGRAPHIC_PARITY,
+        None,
+        y_pred,
+        sensitive_features=sensitive_features,
+        pos_label=pos_label,
+        reference=reference,
+    )
+    return float(ratios.iloc[0])
 
 
 def demographic_parity_difference(
@@ -248,7 +266,9 @@ def demographic_parity_difference(
     >>> demographic_parity_difference([1, 0, 1, 1], sensitive_features=["a", "a", "b", "b"])
     0.5
     """
-    return _largest_difference(_rates(y_pred, sensitive_features, pos_label))
+    return largest_rate_difference(
+        DEMOGRAPHIC_PARITY, None, y_pred, sensitive_features=sensitive_features, pos_label=pos_label
+    )
 
 
 def equalized_odds_ratios(
@@ -260,11 +280,14 @@ def equalized_odds_ratios(
     reference: Any = None,
 ) -> pd.Series:
     """Disparate impact among the rows of each true class, which are treated as public."""
-    ratios = _ratios(_rates(y_pred, sensitive_features, pos_label, y_true), reference)
-    undefined = ratios.index[ratios.isna()].tolist()
-    if undefined:
-        warn_of_undefined(f"The ratio is nan, for it is not defined, in classes {undefined}.")
-    return ratios
+    return rate_ratios(
+        EQUALIZED_ODDS,
+        y_true,
+        y_pred,
+        sensitive_features=sensitive_features,
+        pos_label=pos_label,
+        reference=reference,
+    )
 
 
 def equalized_odds_difference(
@@ -304,11 +327,34 @@ def equalized_odds_difference(
     ... )
     0.5
     """
-    return _largest_difference(_rates(y_pred, sensitive_features, pos_label, y_true))
+    return largest_rate_difference(
+        EQUALIZED_ODDS, y_true, y_pred, sensitive_features=sensitive_features, pos_label=pos_label
+    )
 
 
-def _largest_difference(rates: pd.DataFrame) -> float:
+def largest_rate_difference(
+    notion: FairnessNotion, y_true: Any, y_pred: Any, **columns: Any
+) -> float:
+    """Return the largest difference of two groups' rates, with options of `compared_rates`."""
+    rates = compared_rates(notion, y_true, y_pred, **columns)
     return float((rates.max(skipna=False) - rates.min(skipna=False)).max(skipna=False))
+
+
+def rate_ratios(
+    notion: FairnessNotion, y_true: Any, y_pred: Any, *, reference: Any = None, **columns: Any
+) -> pd.Series:
+    """Return the ratio of the smallest to the largest rate, or of the other to the reference.
+
+    There is one for each column of `compared_rates`, with its options.
+    """
+    rates = compared_rates(notion, y_true, y_pred, **columns)
+    ratios = _ratios(rates, reference)
+    undefined = ratios.index[ratios.isna()].tolist()
+    if undefined and notion.given_class:
+        warn_of_undefined(f"The ratio is nan, for it is not defined, in classes {undefined}.")
+    elif undefined:
+        warn_of_undefined("No group is ever selected: the disparate impact is 0/0, nan.")
+    return ratios
 
 
 def _ratios(rates: pd.DataFrame, reference: Any) -> pd.Series:

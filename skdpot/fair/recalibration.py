@@ -1,30 +1,31 @@
-r"""The mean and the spread of predictions, set right after they were made alike in all groups.
+r"""The mean and the spread of predictions, corrected after these were made alike in all groups.
 
-A penalty pulls the predictions of all groups together, and under clipping and noise what the loss
-has to say of their level is lost. Moves along an uncertain posterior add a spread that says nothing
-of the target. From one noisy sum follow the means of targets y and predictions u, their covariance
-and the variance of the predictions. Predictions become :math:`\bar y + b (u - \bar u)` with the
-slope of least squares, from 0 to 1, so that no distance between groups grows, and none is worse
-than the mean of the targets but for noise.
+A penalty moves the predictions of all groups together, and under clipping and noise the loss hardly
+corrects their level. Moves along an uncertain posterior add a spread that is unrelated to the
+target. One noisy sum estimates the means of targets y and predictions u, their covariance and the
+variance of the predictions. Predictions become :math:`\bar y + b (u - \bar u)` with the slope of
+least squares, from 0 to 1. So no distance between groups grows, and apart from noise predictions
+are no worse than the mean of the targets.
 """
 
 import math
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.nets.networks import evaluate
 from skdpot.nets.per_sample import chain_of_layers
 from skdpot.release.moments import SumNoise, as_finite_rows, plan_sums, release_sums
 
-_LONGEST, _LONGEST_TARGET = math.sqrt(3.25), math.sqrt(1.25)  # see `_moments`, `_of_targets`
-_NARROWEST = 1e-6
+_LONGEST = math.sqrt(3.25)  # largest norm of `_moments_of_both`
+_LONGEST_TARGET = math.sqrt(1.25)  # largest norm of `_moments_of_targets`
+_NARROWEST = 1e-6  # squared spread of targets
+_SMALLEST = 1e-12  # variance of predictions
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,7 @@ class Affine:
         return self.slope * outputs + self.shift
 
     def before(self, outputs: np.ndarray) -> np.ndarray:
-        """Return what is mapped to the given predictions."""
+        """Return the predictions that are mapped to the given ones: the inverse map."""
         return (outputs - self.shift) / self.slope
 
     def after(self, network: nn.Module) -> nn.Module:
@@ -67,20 +68,24 @@ def release_recalibration(
     codes: np.ndarray,
     noise: SumNoise,
     stream: SecretStream,
-    outputs_of: Callable[[Any, np.ndarray], np.ndarray],
+    outputs_of: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> Affine:
-    """Return the map to a better mean and spread. The caller has charged the noise."""
+    """Return the map to a better mean and spread. The caller has charged the noise.
+
+    For audits, `outputs_of` maps rows and groups to predictions.
+    """
     n, q = targets.shape
 
-    def vectors_of(rows: Any, targets: Any, codes: np.ndarray) -> np.ndarray:
-        return _moments(outputs_of(rows, codes), np.asarray(targets))
+    def vectors_of(rows: np.ndarray, targets: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        return _moments_of_both(outputs_of(rows, codes), np.asarray(targets))
 
-    sums = release_sums(_moments(outputs, targets), codes, 1, noise, stream, vectors_of)[0] / n
+    vectors = _moments_of_both(outputs, targets)
+    sums = release_sums(vectors, codes, 1, noise, stream, vectors_of)[0] / n
     target, output = math.sqrt(q) * sums[:q], math.sqrt(q) * sums[q : 2 * q]
     covariance = q * sums[-2] - target @ output
     variance = q * (sums[-1] + 0.5) - output @ output
-    error = 2.0 * q * noise.sigma / n  # of either; what the noise hides is left as it is
-    slope = float(np.clip((covariance + error) / max(variance, error, 1e-12), 0.0, 1.0))
+    error = 2.0 * q * noise.sigma / n  # of both; what the noise hides is not changed
+    slope = float(np.clip((covariance + error) / max(variance, error, _SMALLEST), 0.0, 1.0))
     return Affine(slope, target - slope * output)
 
 
@@ -93,14 +98,18 @@ def release_spread(
     targets: np.ndarray, codes: np.ndarray, noise: SumNoise, stream: SecretStream
 ) -> Affine:
     """Return the map from targets of mean 0 and a spread of 1/2; the noise is charged already."""
-    (n, q), given = targets.shape, (codes, 1, noise, stream)
-    sums = release_sums(_of_targets(targets), *given, lambda _, y, __: _of_targets(np.asarray(y)))
+    n, q = targets.shape
+
+    def vectors_of(_: np.ndarray, targets: np.ndarray, __: np.ndarray) -> np.ndarray:
+        return _moments_of_targets(np.asarray(targets))
+
+    sums = release_sums(_moments_of_targets(targets), codes, 1, noise, stream, vectors_of)
     mean, square = math.sqrt(q) * sums[0, :q] / n, sums[0, q] / n + 0.5
-    error = noise.sigma / n  # what it hides counts as spread
+    error = noise.sigma / n  # what the noise hides counts as spread
     return Affine(2.0 * math.sqrt(max(square - mean @ mean / q, error, _NARROWEST)), mean)
 
 
-def _of_targets(targets: np.ndarray) -> np.ndarray:
+def _moments_of_targets(targets: np.ndarray) -> np.ndarray:
     r"""Return y and |y|² - 1/2 of targets shortened to norm 1: of norm up to :math:`\sqrt{5/4}`."""
     norms = np.linalg.norm(targets, axis=1, keepdims=True)
     y = targets / np.maximum(norms, math.sqrt(len(targets.T)))
@@ -118,18 +127,18 @@ def recalibrated(
     """Return a network with a better mean and spread of its outputs."""
     before = deepcopy(network)
 
-    def outputs_of(rows: Any, _: np.ndarray) -> np.ndarray:
+    def outputs_of(rows: np.ndarray, _: np.ndarray) -> np.ndarray:
         return as_finite_rows(evaluate(before, np.asarray(rows, dtype=np.float64), None))
 
-    given = (outputs_of(rows, codes), targets, codes, noise, stream, outputs_of)
-    return release_recalibration(*given).after(network)
+    outputs = outputs_of(rows, codes)
+    affine = release_recalibration(outputs, targets, codes, noise, stream, outputs_of)
+    return affine.after(network)
 
 
-def _moments(outputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    r"""Return y, u, y·u and |u|² of records, y and u shortened to norm 1.
+def _moments_of_both(outputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    r"""Return y, u, y·u and |u|² - 1/2 of records, with y and u shortened to norm 1.
 
-    The last entry is taken less its middle, so that the norm is at most
-    :math:`\sqrt{1 + 1 + 1 + 1/4}`.
+    The norm is at most :math:`\sqrt{1 + 1 + 1 + 1/4}`.
     """
     y, u = (
         values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), math.sqrt(len(values.T)))

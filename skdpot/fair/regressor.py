@@ -1,4 +1,4 @@
-"""The private regressor whose predictions are alike in all groups."""
+"""A private regressor with similar predictions in all groups."""
 
 import math
 from copy import copy
@@ -11,24 +11,22 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import Tags
 
-from skdpot._utils.validation import (
-    Interval,
-    StrOptions,
-    check_is_fitted,
-    check_parameters,
-    resolve_device,
-    validate_targets,
-)
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.labels import validate_targets
+from skdpot._utils.parameters import Interval, StrOptions, check_is_fitted, check_parameters
 from skdpot.base import FitContext
-from skdpot.fair.barycenter import BallScores, Barycenter
-from skdpot.fair.penalties import FAIR_MECHANISMS, FairMechanism, FairTask, SketchedOutputs
-from skdpot.fair.predictor import FairPredictor
-from skdpot.fair.scores import LOSSES
+from skdpot.fair.barycenter import Barycenter
+from skdpot.fair.mechanism import FairMechanism, FairTask
+from skdpot.fair.predictor import PENALTY_MECHANISMS, FairPredictor
+from skdpot.fair.score_losses import LOSSES
+from skdpot.fair.sketched_outputs import SketchedOutputs
+from skdpot.fair.transport import BallScores
 from skdpot.nets.cells import SAME_GROUP, Cells
 from skdpot.nets.compared_outputs import ClippedOutputs
 from skdpot.nets.networks import evaluate
-from skdpot.release import gate as recording
-from skdpot.release.bounds import planned_bounds, public_bounds
+from skdpot.release.bounds import public_bounds
+from skdpot.release.private_bounds import planned_bounds
+from skdpot.release.releases import Records, Release
 
 
 @dataclass(eq=False, repr=False)
@@ -174,7 +172,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
 
     _mechanisms: ClassVar[dict[str, type[FairMechanism]]] = {
         "barycenter": Barycenter,
-        **FAIR_MECHANISMS,
+        **PENALTY_MECHANISMS,
     }
     _parameter_constraints = {
         **FairPredictor._parameter_constraints,
@@ -186,7 +184,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
 
     def _task(
         self, context: FitContext, rows: np.ndarray, y: Any, cells: Cells
-    ) -> tuple[FairTask, np.ndarray, list[str]]:
+    ) -> tuple[FairTask, np.ndarray]:
         targets = validate_targets(y, len(rows))
         self._flat, targets = targets.ndim == 1, targets.reshape(len(rows), -1)
         n_samples, n_targets = targets.shape
@@ -196,7 +194,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         if isinstance(self.target_bounds, str) and self.target_bounds != "private":
             raise ValueError('target_bounds must be "private" or a pair (low, high).')
         if odds := self.fairness == "equalized_odds":
-            if not isinstance(self._chosen, SketchedOutputs):
+            if not isinstance(self._chosen_mechanism, SketchedOutputs):
                 raise ValueError(
                     'fairness="equalized_odds" needs mechanism="sketch": one map of predictions '
                     "cannot make them alike given the target, and ranks would need the bin of "
@@ -204,22 +202,25 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
                 )
             if n_targets > 1:
                 raise ValueError('fairness="equalized_odds" needs a single target.')
-        given = public_bounds(self.target_bounds, None, n_targets)
+        declared = public_bounds(self.target_bounds, None, n_targets)
         task = FairTask(
             gradient=LOSSES["squared"].gradient,
             compared=ClippedOutputs(n_targets, math.sqrt(n_targets)),
             cells=cells,
             network=network,
-            bounds=planned_bounds(given or n_samples, n_targets, context.target.mu_cap),
+            bounds=planned_bounds(declared or n_samples, n_targets, context.target.mu_cap),
             group_aware=aware,
             given_target=odds,
+            public=["the number of targets", *[SAME_GROUP] * (self.groups_ is not None)],
+            callbacks=self.callbacks,
         )
-        return task, targets, ["the number of targets", *[SAME_GROUP] * (self.groups_ is not None)]
+        return task, targets
 
     def _targets(self, y: Any) -> np.ndarray:
         return self.target_bounds_.to_units(y.reshape(len(y), -1))
 
-    def _seen_by(self, release: recording.Release, X: Any, y: Any) -> recording.Records:
+    def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
+        """Return the rows and targets that a release reads; private bounds read targets alone."""
         if release.kind == "histogram":
             return (y.reshape(len(y), -1).astype(np.float64),)
         rows, targets = super()._seen_by(release, X, y)
@@ -253,7 +254,8 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         else:
             scores = BallScores(self.network_, self.posterior_, len(self.groups_))
             codes = self._codes(X, sensitive_features)
-            outputs = self.transport_(*scores(rows, codes), self.level)
+            scored, weights = scores(rows, codes)
+            outputs = self.transport_(scored, weights, self.level)
         predicted = self.target_bounds_.from_units(outputs)
         return predicted.ravel() if self._flat else predicted
 
@@ -304,10 +306,10 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
                 'with_level needs a fit with mechanism="barycenter": the penalty of '
                 f"{type(self.mechanism_).__name__} is part of the training."
             )
-        chosen = copy(self)
-        chosen.level = level
-        check_parameters(chosen)
-        return chosen
+        other = copy(self)
+        other.level = level
+        check_parameters(other)
+        return other
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

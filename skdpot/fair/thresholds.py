@@ -1,41 +1,43 @@
-"""TODO: thresholds."""
+"""A private threshold for the predicted probabilities of two classes.
+
+A penalty moves the scores of groups together, and with them all scores: few reach one half if the
+second class is the rarer one. The released threshold selects as many records as belong to the
+second class. The first release finds the range of the scores, the second their distribution there,
+and the third counts the records of the second class, unless the classes are public.
+"""
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from skdpot._utils.validation import SecretStream
-from skdpot.nets.cells import Cells
-from skdpot.nets.output_tables import _ALONG, _ONE, Seen, TableNoise, plan_tables, release_tables
-from skdpot.ot.slices import CDFTable
+from skdpot._utils.streams import SecretStream
+from skdpot.nets.output_tables import TableNoise, plan_output_tables, release_tables
 from skdpot.privacy.events import Event, GaussianEvent
 from skdpot.privacy.noise import calibrate_lattice, lattice_noise
-from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate
+from skdpot.release.gate import pass_gate
+from skdpot.release.releases import Part, Records, Release, Vectors
 
-_TARGET_BINS = 5
-
-
+_DIRECTION = np.ones((1, 1))  # of a single probability
 _LIMIT = np.full(1, 0.5)  # of probabilities less one half
-_DIRECTION = np.ones((1, 1))
-_INSIDE = 1e-6
+_INSIDE = 1e-6  # distance of a threshold from 0 and 1, so that its logit is finite
 _SHARES = {"coarse": 0.2, "fine": 0.65, "count": 0.15}  # of the squared mu
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdNoise:
-    """Noise of the releases that a threshold is read off."""
+    """Noise of the releases that a threshold is computed from."""
 
     coarse: TableNoise
     fine: TableNoise
-    count: GaussianEvent | None
+    count: GaussianEvent | None  # None: the classes are public, or there is no privacy
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What is to be charged."""
+        """The events to charge."""
         counted = () if self.count is None else (self.count,)
         return (self.coarse.event, self.fine.event, *counted)
 
@@ -45,13 +47,13 @@ def plan_threshold(mu: float, n_samples: int, *, public_classes: bool) -> Thresh
 
     The histograms hold all records, whatever their class, so that a replaced record moves one
     count from one bin to another. The number of records of the second class moves by one, and
-    not at all where a neighbouring data set has the same classes.
+    not at all if neighbouring data sets have the same classes.
     """
     shares = _SHARES | ({"count": 0.0} if public_classes else {})
     mus = {name: mu * math.sqrt(share / sum(shares.values())) for name, share in shares.items()}
     words = "Range of the outputs, for the threshold"
-    coarse = plan_tables(mus["coarse"], 1, 1, n_samples, words)
-    fine, count = plan_tables(mus["fine"], 1, 1, n_samples, "Outputs in that range"), None
+    coarse = plan_output_tables(mus["coarse"], 1, 1, n_samples, words)
+    fine, count = plan_output_tables(mus["fine"], 1, 1, n_samples, "Outputs in that range"), None
     if not (public_classes or math.isinf(mu)):
         noise = calibrate_lattice(mus["count"], 1.0)
         count = GaussianEvent(**vars(noise), label="Records of the second class")
@@ -65,15 +67,22 @@ def tuned_threshold(
     stream: SecretStream,
     probabilities_of: Callable[[Any], np.ndarray] = np.asarray,
 ) -> float:
-    """Release the score that as many records exceed as belong to the second class."""
+    """Release the probability that as many records exceed as belong to the second class.
+
+    For audits, `probabilities_of` maps rows to probabilities.
+    """
     n = len(labels)
-    values, together = probabilities[:, None] - 0.5, np.zeros(n, dtype=np.intp)
-    given = (values, together, (n,), _DIRECTION, _LIMIT)
     release = partial(
-        release_tables, *given, values_of=lambda rows, _: probabilities_of(rows)[:, None] - 0.5
+        release_tables,
+        probabilities[:, np.newaxis] - 0.5,
+        np.zeros(n, dtype=np.intp),
+        (n,),
+        _DIRECTION,
+        _LIMIT,
+        values_of=lambda rows, _: probabilities_of(rows)[:, np.newaxis] - 0.5,
     )
     fine = release(noise.fine, stream, previous=release(noise.coarse, stream))
-    if noise.count is None:  # public, or no privacy is promised
+    if noise.count is None:
         second = float(labels.sum())
     else:
         second = _noisy_count(labels, noise.count, stream)
@@ -83,7 +92,7 @@ def tuned_threshold(
 
 
 def _noisy_count(labels: np.ndarray, event: GaussianEvent, stream: SecretStream) -> float:
-    """Release the number of records of the second class, which one record moves by one."""
+    """Release the number of records of the second class; one record moves it by one."""
     lattice = float(event.lattice or 1.0)
     table = lattice_noise(event.sigma, 1, stream, lattice=lattice, mu=event.mu)
     table += int(labels.sum()) * round(1 / lattice)
@@ -100,61 +109,6 @@ def _noisy_count(labels: np.ndarray, event: GaussianEvent, stream: SecretStream)
 
 
 def _counted_labels(release: Release, records: Records, shares: np.ndarray) -> Iterator[Part]:
-    """Yield what labels add to their sum."""
-    rows = Vectors(np.asarray(records[1], dtype=np.float64)[:, None])
+    """Yield the contributions of labels to their sum."""
+    rows = Vectors(np.asarray(records[1], dtype=np.float64)[:, np.newaxis])
     yield Part(value=release.value, sigma=float(np.max(release.sigma)), rows=rows)
-
-
-@dataclass(frozen=True, eq=False)
-class BinnedCells(Cells):
-    """Groups divided by bins of a private target: whose outputs are alike given the target.
-
-    `codes` are the groups, which are public. In which bin a record is is private; sizes of cells
-    are estimates, and edges and sizes follow from one release of the targets of each group. What
-    counts records by cell pays for a record that changes its bin, and what a record adds depends on
-    the bin of its own target.
-    """
-
-    edges: np.ndarray = field(default_factory=lambda: np.zeros(0))  # between bins
-    n_groups: int = 1
-
-    def codes_of(self, targets: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Return the cells of records, given their groups, or cells of the same groups."""
-        bins = np.searchsorted(self.edges, np.asarray(targets)[:, 0], side="right")
-        return (bins * self.n_groups + codes % self.n_groups).astype(np.intp)
-
-
-def in_a_bin(cells: Cells) -> Cells:
-    """Return what the cells of one bin are like, about."""
-    sizes = tuple(size // _TARGET_BINS for size in cells.sizes)
-    return replace(cells, sizes=sizes, names=tuple(f"{n}, in a bin of y" for n in cells.names))
-
-
-def plan_target_bins(mu: float, cells: Cells) -> TableNoise:
-    """Plan the release of the distribution of the targets of each group: its range, then itself."""
-    return plan_tables(mu, 2, 1, max(1, min(cells.sizes)), "Targets of each group, for their bins")
-
-
-def release_target_bins(
-    targets: np.ndarray, cells: Cells, noise: TableNoise, stream: SecretStream
-) -> BinnedCells:
-    """Divide groups by quantiles of their targets in [-1, 1], (n, 1); the caller has charged."""
-    given = (targets, cells.codes, cells.sizes, _ALONG, _ONE, noise, stream)
-    seen: Seen = lambda records, codes: (np.asarray(records[1], dtype=np.float64), codes)  # noqa: E731
-    tables = release_tables(*given, previous=release_tables(*given, seen=seen), seen=seen)
-    sizes, first = np.array(cells.sizes, dtype=np.float64), tables.tables[0]
-    pooled = sizes @ np.array([table.cdf[0] for table in tables.tables]) / sizes.sum()
-    of_all = CDFTable(_ALONG, first.half_widths, pooled[None])
-    inner = of_all.quantiles_along(0, np.arange(1, _TARGET_BINS) / _TARGET_BINS)
-    width = first.edges[0, 1] - first.edges[0, 0]
-    inner = inner[np.diff(inner, prepend=-np.inf) >= width]
-    above = [np.concatenate([[0.0], table.evaluate(inner)[0], [1.0]]) for table in tables.tables]
-    found = np.maximum(np.rint(np.diff(above, axis=1).T * sizes), 1.0)  # (n_bins, n_groups)
-    edges, n_groups = inner + tables.centres[0], len(sizes)
-    return BinnedCells(
-        cells.codes,
-        tuple(found.astype(int).ravel().tolist()),
-        tuple(tuple(range(k, k + n_groups)) for k in range(0, found.size, n_groups)),
-        edges=edges,
-        n_groups=n_groups,
-    )

@@ -1,4 +1,4 @@
-"""A private map of features or codes after which groups are alike."""
+"""A private map of features or codes that makes groups alike."""
 
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
@@ -9,34 +9,27 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
 
-from skdpot._utils.validation import (
+from skdpot._utils.labels import encode_labels
+from skdpot._utils.parameters import (
     Interval,
     all_or_nothing,
     check_is_fitted,
     check_parameters,
-    encode_labels,
     fit_context,
-    spawn_streams,
-    validate_rows,
-    without_groups,
 )
+from skdpot._utils.rows import validate_rows, without_groups
+from skdpot._utils.streams import spawn_streams
 from skdpot.base import FitContext
 from skdpot.exceptions import warn_of_fairness
-from skdpot.fair.barycenter import Transport, plan_rounds, release_rounds, unresolved_groups
+from skdpot.fair.transport import Transport, plan_rounds, release_rounds, unresolved_groups
 from skdpot.nets.cells import SAME_GROUP, one_cell, read_groups
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.earlier_steps import made_by
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import made_by
-from skdpot.release.bounds import (
-    ROW_BOUNDS,
-    BoundsPlan,
-    DataBounds,
-    bounds_share,
-    planned_bounds,
-    public_bounds,
-)
-from skdpot.release.gate import Records, Release
+from skdpot.release.bounds import ROW_BOUNDS, DataBounds, public_bounds
+from skdpot.release.private_bounds import BoundsPlan, bounds_share, planned_bounds
+from skdpot.release.releases import Records, Release
 
 
 @dataclass(eq=False, repr=False)
@@ -173,8 +166,8 @@ class FairPrivateTransformer(
             If `budget` cannot pay. Nothing is charged and nothing changes.
         """
         with all_or_nothing(self):
-            given, groups = without_groups(self, X, sensitive_features, reset=True)
-            rows = validate_rows(self, given, reset=True, min_samples=2)
+            features, groups = without_groups(self, X, sensitive_features, reset=True)
+            rows = validate_rows(self, features, reset=True, min_samples=2)
             (n, d), name = rows.shape, type(self).__name__
             cells, self.groups_ = one_cell(n), None
             if sensitive_features is None:
@@ -215,11 +208,12 @@ class FairPrivateTransformer(
         return self
 
     def _scores(self, rows: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows with the weights of the moves, which are indicators of the groups."""
         n_groups = 1 if self.groups_ is None else len(self.groups_)
         return np.asarray(rows, dtype=np.float64), np.eye(n_groups)[codes]
 
     def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
-        """Return rows, for distributions in the units of the map."""
+        """Return the rows that a release reads: distributions are in the units of the map."""
         return (self.bounds_.to_units(X.astype(np.float64)) if release.kind == "table" else X), y
 
     def transform(self, X: Any, *, sensitive_features: Any = None) -> np.ndarray:
@@ -243,8 +237,8 @@ class FairPrivateTransformer(
             If groups are not given, or are not among those of the fit.
         """
         check_is_fitted(self)
-        given, groups = without_groups(self, X, sensitive_features)
-        rows = validate_rows(self, given, reset=False)
+        features, groups = without_groups(self, X, sensitive_features)
+        rows = validate_rows(self, features, reset=False)
         codes = np.zeros(len(rows), dtype=np.intp)
         if self.groups_ is not None:
             codes = encode_labels(
@@ -257,7 +251,8 @@ class FairPrivateTransformer(
                 advice="these are the groups that it was fitted with",
             )[0]
         transport: Transport = self.transport_
-        moved = transport(*self._scores(self.bounds_.to_units(rows), codes), self.level)
+        units, weights = self._scores(self.bounds_.to_units(rows), codes)
+        moved = transport(units, weights, self.level)
         return self.bounds_.from_units(moved).astype(rows.dtype, copy=False)
 
     def fit_transform(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Any:
@@ -278,8 +273,8 @@ class FairPrivateTransformer(
             Moved rows, as private as X. A private estimator fitted on them warns of the total cost,
             unless it shares `budget`.
         """
-        given = {"sensitive_features": sensitive_features}
-        moved = self.fit(X, y, **given).transform(X, **given)
+        self.fit(X, y, sensitive_features=sensitive_features)
+        moved = self.transform(X, sensitive_features=sensitive_features)
         return made_by(X, moved, self.privacy_spent_, self.budget)
 
     def with_level(self, level: float) -> Self:
@@ -301,10 +296,10 @@ class FairPrivateTransformer(
             If the level is out of range.
         """
         check_is_fitted(self)
-        chosen = copy(self)
-        chosen.level = level
-        check_parameters(chosen)
-        return chosen
+        other = copy(self)
+        other.level = level
+        check_parameters(other)
+        return other
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -1,14 +1,11 @@
-"""Domain adaptation by transport: one frozen release of both domains, then training on moved rows.
+"""Domain adaptation by transport: one release of both domains, then training on moved rows.
 
 The distributions of the rows of both domains along slices are released once. A map from the source
-to the target is post-processing (`skdpot.ot.flow`). It is a public function, so that moving a
-private row by it changes nothing but this row, and training on the moved rows is training on as
-many private rows.
+to the target is post-processing (`skdpot.ot.flow`). The map is public and moves each row by itself,
+so training on moved rows has the privacy of training on the rows.
 """
 
 import math
-from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Real
@@ -18,38 +15,31 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpot._utils.validation import Interval, SecretStream, StrOptions
-from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, MechanismResult
-from skdpot.fair.penalties import FairLoss, FairTask, Records
+from skdpot._utils.parameters import Interval, StrOptions
+from skdpot._utils.streams import SecretStream
+from skdpot.base import COUNT, LENGTH, FitContext, MechanismResult
+from skdpot.fair.fair_loss import FairLoss
+from skdpot.fair.mechanism import FairMechanism, FairTask
+from skdpot.fair.training_rows import TrainingRows, train_on
 from skdpot.nets.cells import Cells
-from skdpot.nets.gradients import (
-    TrainingPlan,
-    gradients_of_vectors,
-    plan_training,
-    pulled_back_sum,
-    release_gradient,
-    trained_numbers,
-)
-from skdpot.nets.output_tables import plan_tables, release_tables
-from skdpot.nets.training import (
-    GradientStep,
-    noisy_learning_rate,
-    train_to_the_end,
-    with_trained_parameters,
-)
+from skdpot.nets.gradient_release import gradients_of_vectors, release_gradient
+from skdpot.nets.gradients import pulled_back_sum
+from skdpot.nets.output_tables import plan_output_tables, release_tables
+from skdpot.nets.training import GradientStep, noisy_learning_rate
+from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.ot.flow import SlicedMap, sliced_map
 from skdpot.ot.slices import orthogonal_directions
-from skdpot.release import gate as recording
+from skdpot.release.releases import Records
 
 SOURCE, TARGET = 0, 1  # codes of the domains
 
 _DEFAULT_STEPS = 200
-_LARGEST_RATE = 0.1
-_RANGE = 0.5  # of a projection of the box [-1, 1]; what lies beyond counts in the outermost bins
+_LARGEST_RATE = 0.1  # of Adam
+_RANGE = 0.5  # share of the projection of the box [-1, 1]; other rows count in the outermost bins
 
 
 @dataclass(eq=False, repr=False)
-class TransportedRows(Mechanism):
+class TransportedRows(FairMechanism):
     r"""Train on source rows that are transported to the target: the default of `DPDomainAdapter`.
 
     The distributions of both domains along slices are released once. Sliced optimal transport from
@@ -102,13 +92,7 @@ class TransportedRows(Mechanism):
     }
 
     def release(
-        self,
-        context: FitContext,
-        task: FairTask,
-        rows: np.ndarray,
-        targets: np.ndarray,
-        public: Sequence[str],
-        callbacks: Sequence[Any] | None,
+        self, context: FitContext, task: FairTask, rows: np.ndarray, targets: np.ndarray
     ) -> MechanismResult:
         """Plan, charge, and only then read the rows."""
         network, cells, secret = task.network, task.cells, context.streams.secret
@@ -118,7 +102,7 @@ class TransportedRows(Mechanism):
         if cells.strata:
             mu = context.mu_share(self.share)
             label = "Rows of both domains along slices"
-            noise = plan_tables(mu, 1, n_projections, min(cells.sizes), label)
+            noise = plan_output_tables(mu, 1, n_projections, min(cells.sizes), label)
         private = math.isfinite(context.target.epsilon)
         loss = FairLoss(
             gradient=task.gradient, compared=task.compared, alpha=0.0, clip=self.clip_gradient
@@ -133,44 +117,54 @@ class TransportedRows(Mechanism):
             sensitivity=2.0 * loss.joint_clip,
             others=(noise.event,) if noise is not None and private else (),
         )
-        facts = context.assumptions(declared_bounds=False)
+        assumptions = context.assumptions(declared_bounds=False)
         spent = context.charge_event(
             plan.event,
             len(rows),  # of both domains
-            (*facts, *public, "the network's initial weights", *context.arithmetic),
+            (*assumptions, *task.public, "the network's initial weights", *context.arithmetic),
             f"noisy distributions of both domains along {n_projections} slices, and {plan.n_steps} "
             f"noisy sums of clipped gradients over batches of about {plan.batch_size} moved rows",
             scales=(plan.sigma, plan.sensitivity),
         )
-        records, moved = Records.of(network, rows, targets, context.device), None
+        records, to_target = TrainingRows.of(network, rows, targets, context.device), None
         if noise is not None:
             directions = orthogonal_directions(n_projections, d, context.streams.public)
-            limits = _RANGE * np.abs(directions).sum(axis=1)
-            given = (rows.astype(np.float64), cells.codes, cells.sizes, directions, limits)
-            tables = release_tables(*given, noise, secret).tables
-            moved = sliced_map(tables[SOURCE], tables[TARGET], context.streams.solver)
-        trained = deepcopy(network).to(records.rows.dtype)
-        train_to_the_end(
-            trained,
-            transported_steps(records, moved, loss=loss, cells=cells, plan=plan, secret=secret),
-            plan.n_steps,
-            learning_rate=noisy_learning_rate(
-                self.learning_rate, network, plan.n_steps, _LARGEST_RATE
+            released = release_tables(
+                rows.astype(np.float64),
+                cells.codes,
+                cells.sizes,
+                directions,
+                _RANGE * np.abs(directions).sum(axis=1),
+                noise,
+                secret,
+            )
+            source, target = released.tables[SOURCE], released.tables[TARGET]
+            to_target = sliced_map(source, target, context.streams.solver)
+        rate = noisy_learning_rate(self.learning_rate, network, plan.n_steps, _LARGEST_RATE)
+        network = train_on(
+            records,
+            network,
+            partial(
+                transported_steps,
+                to_target=to_target,
+                loss=loss,
+                cells=cells,
+                plan=plan,
+                secret=secret,
             ),
-            rng=secret.generator(),
-            callbacks=callbacks,
-            **context.training,
+            plan.n_steps,
+            learning_rate=rate,
+            context=context,
+            callbacks=task.callbacks,
         )
-        network = with_trained_parameters(network, trained)
-        return MechanismResult(
-            network, None, spent, attributes={"n_steps_": plan.n_steps, "map_": moved}
-        )
+        attributes = {"n_steps_": plan.n_steps, "map_": to_target}
+        return MechanismResult(network, None, spent, attributes=attributes)
 
 
 def transported_steps(
-    records: Records,
-    moved: SlicedMap | None,
+    records: TrainingRows,
     *,
+    to_target: SlicedMap | None,
     loss: FairLoss,
     cells: Cells,
     plan: TrainingPlan,
@@ -178,34 +172,40 @@ def transported_steps(
 ) -> GradientStep:
     """Make steps of DP-SGD on the rows of the source, moved by a public map."""
     source = records.take(np.flatnonzero(cells.codes == SOURCE))
-    source = Records(_moved(source.rows, moved), source.targets)
-    batches, linear = plan.batches(secret), partial(_moved_part, moved=moved)
+    source = TrainingRows(_moved(source.rows, to_target), source.targets)
+    batches, contributions = plan.batches(secret), partial(_contributions, to_target=to_target)
     vectors = loss.joint_vectors(source, None)
 
     def step(network: nn.Module, number: int) -> None:
         total = pulled_back_sum(network, source.rows, vectors, batch=next(batches))
-        release_gradient(network, total, plan, secret, {"loss": loss, "cells": cells}, linear)
+        facts = {"loss": loss, "cells": cells}
+        release_gradient(network, total, plan, secret, facts, contributions)
 
     return step
 
 
-def _moved(rows: torch.Tensor, moved: SlicedMap | None) -> torch.Tensor:
-    return rows if moved is None else torch.from_numpy(moved(rows.cpu().double().numpy())).to(rows)
+def _moved(rows: torch.Tensor, to_target: SlicedMap | None) -> torch.Tensor:
+    if to_target is None:
+        return rows
+    return torch.from_numpy(to_target(rows.cpu().double().numpy())).to(rows)
 
 
-def _moved_part(
+def _contributions(
     network: nn.Module,
-    given: recording.Records,
+    private: Records,
     codes: np.ndarray,
     shares: np.ndarray,
     *,
     loss: FairLoss,
-    moved: SlicedMap | None,
+    to_target: SlicedMap | None,
     **_: Any,
 ) -> dict[str, Any]:
-    """Return what each record adds to a sum: rows of the target, which have no label, nothing."""
-    rows, targets = given
-    source = torch.from_numpy(codes == SOURCE)
-    placed = torch.where(source[:, None], _moved(rows, moved), rows)
-    vectors = loss.joint_vectors(Records(placed, targets), None)
+    """Return the contribution of each record to a sum, for audits.
+
+    Rows of the target have no label, so they contribute 0.
+    """
+    rows, targets = private
+    of_source = torch.from_numpy(codes == SOURCE)
+    placed = torch.where(of_source[:, None], _moved(rows, to_target), rows)
+    vectors = loss.joint_vectors(TrainingRows(placed, targets), None)
     return {"rows": gradients_of_vectors(network, placed, vectors)}

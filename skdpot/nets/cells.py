@@ -1,4 +1,8 @@
-"""TODO: cells."""
+"""Cells: public groups of records, or groups within classes, whose outputs are compared.
+
+Cells whose outputs are to have the same distribution form a *stratum*: all groups (demographic
+parity), or the groups within one class (equalised odds).
+"""
 
 import math
 from dataclasses import dataclass
@@ -8,9 +12,8 @@ import numpy as np
 
 from skdpot._utils.validation import encode_labels
 from skdpot.exceptions import warn_of_fairness
-from skdpot.nets.output_tables import _ROUNDED_UP
 
-# What a statement of privacy says of the neighbours that it protects among.
+# Public facts for the privacy statement: how a neighbouring data set may differ.
 SAME_GROUP = (
     "the group of each record and the sizes of the groups are public: the record that replaces "
     "another has the same group"
@@ -22,12 +25,14 @@ _ADVICE = (
     "drop rows whose group is missing or give them a group of their own, and cut continuous values "
     "into intervals, for example with pandas.cut"
 )
-_FEWEST_RECORDS = 5.0  # of a cell, over the noise of one entry of its table
+# Below this ratio of a cell's size to the noise of one count, its distribution is mostly noise.
+_FEWEST_RECORDS = 5.0
+_ROUNDED_UP = 1.0 + 1e-12  # 0.29 * 100 is a little less than 29
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """How the records are divided, and which parts are to have alike outputs."""
+    """The cell of each record, the sizes of the cells, and which cells are compared."""
 
     codes: np.ndarray
     sizes: tuple[int, ...]
@@ -40,7 +45,7 @@ class Cells:
         return tuple(np.flatnonzero(self.codes == cell) for cell in range(len(self.sizes)))
 
     def batch_sizes(self, fraction: float, *, parameter: str = "batch_fraction") -> tuple[int, ...]:
-        """Return how many records a batch takes of each cell: ``floor(fraction * size)``."""
+        """Return the number of records per cell in a batch, ``floor(fraction * size)``."""
         taken = tuple(min(n, math.floor(fraction * n * _ROUNDED_UP)) for n in self.sizes)
         for name, size, count in zip(self.names, self.sizes, taken, strict=True):
             if count < 1:
@@ -52,7 +57,7 @@ class Cells:
         return taken
 
     def codes_of(self, targets: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Return the cells of records, given what is public of these."""
+        """Return the cells of records with these targets and public codes."""
         return codes
 
     def others(self, cell: int) -> tuple[int, ...]:
@@ -62,14 +67,14 @@ class Cells:
 
 
 def one_cell(n_samples: int) -> Cells:
-    """Return all records as one cell that is compared with none."""
+    """Return a single cell of all records, without a comparison."""
     return Cells(np.zeros(n_samples, dtype=np.intp), (n_samples,), ())
 
 
 def read_groups(
     sensitive_features: Any, n_samples: int, *, needed_by: str = "Fairness between groups"
 ) -> tuple[Cells, np.ndarray]:
-    """Read the public group of each record, and the labels of at least two groups."""
+    """Validate the public group of each record; return the cells and the labels of the groups."""
     codes, labels = encode_labels(
         sensitive_features,
         n_samples,
@@ -90,7 +95,7 @@ def read_groups(
 
 
 def within_classes(groups: Cells, codes: np.ndarray, labels: np.ndarray) -> Cells:
-    """Divide groups by class: what is compared are the members of groups with the same class."""
+    """Divide groups by class; groups are compared within each class."""
     n_groups, n_classes = len(groups.sizes), len(labels)
     cells = (codes * n_groups + groups.codes).astype(np.intp)
     sizes = tuple(np.bincount(cells, minlength=n_groups * n_classes).tolist())
@@ -107,7 +112,7 @@ def within_classes(groups: Cells, codes: np.ndarray, labels: np.ndarray) -> Cell
 
 
 def warn_of_small_cells(caller: str, cells: Cells, sigma: float) -> None:
-    """Say which groups are so small that their distributions are mostly noise; all public."""
+    """Warn of groups so small that their distributions are mostly noise; reads public sizes."""
     small = [
         f"{name} ({size} records)"
         for name, size in zip(cells.names, cells.sizes, strict=True)

@@ -1,21 +1,25 @@
-"""TODO: local_penalty."""
+"""The penalty between cells as a sum over records, from a release of their distributions."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
 from torch import nn
 
 from skdpot.nets.cells import Cells
-from skdpot.nets.compared_outputs import (
-    ParityPenalty,
-)
-from skdpot.nets.output_tables import (
-    OutputTables,
-)
+from skdpot.nets.output_tables import OutputTables
+from skdpot.nets.parity_penalty import ParityPenalty
 from skdpot.nets.per_sample import record_outputs
 
-TABLE_SHARE = 0.1  # of the squared mu, for the distributions of the outputs
+# Share of the squared mu for the distributions of the outputs.
+TABLE_SHARE = 0.1
+# Half of the 4 by which the gradient of the bound grows per unit that a value moves. On Adult and
+# COMPAS shares of 0.2, 0.5 and 1 could not be told apart; 0.2 was too soft for a regression of two
+# targets by a network.
+_STIFFNESS = 0.5 * 4.0
+_ROWS_AT_ONCE = 8192
+_LARGEST = 1e100  # replaces infinite outputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +34,10 @@ class LocalPenalty:
               \le \frac{2}{n_a} \sum_{i \in a} (u_i - t_i)^2
               + \frac{2}{n_b} \sum_{i \in b} (u_i - t_i)^2,
 
-    with equality, and the same gradient, at the release. Its gradient grows by 4 for every unit
-    that a value moves. Without that, both groups would be pulled to where the other one was, and
-    past each other, until the next release; but it also resists what all groups do together, for
-    the loss. Half of it is kept: on Adult and COMPAS shares of 0.2, 0.5 and 1 could not be told
-    apart; on a regression of two targets by a network 0.2 was too soft.
+    with equality, and the same gradient, at the release. The gradient of this bound grows by 4 per
+    unit that a value moves. Without this growth, both groups would be pulled to the other's former
+    place, and past each other, until the next release. The growth also resists moves of all groups
+    together, which reduce the loss, so half of it is kept (`_STIFFNESS`).
     """
 
     values: torch.Tensor
@@ -42,26 +45,33 @@ class LocalPenalty:
     stiffness: torch.Tensor
 
     @classmethod
-    def of_release(cls, tables: OutputTables, values: np.ndarray, cells: Cells) -> "LocalPenalty":
-        """Return the penalty of all records, whose values were released.
+    def of_arrays(cls, values: np.ndarray, pulls: np.ndarray, stiffness: np.ndarray) -> Self:
+        """Return a penalty with these values, (n, k), pulls, (n, k), and stiffness, (n, k, k)."""
+        return cls(*map(torch.from_numpy, (values, pulls, stiffness)))
 
-        Products are of all records, of which the number is public. That of a cell need not be, and
-        quantiles jump: one record that changes its cell must not move the bits of others.
+    @classmethod
+    def of_release(cls, tables: OutputTables, values: np.ndarray, cells: Cells) -> Self:
+        """Return the penalty of all records, whose distributions were released as `tables`.
+
+        Values are projected for all records at once, whose number is public. The size of a cell may
+        be private, and the rounding of a matrix product depends on its size: a record that changes
+        its cell must not change the bits of others.
         """
         n, directions = sum(cells.sizes), tables.directions
         weight = ParityPenalty(cells.strata, cells.sizes).pair_weight
         projections, scale = tables.projections(values), np.zeros(len(values))
         pulls = np.zeros_like(projections)
         for cell, size in enumerate(cells.sizes):
-            own, others = cells.codes == cell, cells.others(cell)
-            pulls[:, own] = weight * (n / size) * tables.pulls(projections[:, own], cell, others)
-            scale[own] = _STIFFNESS * weight * (n / size) * len(others)
+            members, others = cells.codes == cell, cells.others(cell)
+            along = tables.pulls(projections[:, members], cell, others)
+            pulls[:, members] = weight * (n / size) * along
+            scale[members] = _STIFFNESS * weight * (n / size) * len(others)
         mean_square = directions.T @ directions / len(directions)
         stiffness = scale[:, None, None] * mean_square
-        return cls(*map(torch.from_numpy, (values, pulls.T @ directions, stiffness)))
+        return cls.of_arrays(values, pulls.T @ directions, stiffness)
 
     def vectors(self, values: torch.Tensor, records: torch.Tensor) -> torch.Tensor:
-        """Return n times the gradient of the penalty by the values of some records."""
+        """Return n times the gradient of the penalty by the values, (n_records, k)."""
         records = records.to(self.values.device)
         moved = values - self.values[records].to(values)
         stiffness = self.stiffness[records].to(values)
@@ -71,13 +81,9 @@ class LocalPenalty:
 def network_outputs(network: nn.Module, rows: torch.Tensor) -> torch.Tensor:
     """Return the outputs of all rows in double precision, bounded and without gradients."""
     outputs = torch.cat([record_outputs(network, chunk) for chunk in rows.split(_ROWS_AT_ONCE)])
-    return _bounded(outputs.to(torch.float64))
+    return finite_outputs(outputs.to(torch.float64))
 
 
-def _bounded(outputs: torch.Tensor) -> torch.Tensor:
+def finite_outputs(outputs: torch.Tensor) -> torch.Tensor:
+    """Replace NaN by 0 and infinity by a large number."""
     return outputs.nan_to_num(nan=0.0, posinf=_LARGEST, neginf=-_LARGEST)
-
-
-_STIFFNESS = 0.5 * 4.0
-_ROWS_AT_ONCE = 8192
-_LARGEST = 1e100  # what outputs that are not finite count as

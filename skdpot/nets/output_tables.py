@@ -1,26 +1,10 @@
-r"""Outputs of groups: what is compared, how far one record moves it, and private tables of it.
+r"""Tables: released distribution functions of the outputs of each cell along directions.
 
-Records are divided into *cells*, which are public. Cells that are to have the same distribution of
-outputs form a *stratum*: all groups (demographic parity), or the groups within one class (equalised
-odds). What is compared lies in a bounded set whatever the network computes, which bounds the
-gradient (`ParityPenalty`).
-
-With the distribution functions :math:`F_c` of the outputs of each cell released, the gradient of
-the squared distance between two cells is a *sum over records*: record i of cell a is pulled along
-direction θ by :math:`2 (u_i - F_b^{-1}(F_a(u_i)))`, which depends on the record and on what is
-public. Ranks couple the records of a batch; tables do not. So records can be sampled by Poisson
-coins, and loss and penalty be clipped together.
-
-A threshold for predicted probabilities is read off noisy histograms. A penalty pulls the scores of
-groups together, and with them all scores towards each other: few reach one half when the second
-class is the rarer one. The threshold selects as many records as belong to the second class. The
-first release finds the range of the scores, the second measures their distribution there, and a
-third counts the second class unless the classes are public.
-
-References
-----------
-D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
-Wasserstein gradients", 2025, theorems 4.1 and A.1.
+Let :math:`F_c` be the released distribution functions of the outputs of the cells. The gradient of
+the squared distance between two cells is then a *sum over records*: record i of cell a is pulled
+along direction θ by :math:`2 (u_i - F_b^{-1}(F_a(u_i)))`, which depends on this record and on the
+release. Ranks couple the records of a batch; tables do not. Batches can therefore be Poisson
+samples, and loss and penalty can be clipped together.
 """
 
 import math
@@ -39,27 +23,23 @@ from skdpot.release.gate import Part, Records, Release, of_candidates, pass_gate
 from skdpot.release.histogram import binned_rows, count_projections, recommended_bins
 from skdpot.release.strategy import Energy, Strategy, best_strategy
 
-_ROUNDED_UP = 1.0 + 1e-12  # also of counts: 0.29 * 100 is a little less than 29
-_ALONG = np.ones((1, 1))
-_ONE = np.ones(1)
+_NEARLY_ALL = np.array([0.01, 0.99])  # levels of the quantiles that the next range holds
+_MARGIN = 2.0  # of that range, so that outputs can spread again
+_NARROWEST = 1e-6  # share of the limits: outputs are counted in single precision
 
-
-_NEARLY_ALL = np.array([0.01, 0.99])
-_MARGIN = 2.0
-_NARROWEST = 1e-6  # of the limits: single precision, in which outputs are counted, sees no more
-
-
-ValuesOf: TypeAlias = Callable[[Any, np.ndarray], np.ndarray]  # of rows, and of their cells
+# From rows and their cells to the values that are compared.
+ValuesOf: TypeAlias = Callable[[Any, np.ndarray], np.ndarray]
+# From records and their public codes to values and cells.
 Seen: TypeAlias = Callable[[Records, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-def _as_they_are(rows: Any, _: np.ndarray) -> np.ndarray:
+def _identity(rows: Any, _: np.ndarray) -> np.ndarray:
     return np.asarray(rows)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableNoise:
-    """What is measured of the outputs of each cell, and with how much noise."""
+    """The bins of the tables, the noise of each release, and the event of all releases."""
 
     strategy: Strategy
     sigma: float
@@ -68,28 +48,28 @@ class TableNoise:
     event: Event
 
 
-def plan_tables(
+def plan_output_tables(
     mu: float,
     n_releases: int,
     n_projections: int,
     n_records: int,
     label: str = "Outputs of each group, compared while training",
 ) -> TableNoise:
-    """Choose the bins of some releases and the noise of each.
+    """Choose the bins of several releases and their noise, for the privacy parameter `mu` in all.
 
-    It is enough for a record that changes its cell, too: with the optimised strategies for 16, 32
-    and 64 bins that costs no more.
+    The noise also covers a record that changes its cell, which costs no more with the optimised
+    strategies for 16, 32 and 64 bins.
     """
-    of_each = mu / math.sqrt(n_releases)
+    release_mu = mu / math.sqrt(n_releases)
     anywhere = Energy.unlimited(n_projections)
-    strategy = best_strategy(recommended_bins(n_records, 1, of_each), anywhere)
+    strategy = best_strategy(recommended_bins(n_records, 1, release_mu), anywhere)
     sigma, lattice = 0.0, strategy.lattice
     event: Event = NonPrivateEvent(label=label)
     if math.isfinite(mu):
         moved = strategy.sensitivity(anywhere, conditional=True)
-        noise = calibrate_lattice(of_each, moved, data_lattice=lattice)
+        noise = calibrate_lattice(release_mu, moved, data_lattice=lattice)
         sigma, lattice = noise.sigma, noise.lattice
-        required_bits(sigma / lattice, mu)  # for all of them; refuses before any charge
+        required_bits(sigma / lattice, mu)  # for all releases; refuses before any charge
         event = GaussianEvent(**vars(noise), n_steps=n_releases, label=label)
     return TableNoise(strategy=strategy, sigma=sigma, lattice=lattice, mu=mu, event=event)
 
@@ -100,7 +80,7 @@ class OutputTables:
 
     tables: tuple[CDFTable, ...]
     centres: np.ndarray
-    values_of: ValuesOf = _as_they_are  # the outputs of other rows, for audits
+    values_of: ValuesOf = _identity  # for audits
 
     @property
     def directions(self) -> np.ndarray:
@@ -108,11 +88,10 @@ class OutputTables:
         return self.tables[0].directions
 
     def range_of_interest(self, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return centre and half width of the range in which nearly all outputs are.
+        """Return centre and half width of the range that holds nearly all outputs.
 
-        The next release measures that range only, and so resolves outputs that a penalty has
-        squeezed. Outputs beyond count in the outermost bins, so that nothing breaks if the range
-        is too narrow; a margin lets outputs spread again.
+        The next release measures this range only, with narrower bins where a penalty has moved
+        outputs together. Outputs outside count in the outermost bins.
         """
         ends = np.stack([table.quantiles(_NEARLY_ALL) for table in self.tables])
         low, high = ends[:, :, 0].min(axis=0), ends[:, :, 1].max(axis=0)
@@ -123,13 +102,14 @@ class OutputTables:
         return np.clip(centres, half - limits, limits - half), half
 
     def projections(self, values: np.ndarray) -> np.ndarray:
-        """Project values, in columns; all cells are measured from one centre."""
+        """Project values and subtract the centre of each direction, (n_projections, n_records)."""
         return self.directions @ values.T - self.centres[:, None]
 
     def pulls(self, projections: np.ndarray, cell: int, others: Sequence[int]) -> np.ndarray:
         """Return the gradients of summed squared distances to other cells, by projections."""
-        own, gaps = self.tables[cell], np.empty_like(projections)
-        for k, (u, edges, levels) in enumerate(zip(projections, own.edges, own.cdf, strict=True)):
+        table, gaps = self.tables[cell], np.empty_like(projections)
+        along = zip(projections, table.edges, table.cdf, strict=True)
+        for k, (u, edges, levels) in enumerate(along):
             reached = np.interp(u, edges, levels)
             gaps[k] = len(others) * u
             for other in others:
@@ -148,21 +128,21 @@ def release_tables(
     *,
     previous: OutputTables | None = None,
     within: tuple[np.ndarray, np.ndarray] | None = None,
-    values_of: ValuesOf = _as_they_are,
+    values_of: ValuesOf = _identity,
     seen: Seen | None = None,
     known: np.ndarray | None = None,
 ) -> OutputTables:
     """Release noisy distribution functions of the outputs of every cell, once.
 
-    They are measured `within` a public range (centres and half widths), by default that of a
-    `previous` release, or all that outputs can be.
+    The range (centres and half widths) is `within`, by default the range of interest of a
+    `previous` release, or the limits of the outputs.
 
-    One release of a `GaussianEvent` that the caller has charged, under replace-one: the record
-    moves one count per direction, in the table of its cell or from there to that of another one, by
+    One release of a `GaussianEvent` that the caller has charged, under replace-one. The record
+    moves one count per direction, inside the table of its cell or to the table of another cell, by
     ``strategy.sensitivity(Energy.unlimited(n_projections), conditional=True)`` in all, whatever
-    range is binned. The noise lies on a lattice and is drawn before the counts are taken. `seen`
-    makes values and cells of the records of an audit, by default by `values_of` and with the cells
-    of the fit; where cells are private, it is given what is `known` of them.
+    range is binned. The noise lies on a lattice and is drawn before the counts are taken. For
+    audits, `seen` maps records to values and cells, by default by `values_of` and with the cells of
+    the fit. Where cells are private, its codes are the public ones, `known`.
     """
     if previous is not None:
         within = previous.range_of_interest(limits)
@@ -170,14 +150,14 @@ def release_tables(
     statistic = noisy_counts(
         values,
         cells,
-        len(cell_sizes),
-        directions,
-        half_widths,
-        noise,
-        stream,
-        centres,
-        seen or (lambda records, codes: (values_of(records[0], codes), codes)),
-        known,
+        n_codes=len(cell_sizes),
+        directions=directions,
+        centres=centres,
+        half_widths=half_widths,
+        noise=noise,
+        stream=stream,
+        seen=seen or (lambda records, codes: (values_of(records[0], codes), codes)),
+        known=known,
     )
     return OutputTables(
         tuple(
@@ -192,16 +172,17 @@ def release_tables(
 def noisy_counts(
     values: np.ndarray,
     codes: np.ndarray,
+    *,
     n_codes: int,
     directions: np.ndarray,
+    centres: np.ndarray,
     half_widths: np.ndarray,
     noise: TableNoise,
     stream: SecretStream,
-    centres: np.ndarray,
     seen: Seen,
     known: np.ndarray | None,
 ) -> np.ndarray:
-    """Measure the histograms of each part of the records with noise, as in `release_tables`."""
+    """Release the noisy histograms of the records of each code, as in `release_tables`."""
     strategy = noise.strategy
     factor = round(strategy.lattice / noise.lattice)
     shape = (n_codes, len(directions), strategy.n_bins)
@@ -210,7 +191,7 @@ def noisy_counts(
         if noise.sigma > 0
         else np.zeros(shape, dtype=np.int64)
     )
-    values = np.column_stack([values, np.ones(len(values))])  # which moves the projections
+    values = np.column_stack([values, np.ones(len(values))])  # times -centres
     directions = np.column_stack([directions, -centres])
     counts = count_projections(
         values, directions, half_widths, strategy.n_bins, codes=codes, n_classes=n_codes
@@ -233,7 +214,7 @@ def noisy_counts(
 def _counted(
     seen: Seen, codes: np.ndarray, release: Release, records: Records, shares: np.ndarray
 ) -> Iterable[Part]:
-    """Yield what values add, moved by a constant column."""
+    """Yield the contribution of each record to the counts."""
     values, codes = seen(records, of_candidates(codes, shares))
     values = np.column_stack([values, np.ones(len(values))])
     return binned_rows(release, (values, codes), shares)

@@ -1,4 +1,7 @@
-"""TODO: per_record_check."""
+"""The check that refuses networks in which one record reaches the output of another.
+
+Clipping bounds what a record contributes through its own gradient, and nothing else.
+"""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,15 +14,11 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from skdpot._utils.validation import torch_randomness
-from skdpot.nets.per_sample import (
-    chain_of_layers,
-    record_jacobians,
-    record_outputs,
-)
+from skdpot.nets.per_sample import chain_of_layers, record_jacobians, record_outputs
 from skdpot.nets.training import train_network
 
-_N_RECORDS = 5
-_MANY = 64
+_FEW_RECORDS = 5
+_MANY_RECORDS = 64  # kernels may treat many records differently from few
 
 
 def check_per_record(
@@ -32,12 +31,32 @@ def check_per_record(
 ) -> None:
     """Refuse a network whose output for a record depends on other records.
 
-    Layers known for it are refused by name. Otherwise a copy of the network is run on made-up
-    records, in training mode: exchanging the companions of a record must leave its output and its
-    gradient as they are, to the last bit, nothing may change, and gradients of single records must
-    be computable. Copies of the callbacks that it will be trained with are tried for one step,
+    Known layers of this kind are refused by name. Otherwise a copy of the network is run on made-up
+    records in training mode. Exchanging the other records of a batch must leave the output and the
+    gradient of a record equal to the last bit, the run must change no buffer or parameter, and
+    gradients of single records must be computable. Copies of the callbacks are tried for one step
     without rows.
     """
+    _refuse_known_layers(network)
+    _refuse_coarse_parameters(network)
+    # A fixed stream for the network's own randomness: both runs must draw the same dropout.
+    seed = int(rng.integers(2**32))
+    few, other_few = _made_up(_FEW_RECORDS, input_shape, rng)
+    if any(is_lazy(tensor) for tensor in (*network.parameters(), *network.buffers())):
+        _run(network, few, seed)
+    copied = deepcopy(network).train()
+    _check_companions(copied, few, other_few, seed)
+    if chain_of_layers(network) is None:
+        many, other_many = _made_up(_MANY_RECORDS, input_shape, rng)
+        for companions in (other_many, -many):  # the second set changes every sign
+            _check_companions(copied, many, companions, seed)
+    _check_unchanged(network, copied)
+    _check_gradients(deepcopy(network).train(), few, other_few, seed, parameter)
+    _try_callbacks(deepcopy(network), callbacks)
+
+
+def _refuse_known_layers(network: nn.Module) -> None:
+    """Refuse layers that normalise by the other records, or keep statistics of the records."""
     for name, layer in network.named_modules():
         kind = type(layer).__name__
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):  # SyncBatchNorm is one
@@ -50,27 +69,16 @@ def check_per_record(
                 f"Layer {name!r} ({kind}) keeps running statistics of private records without "
                 "noise. Use track_running_stats=False, or torch.nn.GroupNorm."
             )
+
+
+def _refuse_coarse_parameters(network: nn.Module) -> None:
+    """Refuse trained parameters in half precision."""
     for name, values in network.named_parameters():
         if values.requires_grad and values.dtype not in (torch.float32, torch.float64):
             raise ValueError(
                 f"Parameter {name!r} is of type {values.dtype}, too coarse to bound a record's "
                 "gradient. Use torch.float32 or torch.float64."
             )
-    # A fixed stream for the network's own randomness: both runs must see the same dropout.
-    seed = int(rng.integers(2**32))
-    records = _made_up(_N_RECORDS, input_shape, rng)
-    if any(is_lazy(tensor) for tensor in (*network.parameters(), *network.buffers())):
-        _run(network, records[0], seed)
-    apart = deepcopy(network).train()
-    _check_companions(apart, *records, seed)
-    if chain_of_layers(network) is None:
-        # It may treat few records in another way than many.
-        many, others = _made_up(_MANY, input_shape, rng)
-        for companions in (others, -many):  # the second set changes every sign
-            _check_companions(apart, many, companions, seed)
-    _check_unchanged(network, apart)
-    _check_gradients(deepcopy(network).train(), *records, seed, parameter)
-    _try_callbacks(deepcopy(network), callbacks)
 
 
 def _made_up(
@@ -83,7 +91,7 @@ def _made_up(
 def _check_companions(
     network: nn.Module, first: torch.Tensor, others: torch.Tensor, seed: int
 ) -> None:
-    """Exchange some records at a time; of any two, one is once exchanged without the other."""
+    """Exchange subsets of the records; any two records are separated by one of the subsets."""
     outputs = _run(network, first, seed)
     numbers = torch.arange(len(first))
     for bit in range((len(first) - 1).bit_length()):
@@ -113,15 +121,20 @@ def _check_output(alone: torch.Tensor, with_others: torch.Tensor) -> None:
 
 
 def _check_equal(alone: torch.Tensor, with_others: torch.Tensor) -> None:
-    """Compare bits: of arrays of one shape, the same instructions compute the same entries."""
-    if not torch.equal(alone, with_others):
+    """Compare bits: for arrays of one shape the same instructions compute the same entries."""
+    if not _same_bits(alone, with_others):
         raise ValueError(
             "The network's output for a record depends on the other records of the batch, which no "
             "clipping bounds. Look for operations along the first axis: means, attention, sorting."
         )
 
 
+def _same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return torch.equal(first, second)
+
+
 def _check_unchanged(before: nn.Module, after: nn.Module) -> None:
+    """Refuse a network that a run in training mode has changed."""
     for kind in ("buffers", "parameters"):
         known = dict(getattr(before, f"named_{kind}")())
         for name, tensor in getattr(after, f"named_{kind}")():
@@ -135,29 +148,28 @@ def _check_unchanged(before: nn.Module, after: nn.Module) -> None:
 def _check_gradients(
     network: nn.Module, first: torch.Tensor, others: torch.Tensor, seed: int, parameter: str
 ) -> None:
-    """Take a step's gradients, so that what cannot be done fails before it is paid for."""
-    found, exchanged = [], others.clone()
+    """Compute the gradients of a step, so that unsuitable networks fail before the charge."""
+    both, exchanged = [], others.clone()
     exchanged[::2] = first[::2]
     try:
         for records in (first, exchanged):
             with torch_randomness(np.random.default_rng(seed)):
                 record_outputs(network, records)
-                found.append(record_jacobians(network, records, lambda outputs, _: outputs))
-    # Modules of callers may raise anything.
-    except Exception as error:
+                both.append(record_jacobians(network, records, lambda outputs, _: outputs))
+    except Exception as error:  # a caller's module may raise anything
         raise ValueError(
             f"{parameter}: the gradients of single records cannot be computed by torch.func.vmap. "
             "Avoid operations in place, branches that depend on values, and recurrent layers. It "
             f"says: {error}"
         ) from error
-    _check_equal(*(jacobians.gram()[::2].nan_to_num() for jacobians in found))
+    _check_equal(*(jacobians.gram()[::2].nan_to_num() for jacobians in both))
 
 
 def _try_callbacks(network: nn.Module, callbacks: Sequence[Any] | None) -> None:
-    """Train for one step without rows: what fails in any step then fails before the charge."""
+    """Train for one step without rows, so that callbacks that fail do so before the charge."""
     try:
         copies = deepcopy(list(callbacks or ()))
-    except Exception:  # what cannot be copied, such as an open file, is not tried
+    except Exception:  # callbacks that cannot be copied, such as an open file, are not tried
         return
     if not copies:
         return
@@ -168,7 +180,7 @@ def _try_callbacks(network: nn.Module, callbacks: Sequence[Any] | None) -> None:
 
     rng = np.random.default_rng(0)
     try:
-        with suppress(KeyboardInterrupt):  # one that stops training
+        with suppress(KeyboardInterrupt):  # a callback that stops training
             train_network(network, no_gradient, 1, learning_rate=1e-3, rng=rng, callbacks=copies)
     except Exception as error:
         raise ValueError(

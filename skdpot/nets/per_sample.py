@@ -1,11 +1,12 @@
-r"""The gradient of every record of a batch, in a form that can be measured, weighted and added.
+r"""The gradient of every record of a batch, in a form of which norms and sums are computed.
 
-For a chain of ordinary layers one backward pass is enough. The gradient of record i for a linear
-layer is the outer product :math:`g_i a_i^\top` of the gradient of its output and its input, so its
-norm is :math:`|g_i| |a_i|` and a weighted sum over records is one matrix product: no gradient of a
-single record is formed (Goodfellow, "Efficient per-example gradient computations", 2015;
-"book-keeping" of Bu et al., ICML 2023). Kernels of convolutions are small, and their gradients are
-formed. All other networks go through `torch.func`, one gradient per record, several times slower.
+One backward pass is enough for a chain of ordinary layers. The gradient of record i by the weights
+of a linear layer is the outer product :math:`g_i a_i^\top` of the gradient by the layer's output
+and the layer's input. Its norm is :math:`|g_i| |a_i|`, and a weighted sum over records is one
+matrix product, so gradients of single records are not formed (Goodfellow, "Efficient per-example
+gradient computations", 2015; "book-keeping" of Bu et al., ICML 2023). Gradients by the kernels of
+convolutions are small and are formed. All other networks use `torch.func`, with one gradient per
+record, which is several times slower.
 """
 
 import math
@@ -22,30 +23,48 @@ from torch.nn import functional
 from torch.nn.grad import conv2d_weight
 from torch.nn.modules import module as torch_module
 
+from skdpot.nets.layers import LatentEncoding, ToSphere, WideTanh
+
 Parameters: TypeAlias = tuple[nn.Parameter, ...]
 RecordJacobians: TypeAlias = "OuterProducts | FormedGradients"
 Others: TypeAlias = Mapping[nn.Parameter, "RecordJacobians"]
 
+# From the outputs and the rows to the gradient of a loss by the outputs, record by record.
+OutputGradient: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+Cotangents: TypeAlias = Callable[[torch.Tensor, torch.Tensor], Sequence[torch.Tensor]]
+# Outputs, for each vector that is pulled back the Jacobians of one row per layer, and the number of
+# activations per record.
+_Pulled: TypeAlias = tuple[torch.Tensor, list[list[RecordJacobians]], int]
+# The output of a chain, and each layer that has parameters with its input and output.
+_Run: TypeAlias = tuple[torch.Tensor, list[tuple[nn.Module, torch.Tensor, torch.Tensor]]]
+
+# Entries of factors in double precision beyond these count as zero or infinite (`_Factors`).
 _SMALLEST, _LARGEST = 1e-60, 1e60
+_HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
+# A guess for networks whose layers are not known; it only sets the size of chunks.
+_ACTIVATIONS_PER_INPUT = 32
 
 
-# Jacobians of k outputs by some parameters, for each record of a chunk; a gradient is one of k = 1.
-# All numbers are in double precision. It holds the products of two single-precision numbers
-# exactly, so that only additions round, and the squares of all of them: none underflows. Of
-# networks in double precision entries below 1e-60 count as zero and those beyond 1e60 as infinite,
-# so that no product of four leaves the range either.
 @dataclass(frozen=True)
 class _Factors:
+    """Jacobians of k outputs by some parameters, for each record; a gradient has k = 1.
+
+    All numbers are in double precision, which holds the products of two single-precision numbers
+    and their squares exactly: only additions round, and nothing underflows. For networks in double
+    precision entries below 1e-60 count as zero and entries beyond 1e60 as infinite, so that
+    products of four entries stay in range.
+    """
+
     parameters: Parameters
     factors: tuple[torch.Tensor, ...]
 
     def finite(self) -> Self:
-        """Replace what is not finite."""
+        """Replace entries that are not finite."""
         return replace(self, factors=tuple(factor.nan_to_num() for factor in self.factors))
 
 
 class OuterProducts(_Factors):
-    """Jacobians by a linear layer: row r of record i is g_ir a_i', and g_ir for the offset.
+    """Jacobians by a linear layer: row r of record i is g_ir a_i' for weights, g_ir for the offset.
 
     The factors are the inputs a, (n, i), and the gradients g of the layer's outputs, (n, k, u).
     """
@@ -57,7 +76,7 @@ class OuterProducts(_Factors):
         return cls(rows[0].parameters, (_exact(rows[0].factors[0]), _exact(gradients)))
 
     def gram(self) -> torch.Tensor:
-        """Return each record's inner products of the rows: those of g times the square of a."""
+        """Return each record's inner products of rows: those of g times the squared norm of a."""
         inputs, gradients = self.factors
         scale = (inputs * inputs).sum(1)
         if len(self.parameters) == 2:
@@ -65,13 +84,13 @@ class OuterProducts(_Factors):
         return scale[:, None, None] * (gradients @ gradients.mT)
 
     def pulled_back(self, vectors: torch.Tensor) -> list[torch.Tensor]:
-        """Return the sum over records of J' c: outer products again, of c'g and a."""
+        """Return the sum over records of J' c, outer products of c'g and a."""
         inputs, gradients = self.factors
         weighted = (vectors[:, :, None] * gradients).sum(1)
         return [weighted.T @ inputs, weighted.sum(0)][: len(self.parameters)]
 
     def of_each(self, vectors: torch.Tensor) -> "OuterProducts":
-        """Return J' c of each record: an outer product of c'g and a."""
+        """Return J' c of each record, an outer product of c'g and a."""
         inputs, gradients = self.factors
         pulled = (vectors[:, :, None] * gradients).sum(1, keepdim=True)
         return OuterProducts(self.parameters, (inputs, pulled))
@@ -85,7 +104,7 @@ class OuterProducts(_Factors):
         return FormedGradients(self.parameters, both)
 
     def products(self) -> torch.Tensor:
-        """Return the inner products of all pairs of gradients: no outer product is formed."""
+        """Return the inner products of all pairs of gradients, without forming outer products."""
         inputs, gradients = self.factors[0], self.factors[1][:, 0]
         return (inputs @ inputs.T + float(len(self.parameters) - 1)) * (gradients @ gradients.T)
 
@@ -102,7 +121,7 @@ class OuterProducts(_Factors):
         return gradients[..., None] * inputs[:, None, None] if is_weight else gradients
 
     def plus(self, others: Others, share: float) -> "OuterProducts":
-        """Return ``(1 - share)`` of these and `share` of others, which have the same inputs."""
+        """Return ``(1 - share)`` of these plus `share` of others, which have the same inputs."""
         inputs, gradients = self.factors
         mixed, other = (1.0 - share) * gradients, others.get(self.parameters[0])
         if other is not None:
@@ -154,7 +173,7 @@ class FormedGradients(_Factors):
         return next(f for p, f in zip(self.parameters, self.factors, strict=True) if p is parameter)
 
     def plus(self, others: Others, share: float) -> "FormedGradients":
-        """Return ``(1 - share)`` of these and `share` of others, as far as there are any."""
+        """Return ``(1 - share)`` of these plus `share` of others, for parameters that both have."""
         mixed = [(1.0 - share) * factor for factor in self.factors]
         for k, parameter in enumerate(self.parameters):
             if parameter in others:
@@ -168,11 +187,11 @@ class ChunkJacobians:
 
     outputs: torch.Tensor
     parts: list[RecordJacobians]
-    activations: int  # of a record
+    activations: int  # per record
 
     @property
     def numbers_per_record(self) -> int:
-        """How many numbers are held for each record."""
+        """Number of values in memory per record."""
         return self.activations + sum(f[0].numel() for part in self.parts for f in part.factors)
 
     def gram(self) -> torch.Tensor:
@@ -181,7 +200,7 @@ class ChunkJacobians:
 
 
 def _exact(values: torch.Tensor) -> torch.Tensor:
-    """Return values in double precision, without those of which a square would leave its range."""
+    """Return values in double precision; those whose squares leave its range become 0 or inf."""
     if values.dtype != torch.float64:
         return values.double()
     sizes = values.abs()
@@ -191,7 +210,7 @@ def _exact(values: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def _full_precision(device: torch.device) -> Iterator[None]:
-    """Keep products from being rounded to half precision or TF32, whatever is set outside."""
+    """Forbid products in half precision or TF32, whatever the caller has set."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -201,38 +220,26 @@ def _full_precision(device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-_HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
-
-# A guess for networks whose inner works we do not see; it only sets the size of chunks.
-_ACTIVATIONS_PER_INPUT = 32
-
-# From the outputs and the rows to the gradient of a loss by the outputs, record by record.
-OutputGradient: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-Cotangents: TypeAlias = Callable[[torch.Tensor, torch.Tensor], Sequence[torch.Tensor]]
-
-
-# Outputs, a Jacobian of one row for each vector and layer, and how many activations a record has.
-_Pulled: TypeAlias = tuple[torch.Tensor, list[list[RecordJacobians]], int]
-
-
 def record_jacobians(
     network: nn.Module, rows: torch.Tensor, output_gradient: OutputGradient | None = None
 ) -> ChunkJacobians:
     """Compute the outputs of records and their Jacobians, each record by itself."""
 
-    def given(outputs: torch.Tensor, records: torch.Tensor) -> Sequence[torch.Tensor]:
-        return _units(outputs) if output_gradient is None else [output_gradient(outputs, records)]
+    def cotangents(outputs: torch.Tensor, records: torch.Tensor) -> Sequence[torch.Tensor]:
+        if output_gradient is None:
+            return _unit_vectors(outputs)
+        return [output_gradient(outputs, records)]
 
     layers = chain_of_layers(network)
     with _full_precision(rows.device):
-        pulled = None if layers is None else _by_layers(layers, rows, given)
-        outputs, gradients, activations = pulled or _by_torch_func(network, rows, given)
+        pulled = None if layers is None else _by_layers(layers, rows, cotangents)
+        outputs, gradients, activations = pulled or _by_torch_func(network, rows, cotangents)
     parts = [type(of_layer[0]).joined(of_layer) for of_layer in zip(*gradients, strict=True)]
     return ChunkJacobians(outputs.double(), parts, activations)
 
 
-def _units(outputs: torch.Tensor) -> Sequence[torch.Tensor]:
-    """Return the rows of the identity, which pull back to those of the Jacobian."""
+def _unit_vectors(outputs: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Return the rows of the identity, which pull back to the rows of the Jacobian."""
     if outputs.ndim != 2:
         raise ValueError(
             f"The network must map each record to a vector; it returns an array of {outputs.ndim} "
@@ -257,10 +264,9 @@ def record_outputs(network: nn.Module, rows: torch.Tensor) -> torch.Tensor:
 def chain_of_layers(network: nn.Module) -> list[nn.Module] | None:
     """Return the layers of a plain chain, or None for any other network.
 
-    A plain chain consists of `torch.nn.Sequential` and of layers of which we know how they use
-    their parameters, each parameter once and trainable, and that leave the first axis alone.
-    Subclasses, hooks and parametrisations may compute something else, so that the types have to
-    match exactly.
+    A plain chain consists of `torch.nn.Sequential` and of layers with a known use of their
+    parameters that leave the first axis alone. Every parameter is trainable and occurs once.
+    Subclasses, hooks and parametrisations may compute something else, so types match exactly.
     """
     layers = _flatten(network)
     parameters = [p for layer in layers for p in layer.parameters()]
@@ -280,9 +286,9 @@ def _flatten(network: nn.Module) -> list[nn.Module]:
 
 
 def _has_hooks(layer: nn.Module) -> bool:
-    """Tell whether anything runs beside the forward method of the layer's class."""
-    own = vars(layer)
-    return "forward" in own or any([own[f"_{kind}_hooks"] for kind in _HOOKS])
+    """Tell whether a call of the layer runs code other than its class's forward method."""
+    attributes = vars(layer)
+    return "forward" in attributes or any([attributes[f"_{kind}_hooks"] for kind in _HOOKS])
 
 
 def _is_known(layer: nn.Module) -> bool:
@@ -294,8 +300,8 @@ def _is_known(layer: nn.Module) -> bool:
         ):
             return False
         return type(layer) in _RULES
-    ours = type(layer) in (ToSphere, WideTanh, LatentEncoding)
-    return ours or type(layer).__module__.startswith("torch.nn.")
+    of_this_package = type(layer) in (ToSphere, WideTanh, LatentEncoding)
+    return of_this_package or type(layer).__module__.startswith("torch.nn.")
 
 
 def _has_parameters(layer: nn.Module) -> bool:
@@ -303,29 +309,25 @@ def _has_parameters(layer: nn.Module) -> bool:
 
 
 def _reaches_first_axis(layer: nn.Module) -> bool:
-    """Tell whether a layer may work along the axis of records, or merge it with another.
+    """Tell whether a layer may compute along the axis of records, or merge it with another.
 
-    Negative axes other than the last may be the first, which depends on the input.
+    A negative axis other than the last may be the first one, depending on the input.
     """
-    own = vars(layer)
-    axis = own.get("start_dim", own.get("dim", 1))
+    attributes = vars(layer)
+    axis = attributes.get("start_dim", attributes.get("dim", 1))
     known = isinstance(axis, int) and (axis > 0 or axis == -1)
     return not known or isinstance(layer, nn.Softmax2d)
 
 
-# The output of a chain, and each layer that has parameters with its input and output.
-_Run: TypeAlias = tuple[torch.Tensor, list[tuple[nn.Module, torch.Tensor, torch.Tensor]]]
-
-
 def _run_layers(layers: list[nn.Module], rows: torch.Tensor) -> _Run | None:
-    """Run a chain; None if any layer returns another number of records than it was given.
+    """Run a chain; return None if a layer changes the number of records.
 
-    A layer behind that would see parts of records, each of which would be clipped by itself.
+    The next layer would see parts of records, and each part would be clipped by itself.
     """
     taped, value = [], rows
     for layer in layers:
         before = value.detach()
-        # What was taped must not be overwritten.
+        # A layer in place must not overwrite a taped tensor.
         value = layer(value.clone() if getattr(layer, "inplace", False) else value)
         if value.ndim < 2 or len(value) != len(rows):
             return None
@@ -345,7 +347,6 @@ def _by_layers(
     vectors = cotangents(output.detach(), rows)
     pulled = []
     for k, vector in enumerate(vectors):
-        # Only gradients of activations are computed, since only those are asked for.
         gradients = torch.autograd.grad(
             output,
             [after for *_, after in taped],
@@ -355,13 +356,13 @@ def _by_layers(
         )
         of_layers = zip(taped, gradients, strict=True)
         pulled.append([_RULES[type(layer)](layer, a, g) for (layer, a, _), g in of_layers])
-    held = sum(value[:1].numel() for _, *both in taped for value in both)
-    return output.detach(), pulled, held
+    activations = sum(value[:1].numel() for _, *both in taped for value in both)
+    return output.detach(), pulled, activations
 
 
 def _by_torch_func(network: nn.Module, rows: torch.Tensor, cotangents: Cotangents) -> _Pulled:
     trainable = {n: p for n, p in network.named_parameters() if p.requires_grad}
-    # functional_call does not give a layer that occurs twice its own parameters back.
+    # functional_call does not restore the parameters of a layer that occurs twice.
     network = deepcopy(network)
 
     def of_one_record(
@@ -392,7 +393,7 @@ def _linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor) -> RecordJacobia
 def _conv(
     layer: nn.Conv2d | nn.ConvTranspose2d, a: torch.Tensor, g: torch.Tensor
 ) -> RecordJacobians:
-    """Compute each record's gradient of a kernel by one convolution with one group per record."""
+    """Compute the gradients by a kernel in one convolution, with one group per record."""
     n_records = len(a)
     larger, smaller = (g, a) if isinstance(layer, nn.ConvTranspose2d) else (a, g)
     weights = conv2d_weight(
@@ -409,14 +410,14 @@ def _conv(
 
 def _group_norm(layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor) -> RecordJacobians:
     normal = functional.group_norm(a, layer.num_groups, eps=layer.eps)
-    # A channel may be one number, (n, C), or an array, (n, C, ...): one axis for both.
+    # A channel is a number, (n, C), or an array, (n, C, ...): both get one axis.
     normal, g = (value.reshape(*value.shape[:2], -1) for value in (normal, g))
     return _formed(layer, (normal * g).sum(2), g.sum(2))
 
 
 def _layer_norm(layer: nn.LayerNorm, a: torch.Tensor, g: torch.Tensor) -> RecordJacobians:
     normal = functional.layer_norm(a, layer.normalized_shape, eps=layer.eps)
-    # Over what lies between the records and the normalised axes.
+    # Sum over the axes between the records and the normalised ones.
     shape = (len(a), -1, *layer.normalized_shape)
     return _formed(layer, (normal * g).reshape(shape).sum(1), g.reshape(shape).sum(1))
 
@@ -427,7 +428,7 @@ def _formed(layer: nn.Module, weight: torch.Tensor, bias: torch.Tensor) -> Forme
 
 
 def _parameters(layer: nn.Module) -> Parameters:
-    """Return weight and, where there is one, offset."""
+    """Return the weight and the offset, if there is one."""
     return tuple(layer.parameters(recurse=False))
 
 
@@ -438,43 +439,3 @@ _RULES: dict[type[nn.Module], Callable[..., RecordJacobians]] = {
     nn.GroupNorm: _group_norm,
     nn.LayerNorm: _layer_norm,
 }
-
-
-class ToSphere(nn.Module):
-    """Project codes to the unit sphere, each by itself."""
-
-    def forward(self, codes: torch.Tensor) -> torch.Tensor:
-        """Divide each row by its norm; a row of zeros stays as it is."""
-        return functional.normalize(codes, dim=1)
-
-
-class WideTanh(nn.Module):
-    """A hyperbolic tangent that is still steep where it is 1 or -1 (LeCun et al. 1998)."""
-
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Return numbers in (-1.7159, 1.7159)."""
-        return 1.7159 * torch.tanh(values * (2 / 3))
-
-
-_N_COMPONENTS = 64
-
-
-class LatentEncoding(nn.Module):
-    """Read one of K components off the first latent number; pass the others on."""
-
-    def __init__(self, latent_dim: int, n_columns: int, n_components: int = _N_COMPONENTS) -> None:
-        super().__init__()
-        self.latent_dim, self.n_components = latent_dim, n_components
-        self.n_outputs = n_columns - 1 + n_components
-        # Makes torch's initial weights of the next layer standard deviation 1 for indicators.
-        self.weight = math.sqrt(3.0 * self.n_outputs)
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Return latent numbers, the scaled indicators of the component and of the class."""
-        position = torch.special.ndtr(inputs[:, :1]) * self.n_components
-        component = position.long().clamp(0, self.n_components - 1)
-        numbers = torch.arange(self.n_components, device=inputs.device)
-        indicators = (component == numbers).to(inputs.dtype)
-        rest = inputs[:, 1 : self.latent_dim]
-        marked = torch.cat([indicators, inputs[:, self.latent_dim :]], dim=1)
-        return torch.cat([rest, self.weight * marked], dim=1)

@@ -1,15 +1,13 @@
-"""Networks of the estimators: making, checking, running and training them.
+"""Training by skorch, with steps whose gradients come from a function of the caller.
 
-Training is done by skorch, for which a step is an epoch of one batch and a batch is the number of
-the step. skorch keeps the network, its optimizer, device, learning rate, callbacks and history. It
-never sees rows, losses or batch sizes, and neither does a callback: a function that the net has no
-reference to puts the gradient in place, computed on a copy of the network, so that nothing of a
-private row can stay in the buffers or hooks of the network that is trained.
+For skorch a step is an epoch of one batch, and a batch is the number of the step. skorch keeps the
+network, its optimizer, device, learning rate, callbacks and history. Neither skorch nor a callback
+sees rows, losses or batch sizes: gradients are computed on a copy of the network by a function that
+the net does not refer to. No information about a private row can therefore stay in the buffers or
+hooks of the trained network.
 
-Networks in which one record can reach another's output are refused: clipping bounds only what a
-record contributes through its own gradient. Copies of a network see private rows one at a time,
-unless it is a plain chain of layers (`skdpot.nets.per_sample`), and only trained parameters are
-kept.
+Copies of a network see private rows one at a time, unless it is a plain chain of layers
+(`skdpot.nets.per_sample`), and only trained parameters are kept.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,14 +34,17 @@ from tqdm.auto import tqdm
 from skdpot._utils.validation import torch_randomness
 from skdpot.exceptions import publishable
 
+# Stores the gradients of a numbered step in the parameters of the network.
 GradientStep = Callable[[nn.Module, int], None]
 
-_BAR_WITHOUT_SPEED = "{l_bar}{bar}| {n_fmt}/{total_fmt}"
+_BAR_WITHOUT_SPEED = "{l_bar}{bar}| {n_fmt}/{total_fmt}"  # the speed depends on the batch sizes
 _LOSSES = (EpochScoring, BatchScoring, PassthroughScoring, PrintLog)
 _TIMERS = (EpochTimer, ProgressBar)
 _OF_LOSSES = ("epoch_timer", "train_loss", "valid_loss", "print_log")  # skorch's own callbacks
+# The learning rate of `noisy_learning_rate`, measured on digits (13,000 parameters) and MNIST (a
+# million): this number over the fourth root of the number of parameters, reduced beyond 400 steps.
+_RATE = 0.32
 _STEPS_AT_FULL_RATE = 400
-_RATE = 0.32  # over the fourth root of the number of parameters
 
 _GRADIENT_STEP: ContextVar[GradientStep] = ContextVar("gradient_step")
 
@@ -62,20 +63,19 @@ def train_network(
 ) -> nn.Module:
     """Train a network in place; return it in evaluation mode, on the CPU.
 
-    ``gradient_step(network, number)`` fills ``parameter.grad`` of every parameter that is to move.
-    Steps are those of Adam, with a rate that falls to zero along a half cosine unless `callbacks`
-    hold a schedule; with `momentum` they are plain ones of a constant rate. The progress bar shows
-    no speed, which would tell of the sizes of batches. `rng` seeds torch's own generator (for
-    dropout). With private records in Poisson batches it must be secret: masks depend on who else is
-    in a batch.
+    ``gradient_step(network, number)`` sets ``parameter.grad`` of every parameter that is to move.
+    The optimizer is Adam, with a rate that falls to zero along a half cosine unless `callbacks`
+    hold a schedule; with `momentum` it is SGD at a constant rate. `rng` seeds torch's own generator
+    (for dropout). With private records in Poisson batches it must be secret: the masks of a record
+    depend on the other records of the batch.
     """
-    given = list(callbacks or ())
+    hooks = list(callbacks or ())
     optimizer: dict[str, Any] = {"optimizer": torch.optim.Adam}
     if momentum is not None:
         optimizer = {"optimizer": torch.optim.SGD, "optimizer__momentum": momentum}
-    elif not any(isinstance(_callback(one), LRScheduler) for one in given):
+    elif not any(isinstance(_callback(hook), LRScheduler) for hook in hooks):
         cosine = torch.optim.lr_scheduler.CosineAnnealingLR
-        given.append(("schedule", LRScheduler(cosine, T_max=n_steps)))
+        hooks.append(("schedule", LRScheduler(cosine, T_max=n_steps)))
     bar = tqdm(total=n_steps, desc=progress, disable=not progress, bar_format=_BAR_WITHOUT_SPEED)
     net = _SteppedNet(
         module,
@@ -86,7 +86,7 @@ def train_network(
         iterator_train=_Steps,
         train_split=None,
         device="cpu" if device is None else device,
-        callbacks=given,
+        callbacks=hooks,
         verbose=0,
         **{f"callbacks__{name}": None for name in _OF_LOSSES},
     )
@@ -103,9 +103,9 @@ def train_network(
         _GRADIENT_STEP.reset(token)
         module.cpu().eval()
         for parameter in module.parameters():
-            parameter.grad = None  # the last step's gradient is no part of the result
+            parameter.grad = None  # the gradient of the last step is not part of the result
     if len(net.history) < n_steps or "train_batch_count" not in net.history[-1]:
-        raise KeyboardInterrupt  # which skorch has swallowed
+        raise KeyboardInterrupt  # skorch has swallowed it
     return module
 
 
@@ -118,46 +118,46 @@ def train_privately(
     device: torch.device | None = None,
     **options: Any,
 ) -> tuple[int, BaseException | None]:
-    """Train on private rows; return the number of finished steps, and what stopped training.
+    """Train on private rows; return the number of finished steps and the error that stopped them.
 
-    A step is given a copy of the network, of which the gradients alone are handed over. What
-    stopped training is to be raised by the caller, where the error is no longer handled.
+    A step gets a copy of the network, and only the gradients of the copy are passed on. The caller
+    raises the error, outside of the handler, so that its traceback holds no rows.
     """
     started, stopped, numbers = 0, None, iter(range(n_steps))
 
     def on_a_copy(trained: nn.Module, number: int) -> None:
         nonlocal started
-        if number != next(numbers, None):  # a callback has asked the net for another step
+        if number != next(numbers, None):  # a callback has asked for another step
             raise RuntimeError("Each step is charged, and taken, once.")
         started = number  # all steps before this one are finished
-        own.train()
-        pairs = list(zip(own.parameters(), trained.parameters(), strict=True))
+        copied.train()
+        pairs = list(zip(copied.parameters(), trained.parameters(), strict=True))
         with torch.no_grad():
             for parameter, current in pairs:
                 parameter.copy_(current)
-        step(own, number)
+        step(copied, number)
         for parameter, current in pairs:
             current.grad, parameter.grad = parameter.grad, None
 
     try:
-        own = deepcopy(network).to(device)
+        copied = deepcopy(network).to(device)
         train_network(network, on_a_copy, n_steps, device=device, **options)
     except BaseException as error:
         stopped = publishable(error, caller)
     return (n_steps if stopped is None else started), stopped
 
 
-def train_to_the_end(*given: Any, **options: Any) -> None:
-    """Train on private rows, and raise what stops training; arguments of `train_privately`."""
-    _, stopped = train_privately(*given, **options)
+def train_to_the_end(*args: Any, **options: Any) -> None:
+    """Train on private rows and raise the error that stops it; arguments of `train_privately`."""
+    _, stopped = train_privately(*args, **options)
     if stopped is not None:
         raise stopped
 
 
 def check_callbacks(callbacks: Sequence[Any] | None) -> None:
-    """Refuse, before any charge, what is no callback or needs what is never recorded."""
-    for given in callbacks or ():
-        callback = _callback(given)
+    """Refuse, before any charge, objects that are no callbacks or need what is not recorded."""
+    for hook in callbacks or ():
+        callback = _callback(hook)
         name = type(callback).__name__
         if not isinstance(callback, Callback):
             raise TypeError(
@@ -179,32 +179,31 @@ def check_callbacks(callbacks: Sequence[Any] | None) -> None:
 
 
 def noisy_learning_rate(
-    given: float | str, network: nn.Module, n_steps: int, largest: float
+    rate: float | str, network: nn.Module, n_steps: int, largest: float
 ) -> float:
-    """Return Adam's learning rate, by default a public rule in parameters and steps.
+    """Return Adam's learning rate; "auto" is a public rule in the numbers of parameters and steps.
 
-    Each parameter moves by about the rate, so that the noise of an output grows with their number.
-    The constants were measured on digits (13,000 parameters) and MNIST (a million).
+    Each parameter moves by about the rate, so the noise of an output grows with their number.
     """
-    if given != "auto":
-        return float(given)
+    if rate != "auto":
+        return float(rate)
     n_parameters = sum(parameter.numel() for parameter in network.parameters())
-    rate = min(largest, _RATE * max(1, n_parameters) ** -0.25)
-    return float(rate * min(1.0, (_STEPS_AT_FULL_RATE / n_steps) ** 0.5))
+    first = min(largest, _RATE * max(1, n_parameters) ** -0.25)
+    return float(first * min(1.0, (_STEPS_AT_FULL_RATE / n_steps) ** 0.5))
 
 
 class _SteppedNet(NeuralNet):
     """A net whose gradients come from the step of `train_network` that is running."""
 
     def train_step_single(self, batch: np.ndarray, **fit_params: Any) -> dict[str, Any]:
-        """Let the step fill in the gradients; there is no loss to tell."""
+        """Let the step set the gradients; no loss is recorded."""
         self.module_.train()
         _GRADIENT_STEP.get()(self.module_, int(batch[0]))
         return {"loss": torch.tensor(float("nan")), "y_pred": None}
 
 
 class _Steps:
-    """In the place of a data loader: an epoch yields the number of the next step."""
+    """Replaces a data loader: an epoch yields the number of the next step."""
 
     def __init__(self, dataset: Any, batch_size: int) -> None:
         self._numbers = iter(range(len(dataset)))
@@ -213,12 +212,13 @@ class _Steps:
         yield np.array([next(self._numbers)])
 
 
-def _callback(given: Any) -> Any:
-    return given[1] if isinstance(given, tuple) and len(given) == 2 else given
+def _callback(hook: Any) -> Any:
+    """Return the callback of a pair with a name."""
+    return hook[1] if isinstance(hook, tuple) and len(hook) == 2 else hook
 
 
 def with_trained_parameters(clean: nn.Module, trained: nn.Module) -> nn.Module:
-    """Put trained parameters into a copy of a network that was made before training."""
+    """Copy trained parameters into a copy of the network from before the training."""
     with torch.no_grad():
         for parameter, value in zip(clean.parameters(), trained.parameters(), strict=True):
             if parameter.requires_grad:

@@ -1,4 +1,4 @@
-"""The private gradient of a Wasserstein distance between two sets of points, for any training."""
+"""The private gradient of a Wasserstein distance, for training loops and objectives of users."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,29 +22,22 @@ from skdpot._utils.validation import (
     spawn_streams,
 )
 from skdpot.exceptions import publishable
-from skdpot.nets.compared_outputs import (
-    ClippedOutputs,
-    fixed_side_sensitivity,
-    moving_side_sensitivity,
-)
-from skdpot.nets.gradients import (
-    TrainingPlan,
-    by_jacobians,
-    by_rows,
-    plan_training,
-    pulled_back_sum,
-    release_gradient,
-    trained_numbers,
-)
+from skdpot.nets.compared_outputs import ClippedOutputs
+from skdpot.nets.gradient_release import release_gradient
+from skdpot.nets.gradients import by_jacobians, by_rows, pulled_back_sum
+from skdpot.nets.parity_penalty import fixed_side_sensitivity, moving_side_sensitivity
 from skdpot.nets.per_record_check import check_per_record
 from skdpot.nets.per_sample import record_outputs
+from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.ot.transport import pulls_between, sliced_wasserstein_distance
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.noise import LatticeNoise
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.sampling import fixed_size_batches
 from skdpot.privacy.spent import charge, row_assumptions
 
+# Constraints of parameters; clipped lengths stay far from under- and overflow.
 _COUNT = Interval(Integral, 1, None, closed="left")
 _LENGTH = Interval(Real, 1e-30, 1e30, closed="both")
 _ROWS_AT_ONCE = 2048
@@ -52,7 +45,7 @@ _ROWS_AT_ONCE = 2048
 
 @dataclass(frozen=True, kw_only=True)
 class _Sides:
-    """Two sets of points, of which the first or both are outputs of a network."""
+    """Two sets of points; the first or both are outputs of a network."""
 
     n_outputs: int
     both_move: bool
@@ -64,31 +57,36 @@ class _Sides:
     def sensitivity(self, sizes: Sequence[int], private: Sequence[bool]) -> float:
         """Bound how far a private record moves the mean gradient, under replace-one in its side.
 
-        Theorem A.1 of the paper with the constants of `moving_side_sensitivity`, where L₂ = 0 for
-        points that do not move, and of `fixed_side_sensitivity` for such points. Jacobians of which
-        each of k rows is shortened to L / √k have a Frobenius norm, and so a spectral norm, of at
-        most L (remark A.2).
+        Theorem A.1 of the paper with the constants of `moving_side_sensitivity`, with L₂ = 0 if the
+        other points do not move, and of `fixed_side_sensitivity` for points that do not move. A
+        Jacobian whose k rows are each shortened to L / √k has a Frobenius norm, and so a spectral
+        norm, of at most L (remark A.2).
         """
         length, radius = self.clip_jacobian, self.clip_output
-        bound = moving_side_sensitivity(2.0 * radius, length, length if self.both_move else 0.0)
+        bound = moving_side_sensitivity(
+            2.0 * radius, clip_own=length, clip_other=length if self.both_move else 0.0
+        )
         bounds = [bound, bound]
         if not self.both_move:
-            norm = math.sqrt(self.n_projections / self.n_outputs)  # of whole orthogonal blocks
-            bounds[1] = fixed_side_sensitivity(radius, length, self.n_projections, norm)
-        return max(b / n for b, n, own in zip(bounds, sizes, private, strict=True) if own)
+            bounds[1] = fixed_side_sensitivity(
+                radius,
+                clip_jacobian=length,
+                n_projections=self.n_projections,
+                directions_norm=math.sqrt(self.n_projections / self.n_outputs),  # whole blocks
+            )
+        sides = zip(bounds, sizes, private, strict=True)
+        return max(b / n for b, n, is_private in sides if is_private)
 
     def clipped_sum(
         self, network: nn.Module, batch: Sequence[torch.Tensor], directions: np.ndarray
     ) -> tuple[dict[nn.Parameter, torch.Tensor], list[np.ndarray]]:
-        """Return the clipped gradient, and the points that were compared.
+        """Return the clipped gradient and the points that were compared.
 
         Not private by itself. Replacing a record moves it by at most `sensitivity`.
         """
         n_moving = 2 if self.both_move else 1
-        moving, ball = (
-            torch.cat(list(batch[:n_moving])),
-            ClippedOutputs(self.n_outputs, self.clip_output),
-        )
+        moving = torch.cat(list(batch[:n_moving]))
+        ball = ClippedOutputs(self.n_outputs, self.clip_output)
         outputs = [record_outputs(network, chunk) for chunk in moving.split(_ROWS_AT_ONCE)]
         outputs = [*torch.cat(outputs).split([len(side) for side in batch[:n_moving]])]
         points = [ball.values(p.cpu().double()).numpy() for p in (*outputs, *batch[n_moving:])]
@@ -102,16 +100,15 @@ class _Sides:
 class PrivateWassersteinGradient(BaseEstimator):
     r"""Noisy gradients of a squared sliced Wasserstein distance, to train any network of torch.
 
-    Of X and Z, either or both private, let :math:`P` be the distribution of ``network(X)``, and
-    :math:`Q` that of ``network(Z)``, or of Z itself. Each step of `steps` puts a differentially
-    private gradient of :math:`SW_2^2(P, Q)` by the parameters of the network in their ``grad``. An
-    optimizer of yours takes the step. Outputs, Jacobians and batches are clipped, drawn and
-    accounted for as in the paper below.
+    X or Z or both are private. Let :math:`P` be the distribution of ``network(X)``, and :math:`Q`
+    that of ``network(Z)``, or of Z itself. Each step of `steps` stores a differentially private
+    gradient of :math:`SW_2^2(P, Q)` by the parameters of the network in their ``grad``, and your
+    optimizer takes the step. Clipping, batches and accounting are those of the paper below.
 
     The fair predictors, `skdpot.mechanisms.Gradient` and `skdpot.mechanisms.CodeParity` train with
     such gradients. Use this class for objectives that no estimator has. It releases a gradient in
-    each step; where two *distributions* suffice, a `SlicedSketch` of each is released once and
-    needs far less noise.
+    each step. Where two *distributions* suffice, a `SlicedSketch` of each, released once, needs far
+    less noise.
 
     Parameters
     ----------
@@ -153,8 +150,8 @@ class PrivateWassersteinGradient(BaseEstimator):
     privacy_spent_ : PrivacySpent
         Cost of all steps and their assumptions.
     losses_ : list of float
-        Squared distance of each batch before its step, only where there is no noise: these numbers
-        have none.
+        Squared distance of each batch before its step, recorded without noise and therefore only
+        for a training without noise.
 
     Privacy
     -------
@@ -162,7 +159,7 @@ class PrivateWassersteinGradient(BaseEstimator):
     for. Batches of fixed sizes are drawn from each side; they are secret, directions are public.
     With b rows of X and c of Z in a batch, the gradient moves by at most :math:`8 M L / \min(b, c)`
     if both sides are private outputs, :math:`8 M L / b` for private X, and :math:`4 M L / (c \sqrt
-    k)` for private fixed points of k numbers (`skdpot.nets.output_tables` has the proofs).
+    k)` for private fixed points of k numbers (`skdpot.nets.parity_penalty` has the proofs).
     Public: the sizes of both sides, the network and its initial weights, and all rows of a side
     that is not private. Nothing else may read the rows: a loss of your own on private rows is not
     accounted for.
@@ -241,7 +238,7 @@ class PrivateWassersteinGradient(BaseEstimator):
         -------
         iterator of int
             The number of each step. Every trained parameter has the noisy gradient as ``grad``.
-            Change the parameters by what you are given alone.
+            Change the parameters by these gradients alone.
 
         Raises
         ------
@@ -252,9 +249,9 @@ class PrivateWassersteinGradient(BaseEstimator):
         """
         check_parameters(self)
         streams = spawn_streams(self.random_state, type(self).__name__)
-        own, rows = deepcopy(network).eval(), [read_rows(side) for side in (X, Z)]
+        copied, rows = deepcopy(network).eval(), [read_rows(side) for side in (X, Z)]
         check_per_record(deepcopy(network), rows[0].shape[1:], streams.solver, parameter="network")
-        sides = self._sides(own, rows)
+        sides = self._sides(copied, rows)
         private = [self.private in ("both", side) for side in "XZ"]
         sizes = [max(1, math.floor(self.batch_fraction * len(side))) for side in rows]
         numbers = [list(compress(counts, private)) for counts in (map(len, rows), sizes)]
@@ -265,7 +262,7 @@ class PrivateWassersteinGradient(BaseEstimator):
             n_steps=self.n_steps,
             sampling="without_replacement",
             sensitivity=sum(numbers[1]) * sides.sensitivity(sizes, private),
-            n_parameters=trained_numbers(own),
+            n_parameters=trained_numbers(copied),
             sigma=self.sigma,
         )
         others = [f"the rows of {side}" for side in compress("XZ", np.logical_not(private))]
@@ -286,22 +283,23 @@ class PrivateWassersteinGradient(BaseEstimator):
             noise_given=self.sigma is not None,
         )
         self.losses_: list[float] = []
-        device = next(own.parameters()).device
+        device = next(copied.parameters()).device
         tensors = [torch.from_numpy(side).float().to(device) for side in rows]
         batches = _batches(plan.n_steps, sizes, private, [len(side) for side in rows], streams)
-        return self._steps(network, own, tensors, sides, plan, batches, streams)
+        return self._steps(network, copied, tensors, sides, plan, batches, streams)
 
     def _steps(
         self,
         network: nn.Module,
-        own: nn.Module,
+        copied: nn.Module,
         rows: Sequence[torch.Tensor],
         sides: _Sides,
         plan: TrainingPlan,
         batches: Iterator[Sequence[np.ndarray]],
         streams: Streams,
     ) -> Iterator[int]:
-        pairs = list(zip(own.parameters(), network.parameters(), strict=True))
+        """Release the gradient of each step on a copy, and pass it on to the caller's network."""
+        pairs = list(zip(copied.parameters(), network.parameters(), strict=True))
         ball = ClippedOutputs(sides.n_outputs, sides.clip_output)
         for number, secret in enumerate(batches):
             with torch.no_grad():
@@ -311,24 +309,31 @@ class PrivateWassersteinGradient(BaseEstimator):
             drawn = [torch.from_numpy(indices).to(rows[0].device) for indices in secret]
             batch, stopped = [side[of] for side, of in zip(rows, drawn, strict=True)], None
             try:
-                total, points = sides.clipped_sum(own, batch, directions)
+                total, points = sides.clipped_sum(copied, batch, directions)
             except BaseException as error:
                 stopped = publishable(error, type(self).__name__)
             if stopped is not None:
                 raise stopped
-            if plan.noise is None:  # only then a loss may be told
-                distance = sliced_wasserstein_distance(points[0], points[1], directions)
-                self.losses_.append(distance**2)
+            self._record_loss(points, directions, noise=plan.noise)
             total = {p: plan.batch_size * value for p, value in total.items()}
-            release_gradient(own, total, plan, streams.secret, {"directions": directions}, _unknown)
+            facts = {"directions": directions}
+            release_gradient(copied, total, plan, streams.secret, facts, _no_linear_map)
             if self.clip_noisy is not None:
                 nn.utils.clip_grad_norm_(list(total), self.clip_noisy)
             for parameter, current in pairs:
                 current.grad, parameter.grad = parameter.grad, None
             yield number
 
+    def _record_loss(
+        self, points: Sequence[np.ndarray], directions: np.ndarray, noise: LatticeNoise | None
+    ) -> None:
+        """Record the squared distance of a batch, but not of a training with noise."""
+        if noise is None:
+            distance = sliced_wasserstein_distance(points[0], points[1], directions)
+            self.losses_.append(distance**2)
+
     def _sides(self, network: nn.Module, rows: Sequence[np.ndarray]) -> _Sides:
-        """Check the widths of both sides."""
+        """Check the widths of both sides; return their description."""
         both_move = self.other == "network"
         with torch.no_grad():
             probe = torch.zeros((2, rows[0].shape[1]), device=next(network.parameters()).device)
@@ -357,10 +362,10 @@ def _batches(
     lengths: Sequence[int],
     streams: Streams,
 ) -> Iterator[Sequence[np.ndarray]]:
-    """Yield the rows of each side in each batch: secret ones of a private side, public others."""
+    """Yield the batch of each side for each step; batches of private sides are secret."""
     secret = [
-        fixed_size_batches(n, size, n_steps, streams.secret) if own else None
-        for n, size, own in zip(lengths, sizes, private, strict=True)
+        fixed_size_batches(n, size, n_steps, streams.secret) if is_private else None
+        for n, size, is_private in zip(lengths, sizes, private, strict=True)
     ]
     for _ in range(n_steps):
         yield [
@@ -369,6 +374,6 @@ def _batches(
         ]
 
 
-def _unknown(*_: Any, **facts: Any) -> dict[str, Any]:
-    """Return no map from records: ranks couple those of a batch."""
+def _no_linear_map(*_: Any, **facts: Any) -> dict[str, Any]:
+    """Return no contributions of records: ranks couple the records of a batch."""
     return {}

@@ -1,4 +1,4 @@
-"""Displays of a sketch, and of a particle flow towards it."""
+"""A display of a sketch: distribution functions along some of its directions."""
 
 from dataclasses import dataclass
 from textwrap import fill
@@ -156,7 +156,7 @@ class SketchDisplay(PanelDisplay):
             cdf=table.cdf[chosen],
             measured=measured[chosen],
             deviations=deviations[chosen],
-            names=[_direction_name(direction, names) for direction in directions],
+            names=[direction_name(direction, names) for direction in directions],
             projections=chosen,
             public=public,
             name=name,
@@ -229,7 +229,7 @@ def _in_units(positions: np.ndarray, directions: np.ndarray, sketch: SlicedSketc
     return np.where(np.abs(along) > 1 - 1e-9, mapped, positions)
 
 
-def _direction_name(direction: np.ndarray, names: list[str]) -> str:
+def direction_name(direction: np.ndarray, names: list[str]) -> str:
     """Write a direction as the sum that it projects on, with the largest terms first."""
     order = np.argsort(-np.abs(direction), kind="stable")
     present = [k for k in order.tolist() if abs(direction[k]) > 1e-9]

@@ -1,4 +1,4 @@
-"""An autoencoder trained with differential privacy, or once on public rows for all later fits."""
+"""The autoencoder: trained with differential privacy, or on public rows for all later fits."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,6 @@ from skdpot._utils.validation import (
     all_or_nothing,
     check_count,
     check_is_fitted,
-    encode_labels,
     fit_context,
     image_rows,
     read_rows,
@@ -28,7 +27,7 @@ from skdpot._utils.validation import (
     without_groups,
 )
 from skdpot.base import FitContext, MechanismResult, chosen_mechanism, like_input
-from skdpot.nets.cells import SAME_CLASS, SAME_GROUP, one_cell, read_groups, within_classes
+from skdpot.nets.cells import Cells, one_cell
 from skdpot.nets.networks import evaluate
 from skdpot.nets.per_record_check import check_per_record
 from skdpot.nets.training import check_callbacks
@@ -38,12 +37,14 @@ from skdpot.privacy.spent import made_by
 from skdpot.release.bounds import DataBounds, public_bounds
 from skdpot.release.gate import Records, Release
 from skdpot.sampling.architecture import NETWORKS, Architecture
-from skdpot.sampling.autoencoder_training import Prior, prior_samples
-from skdpot.sampling.dpsgd import DPSGD, CodeParity, CodePenalty, PriorPenalty
+from skdpot.sampling.autoencoder_mechanism import AutoencoderMechanism, AutoencoderTask
+from skdpot.sampling.code_distances import Prior, prior_samples
+from skdpot.sampling.code_penalties import CodeParity, CodePenalty, PriorPenalty
+from skdpot.sampling.dpsgd import DPSGD
 
-_MECHANISMS = {"dpsgd": DPSGD}
+_MECHANISMS: dict[str, type[AutoencoderMechanism]] = {"dpsgd": DPSGD}
 _PENALTIES: dict[str, type[CodePenalty]] = {"prior": PriorPenalty, "parity": CodeParity}
-_LARGEST_CODE = 1e8  # of a network in single precision; norms of longer ones would overflow
+_LARGEST_CODE = 1e8  # entries that are decoded; the norms of larger ones would overflow
 
 
 @dataclass(eq=False, repr=False)
@@ -64,9 +65,9 @@ class PrivateSWAutoencoder(
 
     Codes on the sphere have norm 1, so ``norm_bound=1.0`` costs nothing.
 
-    Private training needs many rows. With 64 pixels the default network learns little from 900 rows
-    at epsilon 3 and nothing at epsilon 1, and more from 1,800 rows at both. A network for 784
-    pixels learns from 10,000 rows at epsilon 3. A fit warns before the charge if its noise will
+    Private training needs many rows. For 64 pixels the default network learns little from 900 rows
+    at epsilon 3 and nothing at epsilon 1; from 1,800 rows it learns more at both. A network for 784
+    pixels learns from 10,000 rows at epsilon 3. A fit warns before the charge if the noise will
     hide nearly everything. With fewer rows, train on public rows.
 
     Parameters
@@ -146,8 +147,8 @@ class PrivateSWAutoencoder(
     private. Without a penalty the sensitivity of a sum is 2C. With one, the distributions of codes
     are released as well, and it is ``(1 - alpha) * 4C``; with ranks there is no such release, and
     it is ``(1 - alpha) * 2C`` plus alpha times that of the penalty
-    (`skdpot.sampling.autoencoder_training`). Rounding to the
-    lattice of the noise adds at most 1/512 (`skdpot.privacy.noise.noise_for_sums`). No bit of a
+    (`skdpot.sampling.code_distances`). Rounding to the lattice of the noise adds at most 1/512
+    (`skdpot.privacy.noise.noise_for_sums`). No bit of a
     record's gradient depends on who else is in a batch, or how many (`skdpot.privacy.sampling`); of
     a GPU the statement assumes it. No loss is recorded. The number of rows and of features
     and their names, the dtype, the architecture and its initial weights, and the fact that all
@@ -204,9 +205,9 @@ class PrivateSWAutoencoder(
         **PrivateEstimatorMixin._parameter_constraints,
         "latent_dim": [Interval(Integral, 1, None, closed="left")],
         "private": ["boolean"],
-        "penalty": [StrOptions(set(_PENALTIES)), *_PENALTIES.values(), None],
+        "penalty": [StrOptions(set(_PENALTIES)), CodePenalty, None],
         "architecture": [*NETWORKS, Architecture],
-        "mechanism": [StrOptions(set(_MECHANISMS)), *_MECHANISMS.values()],
+        "mechanism": [StrOptions(set(_MECHANISMS)), AutoencoderMechanism],
         "bounds": [StrOptions({"private"}), tuple, list],
         "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
     }
@@ -258,34 +259,31 @@ class PrivateSWAutoencoder(
             rows = self._rows(X, reset=True, min_samples=2)
             self._frame_out, self._latent_dim = isinstance(X, pd.DataFrame), self.latent_dim
             self.mechanism_ = chosen_mechanism(self.mechanism, _MECHANISMS)
-            given = self.penalty
-            self.penalty_ = None if given is None else chosen_mechanism(given, _PENALTIES)
-            trained = self._fit(X, rows, y, groups)
-            self.bounds_, self.privacy_spent_ = trained.bounds, trained.privacy_spent
-            self.__dict__.update(trained.attributes)
-        if trained.stopped is not None:
-            raise trained.stopped
+            penalty = self.penalty
+            self.penalty_ = None if penalty is None else chosen_mechanism(penalty, _PENALTIES)
+            result = self._train(X, rows, y, groups)
+            self.bounds_, self.privacy_spent_ = result.bounds, result.privacy_spent
+            self.__dict__.update(result.attributes)
+        if result.stopped is not None:
+            raise result.stopped
         return self
 
     def _rows(self, X: Any, *, reset: bool = False, min_samples: int = 1) -> np.ndarray:
-        shape, (given, _) = self.architecture_.image_shape, without_groups(self, X, None)
-        given = given if shape is None else image_rows(given, shape)
-        return validate_rows(self, given, reset=reset, min_samples=min_samples)
+        """Validate rows, or images as rows, without the column of the groups."""
+        shape, (features, _) = self.architecture_.image_shape, without_groups(self, X, None)
+        features = features if shape is None else image_rows(features, shape)
+        return validate_rows(self, features, reset=reset, min_samples=min_samples)
 
-    def _fit(self, X: Any, rows: np.ndarray, y: Any, sensitive_features: Any) -> MechanismResult:
-        """Build the networks, which may be refused, and train them as the mechanism does."""
+    def _train(self, X: Any, rows: np.ndarray, y: Any, groups: Any) -> MechanismResult:
+        """Build and check the networks; let the mechanism plan, charge and train."""
         mechanism, d = self.mechanism_, rows.shape[1]
-        cells, public = one_cell(len(rows)), []
-        if self.penalty_ is not None and self.penalty_.needs_groups:
-            cells, _ = read_groups(sensitive_features, len(rows), needed_by='penalty="parity"')
-            public.append(SAME_GROUP)
-            if self.penalty_.fairness == "equalized_odds":
-                named = {"needed_by": 'CodeParity(fairness="equalized_odds")'}
-                cells = within_classes(cells, *encode_labels(y, len(rows), **named))
-                public.append(SAME_CLASS)
+        cells: Cells = one_cell(len(rows))
+        public: tuple[str, ...] = ()
+        if self.penalty_ is not None:
+            cells, public = self.penalty_.cells(len(rows), groups, y)
         on_sphere = self.architecture_.normalize_codes
         loss = mechanism.loss(self.penalty_, self.latent_dim, cells, on_sphere=on_sphere)
-        # Public rows need no secret stream, and no warning that its seed is known.
+        # Public rows need no secret stream, and no warning of a known seed.
         streams = spawn_streams(self.random_state if self.private else None, type(self).__name__)
         context = FitContext.of(self, X, streams)
         declared = public_bounds(self.bounds, self.norm_bound, d)
@@ -295,20 +293,23 @@ class PrivateSWAutoencoder(
             known = declared or self._range(rows)
             rng, box = solver_generator(self.random_state), known.box
         autoencoder = self.architecture_.build(d, self.latent_dim, rng, box=box)
+        task = AutoencoderTask(
+            autoencoder=autoencoder,
+            loss=loss,
+            cells=cells,
+            callbacks=self.callbacks,
+            public=public,
+        )
         if self.private:
             check_per_record(autoencoder, (d,), rng, callbacks=self.callbacks)
-            trained = mechanism.release(
-                context, autoencoder, loss, cells, rows, self.callbacks, public
-            )
+            result = mechanism.release(context, rows, task)
         else:
-            trained = mechanism.train_public(
-                context, autoencoder, loss, cells, rows, known, rng, self.callbacks
-            )
+            result = mechanism.train_public(context, rows, task, known, rng)
         self.encoder_, self.decoder_ = autoencoder[0], autoencoder[1]
-        return trained
+        return result
 
     def _range(self, rows: np.ndarray) -> DataBounds:
-        """Return the range of public rows; all pixels of images share one."""
+        """Return the range of each feature of public rows; all pixels of images share one range."""
         axis = None if self.architecture_.image_shape is not None else 0
         low, high = rows.min(axis=axis).astype(float), rows.max(axis=axis).astype(float)
         flat = high - low <= 1e-12 * np.maximum(1.0, np.abs(low))
@@ -318,7 +319,7 @@ class PrivateSWAutoencoder(
         )
 
     def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
-        """Return rows, for noisy gradients and codes in the units of the network."""
+        """Return rows as the mechanism is given them; for gradients and codes in network units."""
         if release.kind in ("gradient", "table"):
             X = self.bounds_.to_units(X.astype(np.float64))
         return X, y
@@ -445,6 +446,7 @@ class PrivateSWAutoencoder(
         return -float(np.average(errors, weights=sample_weight))
 
     def _decode(self, codes: np.ndarray) -> np.ndarray:
+        """Return the reconstructions of codes in the units of the data."""
         codes = np.clip(codes, -_LARGEST_CODE, _LARGEST_CODE)
         if self.architecture_.normalize_codes:
             norms = np.linalg.norm(codes, axis=1, keepdims=True)

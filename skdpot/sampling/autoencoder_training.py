@@ -1,256 +1,51 @@
-r"""Steps that train an autoencoder, with and without privacy, and penalties of its codes.
+"""The loss of an autoencoder and the steps that minimise it, with and without privacy.
 
-*Prior.* Along a direction θ the prior's quantiles at (j − 1/2)/n are known in closed form, so that
-the penalty of a batch of n codes c_i is
-
-.. math:: \frac{1}{S} \sum_\theta \frac{1}{n} \sum_j (u_{(j)} - v_j)^2,
-   \qquad u_i = \theta^\top c_i,
-
-with increasing constants v_1, ..., v_n. Its gradient, times n, is :math:`\sum_i J_i^\top w_i` with
-:math:`w_i = \frac{2}{S} \sum_\theta (u_i - v_{r_\theta(i)}) \theta` and the rank r.
-
-*Parity.* The mean squared sliced Wasserstein distance between the codes of the groups in a batch
-(`skdpot.nets.output_tables`). Codes are shortened to a ball before they are compared. A code
-outside of it is pulled as the point that it is shortened to, so that it is not lost to the penalty.
-Both are those of Rodríguez-Vítores et al., "Learning with differentially private (sliced)
-Wasserstein gradients", 2025, appendix B.3.
+`private_steps` compare the codes of a batch by ranks, if there is a penalty. `sketched_steps`
+release the distributions of all codes from time to time; the penalty is then a sum over records.
+`public_steps` are ordinary training on public rows.
 """
 
-import math
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import torch
-from scipy.special import betainc, betaincinv, ndtr, ndtri
 from torch import nn
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.validation import SecretStream, Streams
 from skdpot.nets.cells import Cells
-from skdpot.nets.compared_outputs import ClippedOutputs, ParityPenalty
-from skdpot.nets.gradients import (
-    ClippedVectors,
-    TrainingPlan,
-    by_jacobians,
-    expected_batch,
-    gradients_of_vectors,
-    pulled_back_sum,
-    release_gradient,
-    shares_of_vectors,
-)
-from skdpot.nets.loss_curve import Losses, _chosen, _distance
+from skdpot.nets.compared_outputs import ComparedOutputs
+from skdpot.nets.gradient_release import expected_batch, gradients_of_vectors, release_gradient
+from skdpot.nets.gradients import ClippedVectors, by_jacobians, pulled_back_sum, shares_of_vectors
+from skdpot.nets.local_penalty import LocalPenalty, network_outputs
+from skdpot.nets.loss_curve import Losses, fixed_subset
+from skdpot.nets.output_tables import OutputTables, TableNoise, release_tables
 from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.training import GradientStep
-from skdpot.ot.slices import orthogonal_directions
+from skdpot.nets.training_plan import TrainingPlan
 from skdpot.release.gate import Records
-
-Prior = Literal["sphere", "normal"]
-
-_NORMAL_MARGIN = 2.5  # fewer than one normal code in a thousand is longer than sqrt(k) + 2.5
-
-
-@dataclass(frozen=True)
-class PriorDistance:
-    """Squared sliced Wasserstein distance between a batch of codes and a prior."""
-
-    prior: Prior
-    latent_dim: int
-    batch_sizes: tuple[int, ...]
-    n_projections: int
-
-    @property
-    def radius(self) -> float:
-        """Norm M that codes are shortened to before they are compared with the prior."""
-        return 1.0 if self.prior == "sphere" else math.sqrt(self.latent_dim) + _NORMAL_MARGIN
-
-    @property
-    def quantiles(self) -> np.ndarray:
-        """The prior's quantiles along any direction, increasing, of shape (batch_size,)."""
-        size = sum(self.batch_sizes)
-        levels = (np.arange(size) + 0.5) / size
-        if self.prior == "normal":
-            return ndtri(levels)
-        half = (self.latent_dim - 1) / 2
-        return 2.0 * betaincinv(half, half, levels) - 1.0
-
-    @property
-    def compared(self) -> ClippedOutputs:
-        """Codes, shortened to the ball."""
-        return ClippedOutputs(self.latent_dim, self.radius)
-
-    def cdf(self, values: np.ndarray) -> np.ndarray:
-        """Return the distribution function of the prior along any direction."""
-        if self.prior == "normal":
-            return ndtr(values)
-        half = (self.latent_dim - 1) / 2
-        return betainc(half, half, np.clip((values + 1.0) / 2.0, 0.0, 1.0))
-
-    def directions(self, rng: np.random.Generator) -> np.ndarray:
-        """Draw the directions of one step from a public stream, in whole orthogonal blocks."""
-        n_blocks = math.ceil(self.n_projections / self.latent_dim)
-        return orthogonal_directions(n_blocks * self.latent_dim, self.latent_dim, rng)
-
-    def sensitivity(self, clip_jacobian: float) -> float:
-        r"""Bound how far one record moves the gradient, times the batch size.
-
-        Let every Jacobian have a spectral norm of at most L, every code a norm of at most M and
-        every quantile a size of at most V, and let the rows of Θ be the S directions, in whole
-        orthogonal blocks: :math:`\Theta^\top \Theta = (S / k) I`. Replacing the record at one
-        position of the batch changes two things (the sort is stable and keeps positions, so the
-        order of the others stays).
-
-        *Its own term.* :math:`w = \frac{2}{S} \Theta^\top (\Theta c - v)`, where v holds its
-        quantile along each direction. :math:`\frac{1}{S} \Theta^\top \Theta c = c / k` has norm
-        at most M/k and :math:`\frac{1}{S} \|\Theta^\top v\| \le \frac{1}{S} \sqrt{S/k}\, \sqrt{S}
-        V = V / \sqrt{k}`. Before and after together: at most
-        :math:`4 L (M / k + V / \sqrt{k})`.
-
-        *The terms of the others.* Along one direction, the records between its old and its new
-        rank move by one rank each, over different gaps :math:`g_j = v_{j+1} - v_j`. Let
-        :math:`\delta_i` hold the moves of record i along all directions. Then :math:`\sum_i
-        \frac{2}{S} \|\Theta^\top \delta_i\| \le \frac{2}{S} \sqrt{S/k} \sum_i \|\delta_i\|`, and by
-        Cauchy and Schwarz :math:`\sum_i \|\delta_i\| \le \sqrt{n - 1} \sqrt{S \sum_j g_j^2}`.
-        Altogether at most :math:`4 L G / \sqrt{k}` with :math:`G = \frac{1}{2} \sqrt{(n - 1) \sum_j
-        g_j^2}`, which is V when all gaps are equal and little more for these priors.
-
-        *One direction at a time.* Without use of their orthogonality, both changes together are
-        at most 2L times the mean over directions of :math:`|u - v| + |u' - v'| + |v' - v|`,
-        where a larger projection has a larger quantile: either u <= u' and v <= v', or the
-        reverse. The sum is convex, so it is largest at a corner of that set, where it is
-        :math:`2 V + 2 \max(M, V)`. The smaller bound counts.
-        """
-        k, radius = self.latent_dim, self.radius
-        largest = float(np.abs(self.quantiles).max())
-        gaps = np.diff(self.quantiles)
-        own = radius / k + largest / math.sqrt(k)
-        others = math.sqrt(len(gaps) * float(gaps @ gaps) / k) / 2
-        one_by_one = largest + max(radius, largest)
-        return 4.0 * clip_jacobian * min(own + others, one_by_one) * (1.0 + 1e-12)
-
-    def vectors(self, codes: torch.Tensor, directions: np.ndarray) -> torch.Tensor:
-        """Return the vectors w of a whole batch, in double precision."""
-        theta = torch.as_tensor(directions, dtype=torch.float64, device=codes.device)
-        shortened = self.compared.values(codes.to(torch.float64))
-        projections = theta @ shortened.T
-        # A stable sort: tied codes must not change places when another record is replaced.
-        ranks = projections.argsort(dim=1, stable=True).argsort(dim=1)
-        quantiles = torch.as_tensor(self.quantiles, dtype=torch.float64, device=codes.device)
-        return 2.0 / len(theta) * ((projections - quantiles[ranks]).T @ theta)
-
-
-def prior_samples(
-    prior: Prior, n_samples: int, latent_dim: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Draw codes from the prior."""
-    codes = rng.standard_normal((n_samples, latent_dim))
-    if prior == "sphere":
-        codes /= np.linalg.norm(codes, axis=1, keepdims=True)
-    return codes
-
-
-@dataclass(frozen=True)
-class ParityDistance:
-    """Mean squared sliced Wasserstein distance between the codes of groups, or within `strata`."""
-
-    latent_dim: int
-    batch_sizes: tuple[int, ...]
-    radius: float
-    n_projections: int
-    strata: tuple[tuple[int, ...], ...] = ()  # all cells, by default
-
-    def directions(self, rng: np.random.Generator) -> np.ndarray:
-        """Draw the directions of one step from a public stream."""
-        n_blocks = math.ceil(self.n_projections / self.latent_dim)
-        return self.compared.directions(n_blocks * self.latent_dim, rng)
-
-    def sensitivity(self, clip_jacobian: float) -> float:
-        r"""Bound how far one record moves the gradient, times the size of the whole batch.
-
-        One direction at a time, `moving_side_sensitivity` bounds a pair of groups by
-        :math:`4 r L = 8 M L` (times one over the size of the record's group). For
-        :math:`k \ge 4` whole orthogonal blocks, :math:`\Theta^\top \Theta = (S / k) I`, do better.
-        Let the record's code move from u to u', and let v and v' hold what it is matched with
-        along each direction; :math:`v_\theta \le v'_\theta` where :math:`\theta^\top u \le
-        \theta^\top u'`, and the reverse. As there, the gradient moves by at most 2L times
-
-        .. math:: F = \tfrac{1}{S} \|\Theta^\top (\Theta u - v)\|
-                  + \tfrac{1}{S} \|\Theta^\top (\Theta u' - v')\|
-                  + \tfrac{1}{S} \|v' - v\|_1 + \tfrac{1}{S} \|\Theta (u' - u)\|_1,
-
-        where its own two terms are now added up over the directions before their length is taken.
-        For given codes F is convex in (v, v'), so it is largest where along each direction either
-        :math:`v = v' = \pm M`, say for a share q of the directions, or they are the two ends
-        -M and M. In units of M, with :math:`2x` for the last term: the third one is
-        :math:`2 (1 - q)`; the first two are at most :math:`\sqrt{2 (a^2 + b^2)}` for their
-        lengths a and b, and with :math:`\|\Theta^\top v\| \le S / \sqrt{k}`
-
-        .. math:: a^2 + b^2 \le \tfrac{2}{k^2} + \tfrac{2}{k} - \tfrac{2}{k S}
-                  \left(\langle \Theta u, v \rangle + \langle \Theta u', v' \rangle\right).
-
-        The bracket is half of :math:`\langle \Theta (u' - u), v' - v \rangle +
-        \langle \Theta (u + u'), v + v' \rangle`. In the first product all terms are positive, and
-        those that are missing at the share q are at most :math:`\sqrt{q / k} \|u' - u\|`
-        (times 2S); in the second only that share remains, so that it is at least
-        :math:`- 2 S \sqrt{q / k} \|u + u'\|`. As :math:`\|u' - u\| + \|u' + u\| \le 2
-        \sqrt 2`, the bracket over S is at least :math:`2 x - 2 \sqrt{2 q / k}`, and
-
-        .. math:: \frac{F}{2} \le \sqrt{\tfrac{1}{k^2} + \tfrac{1}{k} - \tfrac{2 x}{k}
-                  + \tfrac{2}{k} \sqrt{2 q / k}} + 1 - q + x.
-
-        It grows with x, which is at most :math:`1 / \sqrt k \le 1/2`, where the root without its
-        last term is :math:`1 / \sqrt k - 1 / k`. With :math:`\sqrt{y^2 + z} \le y + z / 2 y` the
-        best q leaves
-
-        .. math:: \frac{F}{2} \le 1 + \frac{2}{\sqrt k} - \frac{1}{k}
-                  + \frac{1}{2 (k - \sqrt k)^2},
-
-        in place of 2. All but the last fraction is attained: one block, u' along the sum of its
-        directions, u = -u'.
-        """
-        root, share = math.sqrt(self.latent_dim), 1.0
-        if self.latent_dim >= 4:
-            k = self.latent_dim
-            share = min(1.0, 0.5 + 1.0 / root - 0.5 / k + 0.25 / (k - root) ** 2)
-        of_mean = self._penalty.sensitivity(2.0 * self.radius * share, clip_jacobian)
-        return sum(self.batch_sizes) * of_mean
-
-    def vectors(self, codes: torch.Tensor, directions: np.ndarray) -> torch.Tensor:
-        """Return the gradient by each code, times the size of the whole batch."""
-        shortened = self.compared.values(codes.to(torch.float64)).cpu().numpy()
-        of_groups = np.split(shortened, np.cumsum(self.batch_sizes)[:-1])
-        vectors = np.concatenate(self._penalty.vectors(of_groups, directions))
-        return torch.from_numpy(sum(self.batch_sizes) * vectors).to(codes.device)
-
-    @property
-    def _penalty(self) -> ParityPenalty:
-        strata = self.strata or (tuple(range(len(self.batch_sizes))),)
-        return ParityPenalty(strata, self.batch_sizes)
-
-    @property
-    def compared(self) -> ClippedOutputs:
-        """Codes, shortened to the ball."""
-        return ClippedOutputs(self.latent_dim, self.radius)
-
+from skdpot.sampling.code_distances import CodeDistance
 
 _CODES_AT_ONCE = 256
 
 
 @dataclass(frozen=True, kw_only=True)
 class AutoencoderLoss:
-    """What is minimised: ``(1 - alpha) * reconstruction + alpha * penalty``.
+    """The objective, ``(1 - alpha) * reconstruction + alpha * penalty``, and its clipping.
 
-    With privacy the reconstruction error is half of the squared error, summed over features:
-    its gradients are long beside the default `clip`, so that nearly all are shortened to that
-    norm, whatever the unit and the number of features. Without privacy it is the mean squared
-    error.
+    With privacy the reconstruction error is half of the squared error, summed over features. Its
+    gradients are long compared with the default `clip`, so nearly all are shortened to that norm,
+    whatever the unit and the number of features. Without privacy it is the mean squared error.
     """
 
     clip: float
-    penalty: PriorDistance | ParityDistance | None = None
+    penalty: CodeDistance | None = None
     alpha: float = 0.0
     clip_jacobian: float = 1.0
-    n_releases: int = 0  # of the distributions of codes, in the place of ranks
+    n_releases: int = 0  # of the distributions of codes; 0 for ranks
 
     @property
     def sensitivity(self) -> float:
@@ -269,51 +64,37 @@ class AutoencoderLoss:
         directions: np.ndarray | None,
         batch: np.ndarray | None = None,
     ) -> dict[nn.Parameter, torch.Tensor]:
-        """Return the summed, clipped gradient of a batch, which is all rows by default.
+        """Return the summed, clipped gradient of a batch, by default of all rows.
 
         Not private by itself. Replacing one record moves it by at most `sensitivity`.
         """
-        if self.penalty is not None and batch is not None:  # of a fixed size: no place is vacant
-            rows, batch = rows[torch.from_numpy(batch).to(rows.device)], None
-        clipped = by_jacobians(self.clip)
-        total = pulled_back_sum(autoencoder, rows, clipped, reconstruction_gradient, batch=batch)
         if self.penalty is None or directions is None:
-            return total
-        encoder = autoencoder[:-1]
-        codes = torch.cat([record_outputs(encoder, chunk) for chunk in rows.split(_CODES_AT_ONCE)])
+            return self._mixed_sum(autoencoder, rows, None, batch)
+        if batch is not None:  # of a fixed size: no place is vacant
+            rows = rows[torch.from_numpy(batch).to(rows.device)]
+        chunks = rows.split(_CODES_AT_ONCE)
+        codes = torch.cat([record_outputs(autoencoder[:-1], chunk) for chunk in chunks])
         pulls = self.penalty.vectors(codes, directions)
-        pulled = pulled_back_sum(encoder, rows, by_jacobians(self.clip_jacobian, pulls))
-        for parameter in total:
-            total[parameter] *= 1.0 - self.alpha
-            if parameter in pulled:
-                total[parameter] += self.alpha * pulled[parameter]
-        return total
+        return self._mixed_sum(autoencoder, rows, by_jacobians(self.clip_jacobian, pulls), None)
 
     def local_sum(
         self,
         autoencoder: nn.Sequential,
         rows: torch.Tensor,
-        local: Any,
+        local: LocalPenalty,
         batch: np.ndarray | None = None,
     ) -> dict[nn.Parameter, torch.Tensor]:
         r"""Return the summed, clipped gradient of a batch whose penalty is a sum over records.
 
         Record i contributes :math:`(1 - \alpha) \nabla \ell_i`, clipped to :math:`(1 - \alpha) C`,
-        and :math:`\alpha J_i^\top w_i` with the vectors w of ``local``, clipped to the same norm.
-        Not private by itself: it depends on other records through what was released of them.
+        and :math:`\alpha J_i^\top w_i` with the vectors w of `local`, clipped to the same norm. Not
+        private by itself: it depends on the other records through the release of their codes alone.
         """
-        clipped = by_jacobians(self.clip)
-        total = pulled_back_sum(autoencoder, rows, clipped, reconstruction_gradient, batch=batch)
-        pulled = pulled_back_sum(autoencoder[:-1], rows, self.local_vectors(local), batch=batch)
-        for parameter in total:
-            total[parameter] *= 1.0 - self.alpha
-            if parameter in pulled:
-                total[parameter] += self.alpha * pulled[parameter]
-        return total
+        return self._mixed_sum(autoencoder, rows, self.local_vectors(local), batch)
 
-    def local_vectors(self, local: Any) -> ClippedVectors:
-        """Return what is pulled back of the code of each record."""
-        compared = cast("PriorDistance | ParityDistance", self.penalty).compared
+    def local_vectors(self, local: LocalPenalty) -> ClippedVectors:
+        """Return the vectors that are pulled back from the code of each record."""
+        compared = cast("CodeDistance", self.penalty).compared
         clip = (1.0 - self.alpha) / self.alpha * self.clip
 
         def vectors(codes: torch.Tensor, gram: torch.Tensor, records: torch.Tensor) -> torch.Tensor:
@@ -322,9 +103,28 @@ class AutoencoderLoss:
 
         return vectors
 
+    def _mixed_sum(
+        self,
+        autoencoder: nn.Sequential,
+        rows: torch.Tensor,
+        code_vectors: ClippedVectors | None,
+        batch: np.ndarray | None,
+    ) -> dict[nn.Parameter, torch.Tensor]:
+        """Add the clipped gradients of reconstruction and of the penalty, with their weights."""
+        clipped = by_jacobians(self.clip)
+        total = pulled_back_sum(autoencoder, rows, clipped, reconstruction_gradient, batch=batch)
+        if code_vectors is None:
+            return total
+        pulled = pulled_back_sum(autoencoder[:-1], rows, code_vectors, batch=batch)
+        for parameter in total:
+            total[parameter] *= 1.0 - self.alpha
+            if parameter in pulled:
+                total[parameter] += self.alpha * pulled[parameter]
+        return total
+
 
 def reconstruction_gradient(outputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Gradient of half of each record's squared error with respect to its reconstruction."""
+    """Return the gradient of half of each record's squared error by its reconstruction."""
     return outputs - rows
 
 
@@ -336,19 +136,19 @@ def private_steps(
     public: np.random.Generator,
     cells: Cells | None = None,
 ) -> GradientStep:
-    """Make the steps of training with noisy sums of clipped gradients."""
+    """Make the steps of training by noisy sums of clipped gradients."""
     batches = plan.batches(secret, None if cells is None else cells.members)
 
     def step(autoencoder: Any, number: int) -> None:
         directions = None if loss.penalty is None else loss.penalty.directions(public)
         total = loss.clipped_sum(autoencoder, rows, directions, next(batches))
         facts = {"loss": loss, "directions": directions, "cells": cells}
-        release_gradient(autoencoder, total, plan, secret, facts, _step_part)
+        release_gradient(autoencoder, total, plan, secret, facts, _ranked_contributions)
 
     return step
 
 
-def _step_part(
+def _ranked_contributions(
     autoencoder: Any,
     records: Records,
     codes: np.ndarray,
@@ -358,22 +158,88 @@ def _step_part(
     directions: np.ndarray | None,
     **_: Any,
 ) -> dict[str, Any]:
-    """Return what each record adds to `AutoencoderLoss.clipped_sum`.
+    """Return the contribution of each record to `AutoencoderLoss.clipped_sum`.
 
-    With a penalty, which compares the codes of a batch, among those of an expected batch.
+    A penalty compares the codes of a batch; here that is an expected batch.
     """
     rows = torch.from_numpy(records[0]).to(torch.float32)
     clipped = by_jacobians(loss.clip)
-    own = gradients_of_vectors(autoencoder, rows, clipped, reconstruction_gradient)
+    contributions = gradients_of_vectors(autoencoder, rows, clipped, reconstruction_gradient)
     if loss.penalty is None or directions is None:
-        return {"rows": own}
+        return {"rows": contributions}
     encoder = autoencoder[:-1]
     order, places, sizes = expected_batch(codes, shares)
     penalty = replace(loss.penalty, batch_sizes=sizes)
     pulls = penalty.vectors(record_outputs(encoder, rows[order]), directions)
     clipped = by_jacobians(loss.clip_jacobian, pulls)
     pulled = gradients_of_vectors(encoder, rows, clipped, places=places)
-    return {"rows": own.plus(pulled, loss.alpha), "exact": False}
+    return {"rows": contributions.plus(pulled, loss.alpha), "exact": False}
+
+
+def sketched_steps(
+    loss: AutoencoderLoss,
+    rows: torch.Tensor,
+    plan: TrainingPlan,
+    noise: TableNoise,
+    release_at: Sequence[int],
+    streams: Streams,
+    cells: Cells,
+) -> GradientStep:
+    """Make the steps of training by released distributions of codes, the first before step 0."""
+    penalty = cast("CodeDistance", loss.penalty)
+    batches, compared = plan.batches(streams.secret), penalty.compared
+    directions = penalty.directions(streams.public)
+    tables: Any = None
+    local: Any = None
+
+    def step(autoencoder: Any, number: int) -> None:
+        nonlocal tables, local
+        if number in release_at:
+            encoder = deepcopy(autoencoder[:-1]).eval()
+            codes = _shortened_codes(compared, encoder, rows)
+            codes_of = partial(_shortened_codes, compared, encoder.cpu())
+            tables = release_tables(
+                codes,
+                cells.codes,
+                cells.sizes,
+                directions=directions,
+                limits=compared.half_widths(directions),
+                noise=noise,
+                stream=streams.secret,
+                previous=tables,
+                values_of=lambda rows, _: codes_of(rows),
+            )
+            local = penalty.local_penalty(tables, codes, cells)
+        total = loss.local_sum(autoencoder, rows, local, next(batches))
+        facts = {"loss": loss, "cells": cells, "tables": tables}
+        release_gradient(autoencoder, total, plan, streams.secret, facts, _sketched_contributions)
+
+    return step
+
+
+def _shortened_codes(compared: ComparedOutputs, encoder: nn.Module, rows: Any) -> np.ndarray:
+    """Return the codes of rows in the units of the network, shortened."""
+    return compared.values(network_outputs(encoder, torch.as_tensor(rows).float())).cpu().numpy()
+
+
+def _sketched_contributions(
+    autoencoder: Any,
+    records: Records,
+    codes: np.ndarray,
+    shares: np.ndarray,
+    *,
+    loss: AutoencoderLoss,
+    cells: Cells,
+    tables: OutputTables,
+) -> dict[str, Any]:
+    """Return the contribution of each record to `AutoencoderLoss.local_sum`."""
+    rows = torch.from_numpy(records[0]).float()
+    clipped, penalty = by_jacobians(loss.clip), cast("CodeDistance", loss.penalty)
+    contributions = gradients_of_vectors(autoencoder, rows, clipped, reconstruction_gradient)
+    cells = replace(cells, codes=codes)
+    local = penalty.local_penalty(tables, tables.values_of(rows, codes), cells)
+    pulled = gradients_of_vectors(autoencoder[:-1], rows, loss.local_vectors(local))
+    return {"rows": contributions.plus(pulled, loss.alpha)}
 
 
 def public_steps(
@@ -383,7 +249,7 @@ def public_steps(
     rng: np.random.Generator,
     members: Sequence[np.ndarray],
 ) -> GradientStep:
-    """Make the steps of ordinary training on public rows, a share of each cell per batch."""
+    """Make the steps of ordinary training on public rows; a batch takes a share of each cell."""
     epochs = [_epochs(cell, size, rng) for cell, size in zip(members, batch_sizes, strict=True)]
     batches = (np.concatenate(parts) for parts in zip(*epochs, strict=True))
 
@@ -393,7 +259,7 @@ def public_steps(
         error = ((autoencoder[-1](codes) - batch) ** 2).mean()
         if loss.penalty is not None:
             pull = loss.penalty.vectors(codes.detach(), loss.penalty.directions(rng)) / len(batch)
-            # Its gradient by the codes is the pull.
+            # The gradient of this product by the codes is the pull.
             error = (1.0 - loss.alpha) * error + loss.alpha * (codes * pull).sum()
         error.backward()
 
@@ -401,28 +267,24 @@ def public_steps(
 
 
 def _epochs(cell: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield batches of a cell for ever, in a new order in each epoch."""
     while True:
         order = rng.permutation(cell)
         yield from (order[k : k + size] for k in range(0, len(cell) - size + 1, size))
 
 
 def reconstruction_losses(loss: AutoencoderLoss, rows: torch.Tensor, cells: Cells) -> Losses:
-    """Return half the squared error, summed over features, and the penalty of codes."""
-    chosen, penalty = _chosen(len(rows)), loss.penalty
-    rows, codes = rows[chosen], cells.codes[chosen]
+    """Return the function to half the squared error, summed over features, and the penalty."""
+    chosen, penalty = fixed_subset(len(rows)), loss.penalty
+    rows, cells = rows[chosen], replace(cells, codes=cells.codes[chosen])
 
     def losses(autoencoder: nn.Sequential) -> tuple[float, float]:
         error = record_outputs(autoencoder, rows) - rows
         half = float(error.square().sum(1).mean() / 2.0)
         if penalty is None:
             return half, 0.0
-        values = penalty.compared.values(record_outputs(autoencoder[:-1], rows).double())
-        points = values.cpu().numpy()
+        codes = penalty.compared.values(record_outputs(autoencoder[:-1], rows).double())
         directions = penalty.directions(np.random.default_rng(0))
-        if isinstance(penalty, PriorDistance):
-            along = np.sort(directions @ points.T, axis=1)
-            quantiles = replace(penalty, batch_sizes=(len(points),)).quantiles
-            return half, float(np.square(along - quantiles).mean())
-        return half, _distance(points, codes, cells, directions)
+        return half, penalty.squared_distance(codes.cpu().numpy(), cells, directions)
 
     return losses

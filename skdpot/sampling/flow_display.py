@@ -1,4 +1,4 @@
-"""TODO: flow_display."""
+"""A display of the flow of a sampler: particles after several steps, and their distances."""
 
 from dataclasses import dataclass
 from textwrap import fill
@@ -20,15 +20,15 @@ from skdpot._utils.panels import (
 )
 from skdpot._utils.validation import as_points, check_is_fitted, solver_generator
 from skdpot.ot.slices import orthogonal_directions
-from skdpot.release.sketch_display import (
-    _DOTS,
-    _MOST_IN_A_ROW,
-    _PALEST,
-    _PANEL_SIZE,
-    _PANELS,
-    _WIDTH,
-    _direction_name,
-)
+from skdpot.release.sketch_display import direction_name
+
+_N_PANELS = 4  # states, by default
+_PANEL_SIZE = (2.7, 2.7)  # inches
+_MOST_IN_A_ROW = 4
+_WIDTH = 26  # characters of a label
+_PALEST = 0.25  # of the colours of paths; lighter ones are hard to see on white
+_DOTS = {"s": 5, "linewidths": 0}
+_CURVE = {"marker": ".", "markersize": 4, "linewidth": 1}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -125,12 +125,12 @@ class FlowDisplay(PanelDisplay):
         check_is_fitted(sampler)
         names = getattr(sampler, "feature_names_in_", None)
         trace = sampler.trace(n_particles=n_particles, random_state=random_state)
-        own: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "feature_names": names,
             "name": type(sampler).__name__,
             "random_state": random_state,
         }
-        return cls.from_trace(trace, **(own | kwargs))
+        return cls.from_trace(trace, **(defaults | kwargs))
 
     @classmethod
     def from_trace(
@@ -181,7 +181,7 @@ class FlowDisplay(PanelDisplay):
         return cls(
             **vars(trace),
             plane=directions,
-            names=[_direction_name(direction, labels) for direction in directions],
+            names=[direction_name(direction, labels) for direction in directions],
             public=public,
             name=name,
         ).plot(**kwargs)
@@ -251,10 +251,11 @@ class FlowDisplay(PanelDisplay):
         return self
 
     def _chosen(self, steps: ArrayLike | None) -> list[int]:
+        """Return the steps to draw, by default spread over the flow."""
         known = self.steps.tolist()
         if steps is None:
-            # Closer together at first, where more happens.
-            shares = np.linspace(0, 1, min(_PANELS, len(known))) ** 1.5
+            # Dense at first, where the flow is fast.
+            shares = np.linspace(0, 1, min(_N_PANELS, len(known))) ** 1.5
             spread = np.rint(shares * (len(known) - 1)).astype(int)
             return [known[k] for k in np.unique(spread)]
         chosen = np.atleast_1d(np.asarray(steps)).tolist()
@@ -263,7 +264,7 @@ class FlowDisplay(PanelDisplay):
         return chosen
 
     def _draw_classes(self, ax: Any, cloud: np.ndarray, style: dict[str, Any]) -> list[Any]:
-        """Draw one state, class by class; all in one where colours would not do."""
+        """Draw one state, class by class, or in one colour if there are too many classes."""
         names = [] if self.labels is None else np.unique(self.labels).tolist()
         groups: dict[str, Any] = {"particles": slice(None)}
         if 1 < len(names) <= len(COLORS):
@@ -277,6 +278,7 @@ class FlowDisplay(PanelDisplay):
         ]
 
     def _draw_paths(self, ax: Any, where: np.ndarray, max_paths: int) -> Any:
+        """Draw the paths of some particles, spread over all classes."""
         n_particles = where.shape[1]
         spaced = np.linspace(0, n_particles - 1, min(max_paths, n_particles)).round().astype(int)
         ways = where[:, np.unique(spaced)].swapaxes(0, 1)
@@ -286,7 +288,7 @@ class FlowDisplay(PanelDisplay):
         return draw_ways(ax, ways, shares, **style)
 
     def _share_limits(self, axes: np.ndarray, seen: np.ndarray) -> None:
-        """Set the limits to where all states are, without lost particles, and name the axes."""
+        """Share limits that hold all states, except outlying particles, and label the axes."""
         limits = widened(np.quantile(seen, [0.001, 0.999], axis=0), 0.06)
         names = self.names or ["first direction", "second direction"]
         horizontal, vertical, *_ = (fill(n, _WIDTH) for n in [*names, "share of particles below"])
@@ -297,9 +299,8 @@ class FlowDisplay(PanelDisplay):
     def _draw_distances(self, ax: Any, curves: Any) -> list[Any]:
         """Draw the distance to the sketch by step, one curve per class."""
         colors = COLORS if len(curves) <= len(COLORS) else COLORS[:1] * len(curves)
-        style = {"marker": ".", "markersize": 4, "linewidth": 1}
         drawn = [
-            ax.plot(self.steps, values, color=color, **style)[0]
+            ax.plot(self.steps, values, color=color, **_CURVE)[0]
             for values, color in zip(curves, colors, strict=False)
         ]
         ax.set_xscale("symlog", linthresh=1)
@@ -314,6 +315,7 @@ def _step_title(step: int) -> str:
 
 
 def _plane_of(plane: Any, n_features: int, names: Any, random_state: Any) -> np.ndarray:
+    """Return one or two directions of features, at random or as they are given."""
     if isinstance(plane, str) and plane == "random":
         if n_features > 1:
             return orthogonal_directions(2, n_features, solver_generator(random_state))
@@ -331,7 +333,7 @@ def _plane_of(plane: Any, n_features: int, names: Any, random_state: Any) -> np.
 
 
 def _in_plane(points: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """Return where points are drawn, (..., n, 2): along one direction, against the share below."""
+    """Return coordinates, (..., n, 2); a single direction is drawn against the share below."""
     where: np.ndarray = points @ directions.T
     if len(directions) == 2:
         return where

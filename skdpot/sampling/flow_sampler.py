@@ -1,7 +1,7 @@
-"""Synthetic rows from a private release: the base of all samplers, and the one with particles.
+"""The sampler with particles: a flow moves them to the released distribution.
 
-`fit` validates, lets the mechanism plan, charge and release, stores the release, and makes the
-sampler from it. Everything after the release is post-processing.
+`fit` and `sample` stand in `skdpot.sampling.synthetic_rows`. They call `_make`, which runs the flow
+of each class, and `_draw`, which draws from the particles.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,23 +19,25 @@ from skdpot._utils.validation import (
     resolve_device,
     solver_generator,
 )
-from skdpot.base import _KEPT_AS, Mechanism
 from skdpot.ot.flow import FlowResult, FlowSchedule, SlicedFlowProblem, sliced_flow
-from skdpot.sampling.frozen import Moments, Sketch
+from skdpot.sampling.moments import Moments
 from skdpot.sampling.noisy_rows import Presample, Resample
+from skdpot.sampling.row_mechanism import FlowMechanism
+from skdpot.sampling.sketch import Sketch
 from skdpot.sampling.synthetic_rows import SyntheticRows
 
-MECHANISMS: dict[str, type[Mechanism]] = {
+MECHANISMS: dict[str, type[FlowMechanism]] = {
     "sketch": Sketch,
     "moments": Moments,
     "resample": Resample,
     "presample": Presample,
-    "DPSWflow-r": Resample,  # as the paper calls them
+    "DPSWflow-r": Resample,  # names of the paper
     "DPSWflow": Presample,
 }
-_MIN_PARTICLES, _MAX_PARTICLES = 1000, 10_000
-_FEWEST_PARTICLES = 256  # in a flow: a handful would sit at the quantiles of their ranks alone
-_STATES = 24  # of a trace, by default: enough for the curve of the distance
+_RELEASED = ("sketch_", "moments_", "releases_")  # attributes that hold a released value
+_MIN_PARTICLES, _MAX_PARTICLES = 1000, 10_000  # of a fit, by default
+_FEWEST_PARTICLES = 256  # in a flow: a few particles would end at the quantiles of their ranks
+_N_STATES = 24  # of a trace, by default: enough for the curve of the distance
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +185,7 @@ class DPSlicedFlowSampler(SyntheticRows):
     _mechanisms = MECHANISMS
     _made_last = "particles_"
     _parameter_constraints = SyntheticRows._parameter_constraints | {
-        "mechanism": [StrOptions(set(MECHANISMS)), *MECHANISMS.values()],
+        "mechanism": [StrOptions(set(MECHANISMS)), FlowMechanism],
         "n_particles": [Interval(Integral, 1, None, closed="left"), None],
         "n_steps": [Interval(Integral, 1, None, closed="left")],
         "step_size": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="right")],
@@ -259,6 +261,7 @@ class DPSlicedFlowSampler(SyntheticRows):
         )
 
     def _make(self, rng: np.random.Generator) -> None:
+        """Run the flow of each class, and keep its particles."""
         total = self.n_particles or int(np.clip(self.n_samples_, _MIN_PARTICLES, _MAX_PARTICLES))
         sizes = apportion(total, self._class_shares)
         results = [self._flow(k, size, rng) for k, size in enumerate(sizes.tolist())]
@@ -275,10 +278,11 @@ class DPSlicedFlowSampler(SyntheticRows):
         rng: np.random.Generator,
         record_at: Sequence[int] = (),
     ) -> FlowResult:
+        """Run the flow of one class."""
         label = self.classes_[position] if hasattr(self, "classes_") else None
         progress = "flow" if label is None else f"flow of class {label}"
         result = sliced_flow(
-            self.mechanism_.problem(self._released, self.bounds_.radius, label),
+            self.mechanism_.problem(self._released, radius=self.bounds_.radius, label=label),
             max(n_particles, _FEWEST_PARTICLES),
             self._schedule(),
             rng,
@@ -290,13 +294,18 @@ class DPSlicedFlowSampler(SyntheticRows):
 
     @property
     def _released(self) -> Any:
-        kept = next((name for name in _KEPT_AS.values() if hasattr(self, name)), "releases_")
-        return getattr(self, kept)
+        """The value that the mechanism has released; None before a fit."""
+        values = (getattr(self, name) for name in _RELEASED if hasattr(self, name))
+        return next(values, None)
 
     def _schedule(self) -> FlowSchedule:
         """Return the steps of the flow."""
-        steps = (self.n_steps, self.step_size, self.diffusion)
-        return self.mechanism_.schedule(self._released, *steps)
+        return self.mechanism_.schedule(
+            self._released,
+            n_steps=self.n_steps,
+            step_size=self.step_size,
+            diffusion=self.diffusion,
+        )
 
     def _scored_rows(self) -> np.ndarray:
         return self.particles_
@@ -310,13 +319,14 @@ class DPSlicedFlowSampler(SyntheticRows):
         return np.concatenate(parts)[order], positions[order]
 
     def _draw_class(self, position: int, size: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw particles of a class without replacement, or run a new flow for more."""
         particles = self.particles_[self._positions == position]
         if size > len(particles):
             return self._to_data(self._flow(position, size, rng).particles)
         return particles[rng.choice(len(particles), size, replace=False)]
 
     def _to_data(self, particles: np.ndarray) -> np.ndarray:
-        """Map particles to the units of the data, and into the bounds that the rows were in."""
+        """Map particles to the units of the data, and into the bounds unless they are a process."""
         rows = self.bounds_.from_ball(particles.astype(np.float64))
         if self._schedule().is_process:
             return rows
@@ -326,8 +336,8 @@ class DPSlicedFlowSampler(SyntheticRows):
 def apportion(total: int, shares: np.ndarray) -> np.ndarray:
     """Split a number by largest remainders.
 
-    Each part is within one of ``total * shares``, except that the largest parts give to empty parts
-    of positive share, if there are enough.
+    Each part differs by less than one from ``total * shares``, except that the largest parts are
+    reduced so that no part of positive share is empty, if the number is large enough.
     """
     quotas = total * shares
     sizes = np.floor(quotas).astype(int)
@@ -341,12 +351,12 @@ def apportion(total: int, shares: np.ndarray) -> np.ndarray:
 
 
 def _recorded_steps(steps: Any, n_steps: int) -> list[int]:
-    """Return increasing numbers of steps, by default at equal ratios: flows are fast at first."""
+    """Return increasing numbers of steps, by default dense at first, where a flow is fast."""
     if steps is None:
-        spaced = np.geomspace(1, n_steps, min(_STATES, n_steps)).round().astype(int)
+        spaced = np.geomspace(1, n_steps, min(_N_STATES, n_steps)).round().astype(int)
         return [0, *np.unique(spaced).tolist()]
-    given = list(steps) if isinstance(steps, Iterable) else [steps]
-    whole = [isinstance(one, Integral) and not isinstance(one, bool) for one in given]
-    if not given or not all(whole) or not all(0 <= one <= n_steps for one in given):
+    wanted = list(steps) if isinstance(steps, Iterable) else [steps]
+    whole = [isinstance(step, Integral) and not isinstance(step, bool) for step in wanted]
+    if not wanted or not all(whole) or not all(0 <= step <= n_steps for step in wanted):
         raise ValueError(f"steps must be integers from 0, the start, to {n_steps}, the end.")
-    return sorted({int(one) for one in given})
+    return sorted({int(step) for step in wanted})

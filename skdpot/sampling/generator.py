@@ -1,11 +1,16 @@
-"""A network that draws synthetic rows, trained with differential privacy."""
+"""The sampler with a network, which maps random numbers to synthetic rows.
+
+`fit` and `sample` stand in `skdpot.sampling.synthetic_rows`. They call `_release`, which checks the
+network before the mechanism is charged; `_make`, which trains the network on the release; and
+`_draw`, which runs it.
+"""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -20,36 +25,50 @@ from skdpot._utils.validation import (
     resolve_device,
     solver_generator,
 )
-from skdpot.base import Mechanism
-from skdpot.nets.networks import draw_latents, evaluate
+from skdpot.base import FitContext, Mechanism, MechanismResult
+from skdpot.nets.networks import evaluate
 from skdpot.nets.training import GradientStep, check_callbacks, train_network
 from skdpot.release.gate import Records, Release
-from skdpot.sampling.architecture import ImageNetwork, LatentNetwork
-from skdpot.sampling.dpsgd import Gradient
-from skdpot.sampling.frozen import Sketch
+from skdpot.sampling.generator_gradient import Gradient
+from skdpot.sampling.generator_mechanism import GeneratorTraining, TrainingMechanism
+from skdpot.sampling.generator_network import (
+    GeneratorNetwork,
+    LatentNetwork,
+    chosen_network,
+    draw_latents,
+)
 from skdpot.sampling.generator_training import (
-    OutputUnits,
     distribution_steps,
     draw_groups,
     generator_steps,
     release_batches,
     table_batches,
 )
+from skdpot.sampling.image_network import ImageNetwork
 from skdpot.sampling.noisy_rows import Resample
+from skdpot.sampling.output_units import OutputUnits
+from skdpot.sampling.sketch import Sketch
 from skdpot.sampling.synthetic_rows import SyntheticRows
 from skdpot.sources import Source, head_of
+
+# From a number of points per class to the inputs of the network.
+Draw: TypeAlias = Callable[[int], np.ndarray]
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "sketch": Sketch,
     "smoothing": Resample,
     "gradient": Gradient,
-    "DPSWgen": Resample,  # as the paper calls it
+    "DPSWgen": Resample,  # name of the paper
 }
 
-_STEPS_PER_ROOT, _FEWEST_STEPS, _MOST_STEPS = 15, 60, 2000
-_FEWEST_LATENTS, _MOST_LATENTS, _FEWEST_PER_CLASS = 256, 1000, 64
-_IMAGES, _FEWEST_IMAGES, _MOST_STEPS_OF_IMAGES = 256, 16, 4000
+# The default number of steps on a sketch, 15 sqrt(n), within limits.
+_STEPS_PER_ROOT, _FEWEST_STEPS, _MOST_STEPS, _MOST_STEPS_OF_IMAGES = 15, 60, 2000, 4000
+# Points per step of all classes together, and of a class.
+_FEWEST_POINTS, _MOST_POINTS, _FEWEST_PER_CLASS = 256, 1000, 64
+# Images per step of all classes together, and of a class.
+_N_IMAGES, _FEWEST_IMAGES_PER_CLASS = 256, 16
 _FEWEST_SCORED, _MOST_SCORED = 1000, 10_000
+# Units of a hidden layer of the default network (`_default_width`).
 _NARROWEST, _WIDEST, _UNITS_PER_ROOT = 32, 256, 1.5
 
 
@@ -139,7 +158,7 @@ class DPSlicedGenerator(SyntheticRows):
     Releases `sketch_`, `releases_`, or the noisy gradients of all steps as one event under
     replace-one; training on the first two is free. Sensitivities: `SlicedSketch`,
     `skdpot.sampling.row_releases.projection_sensitivity`,
-    `skdpot.nets.compared_outputs.fixed_side_sensitivity`. No loss is recorded or shown. The initial
+    `skdpot.nets.parity_penalty.fixed_side_sensitivity`. No loss is recorded or shown. The initial
     network and the facts that `SlicedSketch` lists are public. Each row of X is protected and, with
     ``conditional=True``, its label unless labels are public. Rows given to `score` are treated as
     public.
@@ -178,41 +197,55 @@ class DPSlicedGenerator(SyntheticRows):
     _mechanisms = MECHANISMS
     _made_last = "module_"
     _parameter_constraints = SyntheticRows._parameter_constraints | {
-        "mechanism": [StrOptions(set(MECHANISMS)), *MECHANISMS.values()],
+        "mechanism": [StrOptions(set(MECHANISMS)), Sketch, Resample, TrainingMechanism],
         "module": [HasMethods("forward"), callable, LatentNetwork, ImageNetwork, None],
         "n_steps": [Interval(Integral, 1, None, closed="left"), None],
         "learning_rate": [Interval(Real, 0, 10, closed="right")],
     }
 
     def _flat(self, X: Any) -> Any:
+        """Return images of the network's shape as rows."""
         shape = getattr(self.module, "image_shape", None)
         return X if shape is None else image_rows(X, shape)
 
-    def _options(
-        self, mechanism: Any, rows: np.ndarray, y: Any, rng: np.random.Generator
-    ) -> dict[str, Any]:
-        """Return what is trained, where training is the release; refuse what cannot be trained."""
+    def _release(
+        self, mechanism: Any, context: FitContext, rows: np.ndarray, y: Any
+    ) -> MechanismResult:
+        """Refuse what cannot be trained, before the charge; let the mechanism release."""
         check_callbacks(self.callbacks)
-        network = LatentNetwork.of(self.module)
+        network = chosen_network(self.module)
         if isinstance(network, ImageNetwork) and (
             isinstance(self.bounds, str) or self.norm_bound is not None
         ):
             raise ValueError(
                 "module=ImageNetwork(...) needs bounds=(low, high), the range of the pixels."
             )
-        if isinstance(mechanism, Gradient):
-            rate, callbacks = self.learning_rate, self.callbacks
-            return {"latent": network, "learning_rate": rate, "callbacks": callbacks}
+        if isinstance(mechanism, TrainingMechanism):
+            training = GeneratorTraining(
+                network=network,
+                n_steps=self.n_steps,
+                learning_rate=self.learning_rate,
+                callbacks=self.callbacks,
+            )
+            return mechanism.release(
+                context, rows, y, conditional=self.conditional, training=training
+            )
         if network.of_caller:
-            classes = getattr(mechanism, "classes", None) if self.conditional else ()
-            if isinstance(rows, Source):  # its labels are not read yet
-                n_features = head_of(rows).shape[1] - self.conditional
-            else:
-                n_features = rows.shape[1]
-                classes = encode_labels(y, len(rows), classes)[1] if self.conditional else ()
-            if classes is not None:
-                network.build(n_features, len(classes), 1, rng)
-        return {}
+            self._check_network(network, mechanism, rows, y, context.streams.solver)
+        return super()._release(mechanism, context, rows, y)
+
+    def _check_network(
+        self, network: GeneratorNetwork, mechanism: Any, rows: Any, y: Any, rng: np.random.Generator
+    ) -> None:
+        """Build a caller's network once, if the number of classes is known before the charge."""
+        classes = getattr(mechanism, "classes", None) if self.conditional else ()
+        if isinstance(rows, Source):  # its labels have not been read
+            n_features = head_of(rows).shape[1] - self.conditional
+        else:
+            n_features = rows.shape[1]
+            classes = encode_labels(y, len(rows), classes)[1] if self.conditional else ()
+        if classes is not None:
+            network.build(n_features, len(classes), 1, rng)
 
     def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
         """Return rows and labels; for noisy gradients rows in the units of the network."""
@@ -243,7 +276,7 @@ class DPSlicedGenerator(SyntheticRows):
             itself is the release.
         """
         check_is_fitted(self)
-        if isinstance(self.mechanism_, Gradient):
+        if isinstance(self.mechanism_, TrainingMechanism):
             raise ValueError(
                 'With mechanism="gradient" nothing is released but the training steps '
                 "themselves: call fit, which is charged, or use another mechanism."
@@ -253,13 +286,19 @@ class DPSlicedGenerator(SyntheticRows):
         return self
 
     def _make(self, rng: np.random.Generator) -> None:
-        """Train a network on what was released, all classes at once and with equal weight."""
-        n, d, latent = self.n_samples_, self.n_features_in_, LatentNetwork.of(self.module)
+        """Train a network on the release, all classes at once and with equal weight."""
+        n, d, described = self.n_samples_, self.n_features_in_, chosen_network(self.module)
         n_classes = len(self.classes_) if hasattr(self, "classes_") else 0
-        draw = partial(draw_groups, latent.dimension(d), n_classes, rng=rng)
-        units, step, n_steps = self._loss(n, latent, draw, rng)
+        draw = partial(draw_groups, described.dimension(d), n_classes, rng=rng)
+        if hasattr(self, "releases_"):
+            units, step, n_steps = self._on_projections(described, draw, rng)
+        elif isinstance(described, ImageNetwork):
+            units, step, n_steps = self._on_images(described, draw, rng)
+        else:
+            units, step, n_steps = self._on_sketch(draw, rng)
+        network = described.build(d, n_classes, _default_width(n, d), rng)
         train_network(
-            network := latent.build(d, n_classes, _default_width(n, d), rng),
+            network,
             step,
             n_steps,
             learning_rate=self.learning_rate,
@@ -268,38 +307,48 @@ class DPSlicedGenerator(SyntheticRows):
             callbacks=self.callbacks,
             progress=type(self).__name__ if self.verbose else None,
         )
-        self.n_steps_, self._units, self._latent_dim = n_steps, units, latent.dimension(d)
+        self.n_steps_, self._units, self._latent_dim = n_steps, units, described.dimension(d)
         self.module_ = network
 
-    def _loss(
-        self, n: int, latent: Any, draw: Callable[[int], np.ndarray], rng: np.random.Generator
+    def _on_projections(
+        self, described: GeneratorNetwork, draw: Draw, rng: np.random.Generator
     ) -> tuple[OutputUnits, GradientStep, int]:
-        """Return units of outputs, what a step does, and the number of steps."""
-        images = isinstance(latent, ImageNetwork)
-        if hasattr(self, "releases_"):
-            units = OutputUnits.of_release(self.releases_, self.bounds_.radius)
-            units = latent.units(self.bounds_) if images else units
-            size = min(self.mechanism_.batch_size, n)
-            step = generator_steps(release_batches(self.releases_, size, units), draw, rng)
-            return units, step, len(self.releases_.batches)
+        """Return units of outputs, steps and their number for released noisy projections."""
+        units = OutputUnits.of_release(self.releases_, self.bounds_.radius)
+        if isinstance(described, ImageNetwork):
+            units = described.units(self.bounds_)
+        size = min(self.mechanism_.batch_size, self.n_samples_)
+        step = generator_steps(release_batches(self.releases_, size, units), draw, rng)
+        return units, step, len(self.releases_.batches)
+
+    def _on_images(
+        self, described: ImageNetwork, draw: Draw, rng: np.random.Generator
+    ) -> tuple[OutputUnits, GradientStep, int]:
+        """Return the same for images and a sketch: steps down the distance of Cramér."""
+        labels, units = getattr(self, "classes_", [None]), described.units(self.bounds_)
+        size = max(_N_IMAGES // len(labels), _FEWEST_IMAGES_PER_CLASS)
+        together = self.mechanism_.n_projections_per_step
+        step = distribution_steps(self.sketch_, labels, units, draw, size, rng, together)
+        return units, step, self._number_of_steps(_MOST_STEPS_OF_IMAGES)
+
+    def _on_sketch(
+        self, draw: Draw, rng: np.random.Generator
+    ) -> tuple[OutputUnits, GradientStep, int]:
+        """Return the same for other rows and a sketch: steps down the Wasserstein distance."""
         labels = getattr(self, "classes_", [None])
-        size = min(max(n, _FEWEST_LATENTS), _MOST_LATENTS)
-        if images:
-            size = _IMAGES // len(labels)
-        elif len(labels) > 1:
+        size = min(max(self.n_samples_, _FEWEST_POINTS), _MOST_POINTS)
+        if len(labels) > 1:
             size = max(size // len(labels), _FEWEST_PER_CLASS)
-        most = _MOST_STEPS_OF_IMAGES if images else _MOST_STEPS
-        public_rule = np.clip(_STEPS_PER_ROOT * math.sqrt(n), _FEWEST_STEPS, most)
-        n_steps, together = self.n_steps or int(public_rule), self.mechanism_.n_projections_per_step
-        if images:
-            units = latent.units(self.bounds_)
-            size = max(size, _FEWEST_IMAGES)
-            step = distribution_steps(self.sketch_, labels, units, draw, size, rng, together)
-            return units, step, n_steps
         units = OutputUnits.of_table(self.sketch_.table())
         tables = [self.sketch_.table(label) for label in labels]
+        together = self.mechanism_.n_projections_per_step
         batches = table_batches(tables, size, units, rng, together)
-        return units, generator_steps(batches, draw, rng), n_steps
+        return units, generator_steps(batches, draw, rng), self._number_of_steps(_MOST_STEPS)
+
+    def _number_of_steps(self, most: int) -> int:
+        """Return the number of steps, by default a public rule in the number of rows."""
+        by_rule = np.clip(_STEPS_PER_ROOT * math.sqrt(self.n_samples_), _FEWEST_STEPS, most)
+        return self.n_steps or int(by_rule)
 
     def _scored_rows(self) -> np.ndarray:
         """Return a fixed sample of as many rows as were fitted, within limits."""
@@ -316,7 +365,7 @@ class DPSlicedGenerator(SyntheticRows):
         latents = draw_latents(n_samples, self._latent_dim, rng, indicators)
         outputs = evaluate(self.module_, latents, resolve_device(self.device))
         rows = self.bounds_.from_ball(self._units.to_mapped(outputs))
-        if hasattr(self, "releases_"):  # the law of DPSWgen, as of the paper's flows, is not cut
+        if hasattr(self, "releases_"):  # the paper's generator may leave the bounds
             return rows, positions
         return self.bounds_.from_ball(self.bounds_.to_ball(rows)), positions
 

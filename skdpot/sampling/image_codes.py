@@ -1,4 +1,4 @@
-"""Codes of images by a public linear transform, which no data are needed for."""
+"""Codes of images by a fixed, public linear transform."""
 
 import math
 from collections.abc import Sequence
@@ -225,8 +225,8 @@ class ImageCodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         ends = [float(end) for end in self.pixel_range]
         if len(ends) != 2 or not np.isfinite(ends).all() or not ends[0] < ends[1]:
             raise ValueError(f"pixel_range={self.pixel_range!r} must be (low, high), low < high.")
-        given = self.background
-        return ends[0], ends[1], (ends[0] + ends[1]) / 2 if given is None else float(given)
+        background = (ends[0] + ends[1]) / 2 if self.background is None else self.background
+        return ends[0], ends[1], float(background)
 
     def _bases(self, shape: tuple[int, ...]) -> list[np.ndarray]:
         """Return orthonormal rows along each axis, (n_kept, side); all of the channels."""

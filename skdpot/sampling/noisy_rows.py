@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skdpot._utils.validation import Interval, StrOptions
-from skdpot.base import COUNT, FitContext, Mechanism, MechanismResult, refuse_classes
+from skdpot.base import COUNT, FitContext, MechanismResult, refuse_classes
 from skdpot.ot.flow import FlowSchedule, SmoothedFlowProblem
 from skdpot.release.bounds import public_bounds
+from skdpot.sampling.row_mechanism import FlowMechanism
 from skdpot.sampling.row_releases import (
     SmoothedProjections,
     StepDirections,
@@ -17,57 +18,65 @@ from skdpot.sampling.row_releases import (
     plan_rows,
 )
 
-# The flow paper's choices; steps of h = 3 in dimension 8, where a full one is 8, are its code's.
+# Choices of the flow paper: the step (its code has h = 3 in dimension 8, where a full step is 8),
+# and the number of frozen directions with the share that a step uses.
 _STEP_SIZE = 0.375
-_FEWEST_ROWS = 21  # of all Poisson samples: none is drawn with a probability below 1e-9
 _FROZEN_SLICES = 31
 _SHARE_OF_FROZEN = 25 / 31
-# Without a given number of steps: so many passes over the rows, within limits.
+# Expected rows of all Poisson samples: they are all empty with a probability below 1e-9.
+_FEWEST_ROWS = 21
+# The default number of steps is this many passes over the rows, within limits.
 _EPOCHS = 20
 _FEWEST_STEPS, _MOST_STEPS = 60, 2000
 
-_OF_NOISE: dict[str, list[Any]] = {
+_NOISE_CONSTRAINTS: dict[str, list[Any]] = {
     "projections": [StrOptions({"orthogonal", "uniform"})],
     "sigma": [Interval(Real, 0, np.inf, closed="left"), None],
     "noise": [StrOptions({"discrete", "float"})],
 }
 
 
-class _NoisyRows(Mechanism):
-    """Shared by both mechanisms of the flow paper: noise on projected rows, equal steps."""
+class NoisyRows(FlowMechanism):
+    """Base of both mechanisms of the flow paper: noise on projected rows, equal steps."""
 
     projections: Any
     sigma: float | None
     noise: str
 
     def problem(
-        self, projections: SmoothedProjections, radius: float, label: Any
+        self, released: SmoothedProjections, radius: float, label: Any
     ) -> SmoothedFlowProblem:
         """Return the distance to the released projections."""
-        return SmoothedFlowProblem(projections.batches, projections.sigma, radius)
+        return SmoothedFlowProblem(released.batches, released.sigma, radius)
 
     def schedule(
         self,
-        projections: SmoothedProjections,
+        released: SmoothedProjections,
         n_steps: int,
         step_size: float | str,
         diffusion: float,
     ) -> FlowSchedule:
         """Return the Euler-Maruyama steps of the paper, all of equal length."""
-        n_turns = self.problem(projections, 1.0, None).n_turns
+        n_turns = self.problem(released, radius=1.0, label=None).n_turns
         share = _STEP_SIZE if isinstance(step_size, str) else step_size
         n_steps = n_steps if n_turns is None else n_turns
         return FlowSchedule(n_steps, share, diffusion, momentum=0.0, decay=False)
 
     def _noisy_rows(
-        self, context: FitContext, rows: np.ndarray, n_steps: int, n_projections: int, **drawn: Any
+        self,
+        context: FitContext,
+        rows: np.ndarray,
+        n_steps: int,
+        n_projections: int,
+        batch_size: int | None = None,
+        sampling: str = "without_replacement",
     ) -> MechanismResult:
-        """Plan and charge; only then read the rows and draw the noise.
+        """Plan and charge, and only then read the rows and draw the noise.
 
         Releases ``Θ_k B_kᵀ + noise`` for the batches B_k of all steps, as one event under
         replace-one with sensitivity ``2 R max_k ‖Θ_k‖₂``, after the events of private bounds.
-        Batches stay secret; their sizes and all directions are public. Sorting after the noise
-        removes the order of the rows.
+        Batches are secret; their sizes and all directions are public. Values are sorted after the
+        noise, which removes the order of the rows.
         """
         n_samples, n_features = rows.shape
         streams = context.streams
@@ -81,11 +90,12 @@ class _NoisyRows(Mechanism):
             bounds=public_bounds(context.bounds, context.norm_bound, n_features) or n_samples,
             sigma=self.sigma,
             noise=self.noise,
-            **drawn,
+            batch_size=batch_size,
+            sampling=sampling,
         )
-        floating = plan.sigma > 0 and plan.lattice is None
-        public = ("floating-point noise counts as Gaussian (not hardened)",) if floating else ()
-        spent = context.charge(plan, public, plan.mechanism, sigma_given=self.sigma is not None)
+        is_float = plan.sigma > 0 and plan.lattice is None
+        assumed = ("floating-point noise counts as Gaussian (not hardened)",) if is_float else ()
+        spent = context.charge(plan, assumed, plan.mechanism, sigma_given=self.sigma is not None)
         bounds = plan.bounds.settled(rows, streams)
         progress = context.progress("releases")
         releases = tuple(noisy_batches(rows, plan, bounds, streams.secret, progress))
@@ -98,7 +108,7 @@ class _NoisyRows(Mechanism):
 
 
 @dataclass(eq=False, repr=False)
-class Resample(_NoisyRows):
+class Resample(NoisyRows):
     """Release the noisy projections of a new batch along new directions in each step.
 
     Algorithm 1 of the flow paper (DPSWflow-r), and of its generator DPSWgen. Every step is charged.
@@ -151,30 +161,42 @@ class Resample(_NoisyRows):
     sigma: float | None = None
     noise: str = "discrete"
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = _OF_NOISE | {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = _NOISE_CONSTRAINTS | {
         "batch_size": [COUNT],
         "sampling": [StrOptions({"without_replacement", "poisson"})],
         "n_projections": [COUNT],
     }
 
     def release(
-        self, context: FitContext, rows: np.ndarray, y: Any, *, conditional: bool, n_steps: Any
+        self,
+        context: FitContext,
+        rows: np.ndarray,
+        y: Any,
+        *,
+        conditional: bool,
+        n_steps: int | None,
     ) -> MechanismResult:
         """Charge, then release `SmoothedProjections` with a batch per step."""
         refuse_classes(self, conditional)
         size = min(self.batch_size, len(rows))
-        n_steps = n_steps or epochs(len(rows), size)
+        n_steps = n_steps or steps_of_epochs(len(rows), size)
         if self.sampling == "poisson" and size * n_steps < _FEWEST_ROWS and size < len(rows):
             raise ValueError(
                 f'batch_size={size} and n_steps={n_steps} with sampling="poisson" may draw no row '
                 f"at all. batch_size * n_steps must be at least {_FEWEST_ROWS}."
             )
-        drawn = {"batch_size": size, "sampling": self.sampling}
-        return self._noisy_rows(context, rows, n_steps, self.n_projections, **drawn)
+        return self._noisy_rows(
+            context,
+            rows,
+            n_steps=n_steps,
+            n_projections=self.n_projections,
+            batch_size=size,
+            sampling=self.sampling,
+        )
 
 
 @dataclass(eq=False, repr=False)
-class Presample(_NoisyRows):
+class Presample(NoisyRows):
     """Release the noisy projections of all rows along L directions, once.
 
     Algorithm 2 of the flow paper (DPSWflow). For comparison: `Sketch` needs far less noise.
@@ -220,32 +242,38 @@ class Presample(_NoisyRows):
     noise: str = "discrete"
     n_projections_per_step: int | None = None
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = _OF_NOISE | {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = _NOISE_CONSTRAINTS | {
         "n_projections": [StrOptions({"auto"}), COUNT],
         "n_projections_per_step": [COUNT, None],
     }
 
     def release(
-        self, context: FitContext, rows: np.ndarray, y: Any, *, conditional: bool, n_steps: Any
+        self,
+        context: FitContext,
+        rows: np.ndarray,
+        y: Any,
+        *,
+        conditional: bool,
+        n_steps: int | None,
     ) -> MechanismResult:
         """Charge, then release `SmoothedProjections`; any number of steps costs the same."""
         refuse_classes(self, conditional)
         n_projections = self.n_projections
         if isinstance(n_projections, str):
             n_projections = max(_FROZEN_SLICES, rows.shape[1])
-        return self._noisy_rows(context, rows, 1, n_projections)
+        return self._noisy_rows(context, rows, n_steps=1, n_projections=n_projections)
 
     def problem(
-        self, projections: SmoothedProjections, radius: float, label: Any
+        self, released: SmoothedProjections, radius: float, label: Any
     ) -> SmoothedFlowProblem:
         """Return the distance to the released projections, along some directions per step."""
-        n_projections = len(projections.batches[0].directions)
+        n_projections = len(released.batches[0].directions)
         some = max(1, round(_SHARE_OF_FROZEN * n_projections))
         return SmoothedFlowProblem(
-            projections.batches, projections.sigma, radius, self.n_projections_per_step or some
+            released.batches, released.sigma, radius, self.n_projections_per_step or some
         )
 
 
-def epochs(n_samples: int, batch_size: int) -> int:
-    """Return the number of steps for some passes over the rows, within public limits."""
+def steps_of_epochs(n_samples: int, batch_size: int) -> int:
+    """Return the default number of steps, from public facts."""
     return int(np.clip(_EPOCHS * n_samples // batch_size, _FEWEST_STEPS, _MOST_STEPS))

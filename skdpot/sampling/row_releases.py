@@ -1,32 +1,31 @@
 r"""Noisy projections of rows, which the flow paper releases instead of a sketch.
 
-Each step projects a secret batch of rows on fresh directions, adds Gaussian noise to every number
-and sorts the noisy values along each direction. The releases are drawn and frozen here; flows and
-generators made of them are post-processing.
+Each step projects a secret batch of rows on new directions, adds Gaussian noise to every number and
+sorts the noisy values along each direction. Flows and generators made from these releases are
+post-processing.
 
 *Sensitivity.* Rows :math:`u_i` of norm at most R are projected on the rows of :math:`\Theta` (L x
 d). Replacing a record changes one row of :math:`U \Theta^T`, by :math:`\Theta (u - u')`, so that
 
 .. math:: \Delta = \max_{\|u\|, \|u'\| \le R} \|\Theta (u - u')\|_2 = 2 R \|\Theta\|_2,
 
-the largest singular value of :math:`\Theta`: it is no more because
-:math:`\|\Theta v\| \le \|\Theta\|_2 \|v\|` and :math:`\|u - u'\| \le 2R`, and no less because
-the antipodal pair :math:`\pm R v_1`, with the first right singular vector, attains it. For
-directions in d x d orthogonal blocks, :math:`\Theta^T \Theta` is a sum of
-:math:`\lceil L/d \rceil` projections, the first of them identities, so that
-:math:`\|\Theta\|_2 = \sqrt{\lceil L / d \rceil}` without computing anything.
+with the largest singular value of :math:`\Theta`. The upper bound follows from :math:`\|\Theta v\|
+\le \|\Theta\|_2 \|v\|` and :math:`\|u - u'\| \le 2R`; the antipodal pair :math:`\pm R v_1`, with
+the first right singular vector, attains it. For directions in d x d orthogonal blocks,
+:math:`\Theta^T \Theta` is a sum of :math:`\lceil L/d \rceil` projections, which are identities
+except for the last if it is truncated, so :math:`\|\Theta\|_2 = \sqrt{\lceil L / d \rceil}`.
 
-*Rounding.* A projection depends on one row alone, to the last bit: the noise hides what one record
-changes, not what the rounding errors of other records do. A floating-point matrix product adds up
-in an order that depends on the shape of the batch, on threads and on the device, and a value on the
-edge between two lattice points would then move for records that did not change.
+*Rounding.* A projection must depend on one row alone, to the last bit, because the noise covers the
+change of one record and not the rounding errors of others. The order of additions in a
+floating-point matrix product depends on the shape of the batch, on threads and on the device. A
+value near the edge between two lattice points could then move for a record that has not changed.
 
-So the product is taken in fixed point. Rows of the ball are divided by its radius and cut to 28
-binary digits, directions are rounded to 23, and their products are integers in units of
+The product is therefore computed in fixed point. Rows are divided by the radius of the ball and cut
+to 28 binary digits, directions are rounded to 23, and their products are integers in units of
 :math:`2^{-51}`. Any partial sum over features is at most about 1 by Cauchy-Schwarz, far below
-:math:`2^{53}` units, so double precision holds each of them exactly, in any order of additions.
-Cutting is towards zero, which keeps rows in the ball, and the rounded directions are the published
-ones (single precision holds them): the sensitivity is that of exact projections.
+:math:`2^{53}` units, so double precision holds it exactly in any order of additions. Cutting
+towards zero keeps rows in the ball, and the rounded directions are the published ones (single
+precision holds them). The sensitivity is therefore that of exact projections.
 """
 
 import math
@@ -62,21 +61,21 @@ from skdpot.release.gate import Release, pass_gate
 
 _ROW_UNITS = 2.0**28
 _DIRECTION_UNITS = 2.0**23
-_ROUNDING_SHARE = 1 / 1024  # of the sensitivity, that rounding to the lattice may add
-_LATTICE_STEPS = 16.0
-_BLOCK = 8192
+_ROUNDING_SHARE = 1 / 1024  # share of the sensitivity that rounding to the lattice may add
+_LATTICE_STEPS = 16.0  # fewest steps of the lattice per standard deviation of the noise
+_ROWS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True, eq=False)
 class SmoothedProjections:
-    """Noisy projections of one batch of rows or of several, as they were released."""
+    """Noisy projections of one or several batches of rows, as they were released."""
 
     releases: tuple[Release, ...]
 
     @cached_property
     def batches(self) -> tuple[ProjectedRows, ...]:
         """Directions and noisy values of each release."""
-        return tuple(ProjectedRows(one.facts["directions"], one.value) for one in self.releases)
+        return tuple(ProjectedRows(r.facts["directions"], r.value) for r in self.releases)
 
     @property
     def sigma(self) -> float:
@@ -85,10 +84,10 @@ class SmoothedProjections:
 
 
 class StepDirections:
-    """The directions of all steps, as a seed: iterating twice gives the same ones.
+    """The directions of all steps, drawn from a seed: each iteration yields the same ones.
 
-    The sensitivity depends on the directions of all steps and must be known before the first of
-    them; keeping `n_steps` matrices for that would be a waste.
+    The sensitivity depends on the directions of all steps and must be known before the first step.
+    A seed takes less memory than `n_steps` matrices.
     """
 
     def __init__(
@@ -110,18 +109,18 @@ class StepDirections:
     def __iter__(self) -> Iterator[npt.NDArray[np.float32]]:
         """Yield directions of shape (n_projections, n_features), float32, on their grid."""
         rng = np.random.default_rng(self._seed)
-        shape = (self.n_projections, self.n_features)
         for _ in range(self.n_steps):
-            yield on_direction_grid(make_directions(self.projections, *shape, rng))
+            directions = make_directions(self.projections, self.n_projections, self.n_features, rng)
+            yield on_direction_grid(directions)
 
     @cached_property
     def largest_norm(self) -> float:
         r"""Upper bound of the largest singular value of the directions of any step.
 
-        Of orthogonal blocks it is ``sqrt(ceil(L / d))``, whatever is drawn; rounding each entry
-        to the grid adds at most the Frobenius norm of the errors, :math:`2^{-24} \sqrt{L d}`,
-        and a computed orthogonal matrix is one up to :math:`O(d^{5/2})` machine epsilons [1]_.
-        Independent directions are drawn and measured.
+        For orthogonal blocks it is ``sqrt(ceil(L / d))``. Rounding each entry to the grid adds at
+        most the Frobenius norm of the errors, :math:`2^{-24} \sqrt{L d}`, and a computed matrix is
+        orthogonal up to :math:`O(d^{5/2})` machine epsilons [1]_. Independent directions are drawn
+        and measured.
 
         References
         ----------
@@ -131,8 +130,13 @@ class StepDirections:
             return max(spectral_norm(directions) for directions in self)
         d = self.n_features
         computed = 1.0 + 16.0 * math.pow(d, 2.5) * float(np.finfo(np.float64).eps)
-        blocks = math.ceil(self.n_projections / d)
+        blocks = n_orthogonal_blocks(self.n_projections, d)
         return math.sqrt(blocks) * computed + 2.0**-24 * math.sqrt(self.n_projections * d)
+
+
+def n_orthogonal_blocks(n_projections: int, n_features: int) -> float:
+    """Return the number of orthogonal blocks, of which the last may be truncated."""
+    return math.ceil(n_projections / n_features)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +148,8 @@ class RowPlan:
     batch_size: int
     sampling: str
     bounds: DataBounds | BoundsPlan
-    unit: float  # of the noise: the public radius of the rows, or 1 where that is estimated first
-    sensitivity: float  # of one release under replace-one, rounding included, in `unit`
+    unit: float  # the public radius of the rows, or 1 if the radius is estimated first
+    sensitivity: float  # of one release under replace-one, with rounding; see `sigma`
     event: Event = NonPrivateEvent()
 
     @property
@@ -160,7 +164,7 @@ class RowPlan:
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the noise, in `unit`; 0 without privacy."""
+        """Standard deviation of the noise, 0 without privacy. Over `unit`: in radii of the ball."""
         return getattr(self.noise, "sigma", 0.0)
 
     @property
@@ -171,13 +175,13 @@ class RowPlan:
 
     @property
     def step_mu(self) -> float:
-        """Mu of one release for the rows in it; its leak is charged once per step."""
+        """Mu of one release for the rows in its batch; its leak is charged once per step."""
         mu: float = self.noise.mu
         return mu / math.sqrt(len(self.directions)) if self.all_rows else mu
 
     @property
     def mechanism(self) -> str:
-        """What is done, for the privacy statement."""
+        """Description of the releases for the privacy statement."""
         n_steps = len(self.directions)
         along = f"along {self.directions.n_projections} {self.directions.projections} directions"
         units = "" if isinstance(self.bounds, DataBounds) else ", noise in shares of the radius"
@@ -236,7 +240,7 @@ def plan_rows(
     def fit_event(sigma: float) -> Event:
         sensitivity, lattice = exact, None
         if noise == "discrete":
-            # A power of two, fine beside what one record changes and beside the noise.
+            # A power of two, small compared with the sensitivity and with the noise.
             rounding = exact * _ROUNDING_SHARE / math.sqrt(n_projections)
             steps = min(rounding, sigma / unit / _LATTICE_STEPS)
             share = float(2.0 ** math.floor(math.log2(steps)))
@@ -262,7 +266,7 @@ def plan_rows(
     plan = replace(plan, sensitivity=event.phases[-1].sensitivity, event=event)
     if plan.lattice is None:
         return plan
-    # What the sampler would refuse is refused before any charge.
+    # Noise that cannot be drawn is refused before any charge.
     s = plan.sigma / (plan.lattice * plan.unit)
     if s > MAX_S:
         raise CalibrationError(
@@ -289,11 +293,11 @@ def noisy_batches(
     for theta, batch in tqdm(steps, desc=progress, disable=progress is None, total=n_steps):
         members = rows[batch]
         values = np.empty((len(theta), len(members)), dtype=np.float32)
-        for start in range(0, len(members), _BLOCK):
-            block = slice(start, start + _BLOCK)
+        for start in range(0, len(members), _ROWS_AT_ONCE):
+            block = slice(start, start + _ROWS_AT_ONCE)
             exact = project_rows(bounds.to_ball(members[block]), theta, bounds.radius)
-            values[:, block] = _noisy(exact, plan, stream) * bounds.radius
-        values.sort(axis=1)
+            values[:, block] = _with_noise(exact, plan, stream) * bounds.radius
+        values = sorted_along(values)
         release = Release(
             "rows",
             values,
@@ -303,19 +307,26 @@ def noisy_batches(
             sensitivity=plan.sensitivity / plan.unit * bounds.radius,
             event=plan.noise,
         )
-        value = pass_gate(release)  # an empty one as well, so that the next has its place
+        value = pass_gate(release)  # also an empty one, which keeps its place
         if value.shape[1]:
             yield replace(release, value=value)
 
 
-def _noisy(
+def sorted_along(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Sort the noisy values along each direction, which removes the order of the rows."""
+    values.sort(axis=1)
+    return values
+
+
+def _with_noise(
     exact: npt.NDArray[np.float64], plan: RowPlan, stream: SecretStream
 ) -> npt.NDArray[np.float64]:
-    """Add noise to projections, as shares of the radius."""
+    """Add noise to projections in shares of the radius."""
     lattice = plan.lattice
     if lattice is not None:
-        steps = {"lattice": lattice * plan.unit, "mu": plan.step_mu}
-        units = lattice_noise(plan.sigma, exact.shape, stream, **steps)
+        units = lattice_noise(
+            plan.sigma, exact.shape, stream, lattice=lattice * plan.unit, mu=plan.step_mu
+        )
         units += round_to_lattice(exact, lattice)
         return units.astype(np.float64) * lattice
     if plan.sigma > 0:
@@ -331,7 +342,7 @@ def on_direction_grid(directions: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
 def project_rows(
     rows: npt.NDArray[Any], directions: npt.NDArray[np.float32], radius: float
 ) -> npt.NDArray[np.float64]:
-    """Project rows of a ball on directions of the grid, in units of the ball's radius."""
+    """Project rows of a ball on directions of the grid, in shares of the radius."""
     cut = np.trunc(rows.astype(np.float64) / radius * _ROW_UNITS)
     projected = (directions.astype(np.float64) * _DIRECTION_UNITS) @ cut.T
     projected /= _ROW_UNITS * _DIRECTION_UNITS
@@ -347,10 +358,10 @@ def projection_sensitivity(directions: npt.NDArray[Any], radius: float) -> float
 def spectral_norm(directions: npt.NDArray[Any]) -> float:
     r"""Return an upper bound of the largest singular value, tight up to rounding.
 
-    The smaller Gram matrix holds its square as the largest eigenvalue. Computing the matrix
-    errs by at most :math:`\gamma_k \| |\Theta| \|_2^2 \le \gamma_k \min(L, d) \|\Theta\|_2^2`
-    with :math:`k = \max(L, d)`, its eigenvalues by a modest multiple of the dimension times the
-    machine epsilon; four times the first covers both.
+    Its square is the largest eigenvalue of the smaller Gram matrix. The error of this matrix is at
+    most :math:`\gamma_k \| |\Theta| \|_2^2 \le \gamma_k \min(L, d) \|\Theta\|_2^2` with :math:`k =
+    \max(L, d)`, and that of its eigenvalues a modest multiple of the dimension times the machine
+    epsilon. Four times the first error covers both.
     """
     theta = np.asarray(directions, dtype=np.float64)
     if theta.ndim != 2 or theta.size == 0 or not np.isfinite(theta).all():
@@ -375,10 +386,10 @@ def lemma1_sensitivity(
 
     .. math:: w = \frac{L}{d} + \frac{z_{1-\delta}}{d} \sqrt{\frac{2 L (d-1)}{d+2}}.
 
-    This does not suffice for privacy: it holds for one pair of rows rather than the worst one, and
-    fails with probability about delta *per draw*, so T draws with a record can add T times delta to
-    the δ of a statement. `projection_sensitivity` always holds, and is smaller with orthogonal
-    directions.
+    This does not suffice for privacy. It holds for one fixed pair of rows instead of the worst
+    pair, and fails with probability about delta *per draw*, so T draws with a record can add T
+    times delta to the δ of a statement. `projection_sensitivity` always holds, and is smaller for
+    orthogonal directions.
 
     References
     ----------

@@ -1,5 +1,11 @@
-"""TODO: synthetic_rows."""
+"""The base of samplers of rows: `fit`, `fit_sketch`, `sample`, `sample_labeled` and `score`.
 
+`fit` validates the rows, lets the mechanism plan, charge and release, stores the release, and makes
+the sampler from it (`_make`: a flow of particles, or a trained network). Everything after the
+release is post-processing.
+"""
+
+from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
@@ -18,13 +24,17 @@ from skdpot._utils.validation import (
 from skdpot.base import FitContext, MechanismResult, PrivateSampler, chosen_mechanism, like_input
 from skdpot.ot.distances import sliced_wasserstein_distance
 from skdpot.release.sketch import SlicedSketch
-from skdpot.sampling.frozen import Sketch
+from skdpot.sampling.sketch import Sketch
 from skdpot.sources import Source, fit_rows, head_of, record_columns
 
 
 @dataclass(eq=False, repr=False)
 class SyntheticRows(PrivateSampler):
-    """Base of samplers of rows, with or without classes."""
+    """Base of samplers of rows, with or without classes.
+
+    A subclass defines `_make`, `_draw` and `_scored_rows`. They read what `_store` has kept, and no
+    private rows.
+    """
 
     _: KW_ONLY
     conditional: bool = False
@@ -72,23 +82,16 @@ class SyntheticRows(PrivateSampler):
         mechanism = chosen_mechanism(self.mechanism, self._mechanisms)
         resolve_device(self.device)  # refused before any charge
         with all_or_nothing(self, forget=True):
-            needs = "" if isinstance(mechanism, Sketch) else 'mechanism="sketch"'
             X = self._flat(X)
+            needs = "" if isinstance(mechanism, Sketch) else 'mechanism="sketch"'
             rows = fit_rows(self, X, groups, needs, y)
-            release = mechanism.release(
-                FitContext.of(self, X, streams, groups),
-                rows,
-                y,
-                conditional=self.conditional,
-                n_steps=self.n_steps,
-                **self._options(mechanism, rows, y, streams.solver),
-            )
+            result = self._release(mechanism, FitContext.of(self, X, streams, groups), rows, y)
             if isinstance(rows, Source):
-                record_columns(self, release.value)
+                record_columns(self, result.value)
                 X = head_of(rows)
-            self.n_samples_ = getattr(release.value, "n_samples_", None) or len(rows)
-            self._store(mechanism, release, X)
-        if not hasattr(self, self._made_last):  # training may be the release
+            self.n_samples_ = _number_of_records(result.value, rows)
+            self._store(mechanism, result, X)
+        if not hasattr(self, self._made_last):  # the release may be the training
             self._make(streams.solver)
         return self
 
@@ -133,37 +136,42 @@ class SyntheticRows(PrivateSampler):
                 'fit_sketch needs mechanism="sketch", and conditional= as the sketch has it.'
             )
         sketch._check_readable()
-        release = mechanism.result_of(sketch, type(self).__name__)
+        result = mechanism.result_of(sketch, type(self).__name__)
         with all_or_nothing(self, forget=True):
             record_columns(self, sketch)
             self.n_samples_ = sketch.n_samples_
-            self._store(mechanism, release, None)
+            self._store(mechanism, result, None)
             self._frame_out = hasattr(sketch, "feature_names_in_")
         self._make(solver_generator(self.random_state))
         return self
 
+    def _flat(self, X: Any) -> Any:
+        """Return X with images as rows, if the estimator knows their shape."""
+        return X
+
+    def _release(
+        self, mechanism: Any, context: FitContext, rows: np.ndarray, y: Any
+    ) -> MechanismResult:
+        """Let the mechanism plan, charge and release."""
+        result: MechanismResult = mechanism.release(
+            context, rows, y, conditional=self.conditional, n_steps=self.n_steps
+        )
+        return result
+
     def _store(self, mechanism: Any, release: MechanismResult, X: Any) -> None:
+        """Keep the release, and the classes with their shares."""
         super()._store(mechanism, release, X)
         self._class_shares = release.class_shares
         if release.classes is not None:
             self.classes_ = release.classes
 
-    def _flat(self, X: Any) -> Any:
-        """Return X with images as rows, where an estimator knows their shape."""
-        return X
-
-    def _options(
-        self, mechanism: Any, rows: np.ndarray, y: Any, rng: np.random.Generator
-    ) -> dict[str, Any]:
-        """Return further arguments of the mechanism; refuse unusable parameters."""
-        return {}
-
+    @abstractmethod
     def _draw(self, n_samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Return rows in the units of the data, and the positions of their classes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _scored_rows(self) -> np.ndarray:
-        raise NotImplementedError
+        """Return the synthetic rows that `score` compares with."""
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
         """Draw synthetic rows; free of any privacy cost.
@@ -239,3 +247,8 @@ class SyntheticRows(PrivateSampler):
         self._ready(0)
         rows = validate_rows(self, X, reset=False)
         return -sliced_wasserstein_distance(rows, self._scored_rows())
+
+
+def _number_of_records(released: Any, rows: Any) -> int:
+    """Return the number that a release states, such as a noisy number of persons, or of rows."""
+    return getattr(released, "n_samples_", None) or len(rows)

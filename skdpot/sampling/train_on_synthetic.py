@@ -1,4 +1,4 @@
-"""TODO: train_on_synthetic."""
+"""The score of a model that is trained on synthetic rows and tested on real rows."""
 
 from collections.abc import Callable
 from typing import Any

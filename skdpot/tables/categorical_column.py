@@ -1,4 +1,4 @@
-"""Columns of categories, and of the two truth values."""
+"""Columns of categories, and of truth values."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,30 +11,25 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from skdpot._utils.arrays import FloatArray
+from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot._utils.nothing import is_nothing
-from skdpot.tables.column_base import (
-    ONE_VALUE,
-    UNSHOWN,
-    TableColumn,
-    present_texts,
-    strings,
-    text_numbers,
-)
-from skdpot.tables.frames import PlainColumn, category_dtype, category_key, dtype_family
+from skdpot.tables.column_base import ONE_VALUE, UNSHOWN, TableColumn
+from skdpot.tables.column_values import PlainColumn, category_key
+from skdpot.tables.dtypes import category_dtype, dtype_family
 from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.numeric_column import no_number
+from skdpot.tables.texts import present_texts, strings, text_numbers
 
 _OTHER = "other"
-# What each family of data types can hold, by the kinds of `category_key`.
+# Kinds of `category_key` that each family of data types can hold.
 _HOLDS = {"text": "text", "integer": "number", "float": "number", "boolean": "boolean"}
 
-# What a guess takes for a list of categories.
-_FEW = 100
-_MOST_DISTINCT = 0.5
-_FEW_ROWS = 20
+# A guess from values.
+_FEW = 100  # distinct texts that are listed as categories
+_MOST_DISTINCT = 0.5  # share of the rows; texts with more distinct values look like identifiers,
+_FEW_ROWS = 20  # unless there are fewer rows
 _CODE = re.compile(r"0\d+", re.ASCII)
-_A_WORD = 4  # words in a free text, on average, or more
+_A_WORD = 4  # mean number of words per text, from which on it is free text
 
 _TRUE = ("true", "t", "yes", "y", "on", "ja", "j", "oui", "si", "sí", "sì", "sim", "1", "1.0")
 _FALSE = ("false", "f", "no", "n", "off", "nein", "nee", "non", "não", "0", "0.0")
@@ -49,25 +44,25 @@ _SPELLED = {
 class CodedColumn(TableColumn):
     """Base class of columns of categories, which are coded by their places in `levels`."""
 
-    levels: tuple[Any, ...]  # all values that the column can have
+    levels: tuple[Any, ...]  # all possible values
     ordered: bool
     other: Any = None
-    _places: dict[Any, int]  # of levels, by their `category_key`
+    _places: dict[Any, int]  # places of levels by `category_key`
 
     @property
     def n_categories(self) -> int:
-        """Number of categories, with those for other values."""
+        """Number of categories, including the one for other values."""
         return len(self.levels)
 
-    def to_codes(self, values: Any) -> npt.NDArray[np.int64]:
-        """Return the position of each value in `levels`."""
+    def to_codes(self, values: Any) -> IntArray:
+        """Return the place of each value in `levels`, -1 if missing; shape (n_rows,)."""
         column = self.read(values)
         unknown = -1 if self.likely_empty is None else self.likely_empty
         places = [*(self._places.get(key, unknown) for key in column.keys), -1]
         return np.array(places, dtype=np.int64)[column.distinct[0]]
 
     def from_codes(self, codes: npt.ArrayLike) -> pd.Series:
-        """Return the categories at positions in `levels`."""
+        """Return the categories at places in `levels`; -1 is missing."""
         positions, last = np.asarray(codes), self.n_categories - 1
         integers = positions.dtype.kind in "iu"
         if positions.size and not (integers and -1 <= positions.min() <= positions.max() <= last):
@@ -88,25 +83,25 @@ class CodedColumn(TableColumn):
         return self.finish(levels[positions], missing, dtype)
 
     def level(self, value: Any) -> int | None:
-        """Return the place of a category, None if there is no such."""
+        """Return the place of a category, None if it is not listed."""
         return None if (key := category_key(value)) is None else self._places.get(key)
 
     def grid(self) -> "ColumnGrid":
-        """Return a cell for each category."""
+        """Return one cell per category."""
         return ColumnGrid(self, self.n_categories, self.ordered)
 
     @property
     def likely_empty(self) -> int | None:
-        """Place of the category that stands for all others."""
+        """Place of the category for all other values; None without one."""
         return None if self.other is None else self.level(self.other)
 
     def to_unit(self, values: Any) -> FloatArray:
-        """Return the place of each category in their order."""
+        """Return the place of each category in their order, in [0, 1]; NaN if missing."""
         codes = self.to_codes(values)
         return np.where(codes < 0, np.nan, codes / max(self.n_categories - 1, 1))
 
     def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
-        """Return the nearest categories in their order."""
+        """Return the categories nearest to places in their order."""
         places = np.asarray(unit, dtype=np.float64)
         missing = np.isnan(places)
         codes = np.rint(np.where(missing, 0.0, places) * (self.n_categories - 1))
@@ -114,14 +109,14 @@ class CodedColumn(TableColumn):
 
     @property
     def coordinates(self) -> list[str]:
-        """One for each category where they have no order."""
+        """One name per category if they have no order."""
         names = super().coordinates
         if self.ordered:
             return names
         return [*(f"{self.name}={level}" for level in self.levels), *names[1:]]
 
     def encode(self, values: Any) -> FloatArray:
-        """Return a point of norm 1 at most for each value: without an order, one of a simplex."""
+        """Return a point of norm at most 1 per value: without an order, a corner of the simplex."""
         if self.ordered:
             return super().encode(values)
         codes = self.to_codes(values)
@@ -130,20 +125,24 @@ class CodedColumn(TableColumn):
         return points
 
     def decode(self, points: FloatArray) -> pd.Series:
-        """Return the categories whose points are nearest."""
+        """Return the categories with the nearest points."""
         if self.ordered:
             return super().decode(points)
         codes = np.argmax(points, axis=1)
         return self.from_codes(np.where(codes == self.n_categories, -1, codes))
 
     @property
-    def _last_step(self) -> int:  # type: ignore[override]
+    def _last_step(self) -> int | None:
         return self.n_categories - 1
 
+    def to_sdv(self) -> dict[str, str]:
+        """Return the description of the column in metadata of SDV."""
+        return {"sdtype": self.kind}
+
     def compared(self, values: pd.Series) -> pd.Series:
-        """Return values as text, in their order if they have one."""
+        """Return values as text, ordered like the categories if they have an order."""
         names = list(map(str, self.levels))
-        if len(set(names)) < len(names):  # the number 1 and the text "1"
+        if len(set(names)) < len(names):  # such as the number 1 and the text "1"
             names = list(map(repr, self.levels))
         codes = self.to_codes(values)
         return pd.Series(pd.Categorical.from_codes(codes, pd.Index(names), ordered=self.ordered))
@@ -197,18 +196,18 @@ class BooleanColumn(CodedColumn):
     def from_texts(cls, texts: list[str], base: TableColumn) -> tuple[TableColumn | None, str]:
         """Return a column of truth values if they are spelled in several ways."""
         truths = [_SPELLED.get(text) for text in texts]
-        if None in truths or len(texts) <= 2:  # two categories keep their spelling
+        if None in truths or len(texts) <= 2:  # two texts stay categories, with their spelling
             return None, ""
         true, false = (", ".join(t for t in sorted(texts) if _SPELLED[t] == k) for k in (1, 0))
         why = f"True is written {true or 'nowhere'}; False {false or 'nowhere'}"
         return cls(base.name, missing=base.missing), why
 
     def describe(self, *, in_full: bool = False) -> str:
-        """Say in a few words which values the column can have."""
+        """Return the possible values in words."""
         return self.nouns
 
     def read(self, values: Any) -> PlainColumn:
-        """Read values and refuse what is neither True nor False."""
+        """Read values; refuse values that are neither True nor False."""
         column = super().read(values)
         if not self._places.keys() >= set(column.keys):
             raise self.error(
@@ -218,7 +217,7 @@ class BooleanColumn(CodedColumn):
         return column
 
     def grid(self) -> ColumnGrid:
-        """Return two cells, whose order means nothing to who counts them."""
+        """Return two cells without an order."""
         return ColumnGrid(self, 2, False)
 
     def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
@@ -226,7 +225,7 @@ class BooleanColumn(CodedColumn):
         return self.from_codes(self.to_codes(strings(present_texts(texts, missing))))
 
     def condition(self, text: str) -> bool | None:
-        """Return a truth value that somebody typed, None for a missing one."""
+        """Return a truth value that a user typed, None for a missing value."""
         if text and text.lower() not in _SPELLED:
             raise ValueError(f"{self.name!r} must be True or False, got {text!r}.")
         return bool(_SPELLED[text.lower()]) if text else None
@@ -303,7 +302,7 @@ class CategoricalColumn(CodedColumn):
 
     @classmethod
     def from_dtype(cls, name: str, dtype: str, missing: bool) -> Self:
-        """Return a column of which only public facts are known: of categories the truth values."""
+        """Return a column from public facts alone; only truth values are known categories."""
         known = (False, True) if dtype == "category[bool]" else None
         return cls(name, dtype=dtype, missing=missing, categories=known)
 
@@ -314,7 +313,7 @@ class CategoricalColumn(CodedColumn):
 
     @cached_property
     def levels(self) -> tuple[Any, ...]:  # type: ignore[override]
-        """All values that the column can have: the categories, and `other` if it is no such."""
+        """All possible values: the categories, and `other` if it is not listed."""
         if self.categories is None:
             raise self.error(
                 " has no categories yet: state them, or let a TableEncoder select them privately."
@@ -333,7 +332,7 @@ class CategoricalColumn(CodedColumn):
         return {category_key(level): place for place, level in enumerate(self.levels)}
 
     def describe(self, *, in_full: bool = False) -> str:
-        """Say in a few words, or in full, which values the column can have."""
+        """Return the possible values in words: the first categories, or all of them (`in_full`)."""
         if self.categories is None:
             return "categories to be selected privately"
         kind = f"{'ordered ' if self.ordered else ''}"
@@ -345,9 +344,9 @@ class CategoricalColumn(CodedColumn):
         return f"{len(self.levels)} {kind}: {', '.join(texts)}"
 
     def read(self, values: Any) -> PlainColumn:
-        """Read values and refuse those that are no categories of the column.
+        """Read values; refuse values that are not categories.
 
-        Without a list these are values that could be none, whichever the categories will be.
+        Without a list only values are refused that can be no category of the data type.
         """
         column = super().read(values)
         if None in column.keys:
@@ -372,11 +371,11 @@ class CategoricalColumn(CodedColumn):
         return column
 
     def _is_nothing(self, text: str) -> bool:
-        """Every text is a value here, and comes back as it is."""
+        """Every text is a category, also one that means a missing value elsewhere."""
         return False
 
     def labels(self, values: PlainColumn) -> npt.NDArray[Any]:
-        """Return the values that categories are selected from, equal numbers as one."""
+        """Return the values from which categories are selected; equal numbers have one type."""
         if values.values.dtype.kind != "O":
             return values.present
         codes = values.distinct[0]
@@ -386,17 +385,17 @@ class CategoricalColumn(CodedColumn):
         return plain[codes[codes >= 0]]
 
     def listed(self, selected: tuple[Any, ...]) -> Self:
-        """Return the column with categories, and one that takes all other values."""
+        """Return the column with released categories, and one for all other values."""
         other = self.other
         if other is None:
             dtype, taken = self.dtype or "object", set(map(category_key, selected))
-            names = _names(category_dtype(dtype) or dtype)
-            # None is left when each value of the data type was selected: there are no others.
+            names = _candidate_names(category_dtype(dtype) or dtype)
+            # None: every value of the data type was selected, and no other value is possible.
             other = next((name for name in names if category_key(name) not in taken), None)
         return self.replace(categories=selected, other=other)
 
     def _plain(self, value: Any, field: str) -> Any:
-        """Return a category as a plain Python value that fits the data type."""
+        """Return a category as a plain Python value of the data type."""
         key = category_key(value)
         if key is None:
             raise self.error(f": {field} must hold strings, numbers or booleans.")
@@ -411,7 +410,7 @@ class CategoricalColumn(CodedColumn):
         return self.replace(categories=None, other=None, ordered=False)
 
     def guessed(self, values: PlainColumn, keep: bool) -> tuple[TableColumn | None, str]:
-        """List the distinct values if they are few, and leave out what looks like identifiers."""
+        """List few distinct values; leave out values that look like identifiers."""
         n = len(values.present)
         if self.categories is not None and not keep:  # the data type lists them
             why = _identifiers(self.levels, n)
@@ -439,7 +438,7 @@ class CategoricalColumn(CodedColumn):
         return column.replace(categories=[key[1] for key in ordered]), " ".join(notes)
 
     def _held(self) -> str:
-        """Return "text", "number" or "boolean", or "several" kinds, that the categories are."""
+        """Return the kind of the categories: "text", "number", "boolean" or "several"."""
         if self.categories is not None:
             kinds = {key[0] for key in self._places}
             return kinds.pop() if len(kinds) == 1 else "several"
@@ -449,11 +448,11 @@ class CategoricalColumn(CodedColumn):
         return "number" if family in ("integer", "float") else "text"
 
     def stated(self) -> Self:
-        """Return a copy that states its data type, so that no text in a file can."""
+        """Return a copy with a fixed data type, so that texts of a file cannot change it."""
         return self.bind("str" if self._held() == "text" else self.default)
 
     def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
-        """Return texts of a file as categories; one that is listed is not missing."""
+        """Return the texts of a file as categories; a listed text is not missing."""
         known = self.levels if self.is_resolved else ()
         levels: dict[Any, Any] = {str(level): level for level in known}
         held = self._held()
@@ -470,7 +469,7 @@ class CategoricalColumn(CodedColumn):
         return pd.Series([levels.get(value, value) for value in values], dtype=object)
 
     def condition(self, text: str) -> Any:
-        """Return one category, or several that are separated by commas, or None for missing."""
+        """Return a category, a list of categories separated by commas, or None for missing."""
         if not self.is_resolved:
             return text or None
         levels = {str(level): level for level in self.levels}
@@ -483,7 +482,7 @@ class CategoricalColumn(CodedColumn):
 
 
 def _misfit(key: tuple[str, Any], dtype: str) -> str:
-    """Say what a data type holds, if it is no category like this one."""
+    """Return the values of a data type, in words, if it cannot hold this category; else ""."""
     family = dtype_family(dtype)
     if family == "category" or dtype == "object":
         return ""
@@ -498,8 +497,8 @@ def _misfit(key: tuple[str, Any], dtype: str) -> str:
     return ""
 
 
-def _names(dtype: str) -> Iterable[Any]:
-    """Return the categories that a data type can hold, those first that are likely to be free."""
+def _candidate_names(dtype: str) -> Iterable[Any]:
+    """Return the categories that a data type can hold, unlikely ones first."""
     family = dtype_family(dtype)
     if family == "integer":
         limits = np.iinfo(dtype.lower())
@@ -512,7 +511,7 @@ def _names(dtype: str) -> Iterable[Any]:
 
 
 def _identifiers(distinct: Sequence[Any], n: int) -> str:
-    """Say why texts, of which a column of length `n` consists, are no list of categories."""
+    """Return why the distinct texts of `n` rows are no list of categories; else ""."""
     if n < _FEW_ROWS or len(distinct) <= _MOST_DISTINCT * n:
         return ""
     n_words = sum(len(text.split()) for text in distinct if isinstance(text, str))

@@ -1,11 +1,11 @@
-r"""Which categories a column has, released privately together with their counts.
+r"""Private selection of the categories of a column, with their counts.
 
-The values of a column are private facts: a rare disease, a street or a name may identify somebody.
-Without a public list of categories, only those that many records share may be published. Every
-category that occurs gets a noisy count, and those above a threshold are shown. A fit charges
-``plan.event`` before it calls `select_categories`.
+The values of a column are private: a rare disease, a street or a name may identify somebody.
+Without a public list, only categories that many records share may be published. Every category
+that occurs gets a noisy count, and those above a threshold are shown. A fit charges ``plan.event``
+before it calls `select_categories`.
 
-A fit that needs categories and something else plans the categories first, from a fixed share of
+A fit that needs more than categories plans the categories first, from a fixed share of
 the squared mu and of delta (`PrivacyTarget.tail_delta`: a tenth of delta for a fit without a
 budget; a ten-thousandth of it in a ledger, so that a thousand fits share its reserve for leaks).
 `calibrate` then finds the noise of the rest from what is left of both.
@@ -73,7 +73,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import ndtri
 
-from skdpot._utils.arrays import FloatArray
+from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import NonPrivateEvent, check_delta
 from skdpot.privacy.noise import calibrate_lattice, check_counts, lattice_noise, required_bits
@@ -84,13 +84,13 @@ Category: TypeAlias = str | int | float | bool
 Key: TypeAlias = tuple[str, Category]
 
 _PLAIN = (str, int, float, bool, np.integer, np.floating, np.bool_)
-# Takes up the rounding of roots, so that the mu of the event does not exceed what was given.
+# Rounding of roots must not make the mu of the event exceed the given one.
 _ROUNDING = 1.0 - 1e-13
 
 
 @dataclass(frozen=True)
 class CategorySelectionPlan:
-    """The public part of a release of categories, fixed before data are touched."""
+    """The public part of a release of categories, fixed before rows are read."""
 
     n_samples: int
     event: ThresholdedCountsEvent | NonPrivateEvent
@@ -99,10 +99,9 @@ class CategorySelectionPlan:
 def plan_category_selection(
     n_samples: int, *, mu: float, delta: float, n_columns: int
 ) -> CategorySelectionPlan:
-    """Fix the procedure and the cost of a release of categories.
+    """Plan a release of categories.
 
-    The threshold is the lowest multiple of the lattice at which all tails together are at most
-    `delta`.
+    The threshold is the lowest multiple of the lattice with a total tail of at most `delta`.
     """
     check_counts(n_samples=n_samples, n_columns=n_columns)
     if not mu > 0.0:
@@ -111,8 +110,8 @@ def plan_category_selection(
     if math.isinf(mu):
         return CategorySelectionPlan(n_samples, NonPrivateEvent())
     noise = calibrate_lattice(mu / math.sqrt(n_columns) * _ROUNDING, math.sqrt(2.0))
-    required_bits(noise.sigma / noise.lattice, mu)  # what cannot be drawn is refused uncharged
-    # Nearly where the bound of the event equals `delta`, and no lower than the event admits.
+    required_bits(noise.sigma / noise.lattice, mu)  # refuse noise that cannot be drawn
+    # Start where the tail bound is nearly `delta`, but not below the limit of the event.
     tail = -float(ndtri(-math.expm1(math.log1p(-delta) / n_columns)))
     least = noise.sigma + noise.lattice
     step = math.floor((1.0 + max(tail * noise.sigma, least)) / noise.lattice) - 2
@@ -136,7 +135,7 @@ def select_categories(
 ) -> tuple[tuple[Category, ...], FloatArray]:
     """Release the categories of one column that stand out. Charge ``plan.event`` first.
 
-    Takes the values, or how often each occurs.
+    `values` are the values of the column or their counts.
 
     Privacy
     -------
@@ -147,7 +146,7 @@ def select_categories(
     totals = values if isinstance(values, Counter) else count_categories(values)
     if totals.total() > plan.n_samples:
         raise ValueError(f"There are more values than the plan's {plan.n_samples}.")
-    ordered = sorted(totals)  # whatever the order of the rows
+    ordered = sorted(totals)  # independent of the order of rows
     categories = tuple(value for _, value in ordered)
     counts = np.array([totals[key] for key in ordered], dtype=np.int64)
     event = plan.event
@@ -157,20 +156,30 @@ def select_categories(
     units = round(1 / lattice)
     noisy = lattice_noise(event.sigma, len(counts), stream, lattice=lattice, mu=event.mu)
     noisy += counts * units
-    shown = np.flatnonzero(noisy > round(event.threshold * units))
-    found = [(categories[i], float(noisy[i]) * lattice) for i in shown]
+    visible = _visible(noisy, event)
+    shown = [(categories[i], float(noisy[i]) * lattice) for i in visible]
     release = Release(
-        "category_counts", found, {"plan": plan}, sigma=event.sigma, lattice=lattice, event=event
+        "category_counts", shown, {"plan": plan}, sigma=event.sigma, lattice=lattice, event=event
     )
-    found = pass_gate(release)
-    return tuple(category for category, _ in found), np.array([count for _, count in found])
+    shown = pass_gate(release)
+    return tuple(category for category, _ in shown), np.array([count for _, count in shown])
+
+
+def _visible(units: IntArray, event: ThresholdedCountsEvent) -> IntArray:
+    """Return the places of noisy counts, in units of the lattice, above the threshold."""
+    return np.flatnonzero(units > round(event.threshold / (event.lattice or 1.0)))
+
+
+def _typed_key(value: Category) -> Key:
+    """Return a category with the name of its type: equal values of two types are not merged."""
+    return type(value).__name__, value
 
 
 def count_categories(values: npt.ArrayLike) -> Counter[Key]:
-    """Count the categories of a column, each with the name of its type; missing ones are none.
+    """Count the categories of a column by type and value, without missing values.
 
-    Equal values of different types must not be merged: which one would stand for the others
-    depends on the order of the records.
+    Equal values of different types must not be merged: the order of the records would decide which
+    one represents them.
     """
     if isinstance(values, list | tuple):  # numpy would turn numbers beside strings into strings
         column = np.fromiter(values, dtype=object, count=len(values))
@@ -179,9 +188,9 @@ def count_categories(values: npt.ArrayLike) -> Counter[Key]:
     if column.ndim != 1:
         raise ValueError(f"`values` must be one-dimensional, got shape {column.shape}.")
     if column.dtype.kind in "biuU":
-        found, counts = np.unique(column, return_counts=True)
-        listed = zip(found.tolist(), counts.tolist(), strict=True)
-        return Counter({(type(value).__name__, value): times for value, times in listed})
+        values, counts = np.unique(column, return_counts=True)
+        listed = zip(values.tolist(), counts.tolist(), strict=True)
+        return Counter({_typed_key(value): times for value, times in listed})
     present = column[~pd.isna(column)].tolist()
     kinds = list(map(type, present))
     if others := sorted(kind.__name__ for kind in set(kinds) if not issubclass(kind, _PLAIN)):
@@ -193,5 +202,5 @@ def count_categories(values: npt.ArrayLike) -> Counter[Key]:
     for (_, value), times in Counter(zip(kinds, present, strict=True)).items():
         plain = value.item() if isinstance(value, np.generic) else value
         plain = plain + 0.0 if isinstance(plain, float) else plain  # -0.0 becomes 0.0
-        totals[type(plain).__name__, plain] += times
+        totals[_typed_key(plain)] += times
     return totals

@@ -1,4 +1,4 @@
-"""Tables of mixed columns as points of the unit ball, and back."""
+"""Rows of a table with mixed columns as points of the unit ball, and back."""
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
@@ -23,17 +23,9 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import SEEDED, charge, made_by, warn_of_composition
 from skdpot.release.private_scaler import whole_mu
-from skdpot.sources import Rows
-from skdpot.tables.frames import build_table, open_table, read_table, table_rows
-from skdpot.tables.schema import (
-    GUESSED,
-    TableSchema,
-    bound_schema,
-    plan_schema,
-    release_schema,
-    to_measure,
-    warn_of_guess,
-)
+from skdpot.tables.frames import Table, build_table, open_table, table_rows, validate_table
+from skdpot.tables.schema import GUESSED, TableSchema, bound_schema, warn_of_guess
+from skdpot.tables.schema_release import SchemaPlan, plan_schema, release_schema, to_measure
 
 _PUBLIC = (
     "the number of rows",
@@ -42,7 +34,7 @@ _PUBLIC = (
     "every value is of the kind that the schema says; others are refused",
     "each person contributes one row",
 )
-# Rounding in norms must not lead out of the ball.
+# Rounding of norms must not lead out of the ball.
 _INSIDE = 1 - 1e-12
 
 
@@ -157,7 +149,7 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         return 0.0 if known else self.epsilon
 
     def _is_known(self, schema: TableSchema) -> bool:
-        """Whether nothing is left to be estimated."""
+        """Return whether nothing is left to be estimated."""
         return schema.is_resolved and not to_measure(schema, self.scale)
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -195,18 +187,17 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             warn_of_guess(schema, type(self).__name__)
             self.privacy_spent_ = None
             if not self._is_known(schema):
-                schema = self._resolve(X, rows, schema)
-            self.schema_, self._kind, self._column_names = schema, table.kind, table.names
-            self.column_blocks_, start = {}, 0
-            for column in schema:
-                width = len(column.coordinates)
-                self.column_blocks_[column.name] = slice(start, start + width)
-                start += width
+                plan = self._plan(rows.n_rows, schema)
+                self._charge(plan)
+                warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
+                streams = spawn_streams(self.random_state, type(self).__name__)
+                schema = release_schema(rows, plan, streams)
+            self._store(schema, table)
         return self
 
-    def _resolve(self, X: Any, rows: Rows, schema: TableSchema) -> TableSchema:
-        """Charge for what the schema leaves open, then release it."""
-        if (n_rows := rows.n_rows) < 2:
+    def _plan(self, n_rows: int, schema: TableSchema) -> SchemaPlan:
+        """Plan the estimates of open bounds and categories."""
+        if n_rows < 2:
             raise ValueError(
                 f"Found array with {n_rows} sample(s) while a minimum of 2 is required by "
                 "TableEncoder to estimate bounds and categories."
@@ -215,24 +206,33 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         tail = target.tail_delta
         planned = partial(plan_schema, schema, n_rows, delta=tail, scale=self.scale)
         plan = planned(mu=whole_mu(target))
-        if not target.admits(plan.event):
-            # A target that nothing is shared with spends all of delta: less the tails, then.
-            rest = replace(target, delta=self.delta - 1.001 * tail)
-            plan = planned(mu=whole_mu(rest))
-        guessed = (GUESSED,) if schema.guessed else ()
+        if target.admits(plan.event):
+            return plan
+        # A target of a single fit spends all of delta: less the tails, then.
+        return planned(mu=whole_mu(replace(target, delta=self.delta - 1.001 * tail)))
+
+    def _charge(self, plan: SchemaPlan) -> None:
+        """Charge the estimates, before noise is drawn."""
+        guessed = (GUESSED,) if plan.schema.guessed else ()
         seeded = (SEEDED,) if self.random_state is not None else ()
         names = {"ranges": "noisy histograms", "categories": "counts above a threshold"}
         parts = [text for part, text in names.items() if getattr(plan, part) is not None]
         self.privacy_spent_ = charge(
             self,
             plan.event,
-            n_samples=n_rows,
+            n_samples=plan.n_samples,
             assumptions=(*_PUBLIC, *guessed, *seeded),
             mechanism=" and ".join(parts),
         )
-        warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
-        streams = spawn_streams(self.random_state, type(self).__name__)
-        return release_schema(rows, plan, streams)
+
+    def _store(self, schema: TableSchema, table: Table) -> None:
+        """Store the schema and the coordinates of each column."""
+        self.schema_, self._kind, self._column_names = schema, table.kind, table.names
+        self.column_blocks_, start = {}, 0
+        for column in schema:
+            width = len(column.coordinates)
+            self.column_blocks_[column.name] = slice(start, start + width)
+            start += width
 
     def transform(self, X: Any) -> npt.NDArray[np.float64]:
         """Encode rows.
@@ -253,7 +253,7 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             If a column cannot be read; the message names it and quotes no value.
         """
         check_is_fitted(self)
-        table = read_table(self, X, reset=False, names=self._column_names)
+        table = validate_table(self, X, reset=False, names=self._column_names)
         points = [column.encode(table.read(column)) for column in self.schema_]
         return np.column_stack(points) * self._side
 
@@ -325,8 +325,8 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if input_features is not None:
-            given = [str(name) for name in np.asarray(input_features, dtype=object)]
-            if given != list(self._column_names):
+            features = [str(name) for name in np.asarray(input_features, dtype=object)]
+            if features != list(self._column_names):
                 raise ValueError("input_features is not equal to feature_names_in_.")
         names: list[str] = []
         for name in (name for column in self.schema_ for name in column.coordinates):
@@ -337,7 +337,7 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
 
     @property
     def _side(self) -> float:
-        """Largest norm of the block of a column: just below 1 / sqrt(d), so that rows have 1."""
+        """Largest norm of the block of a column, just below 1 / sqrt(d), for rows in the ball."""
         return _INSIDE / math.sqrt(len(self.schema_))
 
     @property

@@ -1,6 +1,6 @@
-"""Noisy contingency tables as data frames, and a model of those that somebody else released.
+"""Noisy contingency tables as data frames, and models of published ones.
 
-Everything here is computed from counts that were released.
+Everything here is computed from released counts.
 """
 
 import itertools
@@ -14,20 +14,26 @@ import pandas as pd
 
 from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot.privacy.events import Event
-from skdpot.tables.cells import ColumnBins, bins_in_order, coarsen, combined
-from skdpot.tables.contingency import Marginal, NoisyMarginal, release_of, tables_of
-from skdpot.tables.fitting import MOST_GROUPS, TARGET_IMPORTANCE, sampling_misfit
-from skdpot.tables.grids import ColumnGrid, parse_conditions
-from skdpot.tables.model import TableModel, fit_tree, spanning_tree
+from skdpot.tables.bins import ColumnBins, bins_in_order, coarsen
+from skdpot.tables.candidates import TARGET_IMPORTANCE, sampling_misfit
+from skdpot.tables.cells import combined
+from skdpot.tables.conditions import parse_conditions
+from skdpot.tables.contingency import Marginal, NoisyMarginal
+from skdpot.tables.grids import ColumnGrid
+from skdpot.tables.marginal_release import release_of, tables_of
+from skdpot.tables.model import TableModel
+from skdpot.tables.plan import MOST_GROUPS
+from skdpot.tables.schema import TableSchema
+from skdpot.tables.tree import fit_tree, spanning_tree
 
-GIVEN = "given"  # kind of the releases of a model of tables that somebody else released
+PUBLISHED = "given"  # kind of the releases of a model of published tables
 _COUNT, _ERROR, _RELEASES = "count", "standard_error", "n_releases"
-_SURE = 10.0  # standard deviations by which a table may miss the number of rows,
-_AMISS = 0.1  # and share of it
+# The counts of a table may miss the number of rows by this many standard deviations, or this share.
+_SURE, _AMISS = 10.0, 0.1
 
 
 def frames_of(model: TableModel) -> tuple[pd.DataFrame, ...]:
-    """Return the tables of each column, then of several, with a row for each cell."""
+    """Return the tables of each column, then of several columns, with one row per cell."""
     frames = []
     for place, (noisy, grid) in enumerate(zip(model.columns, model.grids, strict=True)):
         rounds = [
@@ -37,34 +43,34 @@ def frames_of(model: TableModel) -> tuple[pd.DataFrame, ...]:
             if table.marginal.columns == (place,)
         ]
         counts, errors = combined(rounds) if noisy.sigma > 0.0 else (noisy.counts, noisy.sigma)
-        frames.append(_frame(noisy.marginal, [grid], [np.arange(grid.size)], counts, errors))
+        frames.append(_counts_frame(noisy.marginal, [grid], [np.arange(grid.size)], counts, errors))
         frames[-1][_RELEASES] = len(rounds)
     for noisy in model.marginals:
         places, groups = noisy.marginal.columns, noisy.marginal.groups
         parts = [part[model.bins[c].bins] for c, part in zip(places, groups, strict=True)]
         grids = [model.grids[c] for c in places]
-        frames.append(_frame(noisy.marginal, grids, parts, noisy.counts, noisy.sigma))
+        frames.append(_counts_frame(noisy.marginal, grids, parts, noisy.counts, noisy.sigma))
         frames[-1][_RELEASES] = noisy.n_releases
     return tuple(frames)
 
 
-def _frame(
+def _counts_frame(
     marginal: Marginal,
     grids: Sequence[ColumnGrid],
     parts: Sequence[IntArray],
     counts: FloatArray,
-    errors: Any,
+    errors: FloatArray | float,
 ) -> pd.DataFrame:
     cells = np.indices(marginal.shape).reshape(len(grids), -1)
     frame = {
-        grid.column.name: labels_of(grid, own).take(axis).array
-        for grid, own, axis in zip(grids, parts, cells, strict=True)
+        grid.column.name: labels_of(grid, groups).take(axis).array
+        for grid, groups, axis in zip(grids, parts, cells, strict=True)
     }
     return pd.DataFrame(frame | {_COUNT: counts, _ERROR: errors})
 
 
 def labels_of(grid: ColumnGrid, parts: IntArray) -> pd.Series:
-    """Return what each part of the cells holds: values, tuples of categories, or intervals."""
+    """Return the label of each part of the cells: a value, a tuple of categories, an interval."""
     column, cells = grid.column, parts[: grid.n_cells]
     n_parts = int(cells.max()) + 1
     order = np.argsort(cells, kind="stable")
@@ -73,22 +79,22 @@ def labels_of(grid: ColumnGrid, parts: IntArray) -> pd.Series:
         lows, highs = grid.ends()
         low, high = lows[order[starts]], highs[order[np.append(starts[1:], len(order)) - 1]]
         between = pd.arrays.IntervalArray.from_arrays(low, high, closed="both")
-        found = pd.Series(low if (low == high).all() else between)
+        labels = pd.Series(low if (low == high).all() else between)
     elif n_parts == len(cells):
-        found = column.from_codes(order)
+        labels = column.from_codes(order)
     else:
         members = np.split(column.from_codes(order).astype(object).to_numpy(), starts[1:])
-        found = pd.Series(list(map(tuple, members)), dtype=object)
+        labels = pd.Series(list(map(tuple, members)), dtype=object)
     if n_parts > parts.max():
-        return found
-    if found.dtype.kind in "ib":
-        found = found.convert_dtypes()  # to what can miss values
-    return found.reindex(range(n_parts + 1))
+        return labels
+    if labels.dtype.kind in "ib":
+        labels = labels.convert_dtypes()  # nullable, for the part of missing values
+    return labels.reindex(range(n_parts + 1))
 
 
 @dataclass(frozen=True, eq=False)
-class _Given:
-    """A table that was given: what its axes list, and its counts."""
+class _PublishedTable:
+    """A published table: the labels of its axes and its counts."""
 
     name: str
     columns: tuple[int, ...]
@@ -97,53 +103,59 @@ class _Given:
     sigma: float
 
     def summed(self, axes: Sequence[int]) -> tuple[FloatArray, float]:
-        """Return the counts by some of the columns, and their noise."""
+        """Return the counts by some of the axes, and their noise."""
         others = tuple(axis for axis in range(self.counts.ndim) if axis not in axes)
         size = math.prod(self.counts.shape[axis] for axis in others)
         return self.counts.sum(axis=others), self.sigma * math.sqrt(size)
 
 
-def fit_given(
+def fit_published(
     marginals: Iterable[pd.DataFrame],
-    schema: Any,
+    schema: TableSchema,
     n_rows: int,
     target: int | None,
     n_particles: int,
     rng: np.random.Generator,
     event: Event,
 ) -> TableModel:
-    """Fit a model to tables that somebody else released."""
-    given = [_read(f"marginals[{k}]", table, schema, n_rows) for k, table in enumerate(marginals)]
-    known = [_column(column, place, given, n_rows) for place, column in enumerate(schema)]
-    grids = tuple(one.grid for one in known)
-    bins = tuple(one.bins for one in known)
+    """Fit a model to published tables; no private row is read."""
+    published = [
+        _read_published(f"marginals[{place}]", table, schema, n_rows)
+        for place, table in enumerate(marginals)
+    ]
+    columns = [
+        _publish_column(column, place, published, n_rows) for place, column in enumerate(schema)
+    ]
+    grids, bins = tuple(column.grid for column in columns), tuple(c.bins for c in columns)
     tables: list[NoisyMarginal] = []
     pairs: list[NoisyMarginal] = []
-    for one in (one for one in given if len(one.columns) > 1):
+    for table in (table for table in published if len(table.columns) > 1):
         groups = [
-            known[place].parts[one.name][np.unique(bins[place].bins, return_index=True)[1]]
-            for place in one.columns
+            columns[place].parts[table.name][np.unique(bins[place].bins, return_index=True)[1]]
+            for place in table.columns
         ]
-        named = (len(tables),) * len(groups)  # two tables of the same columns are both kept
-        whole = Marginal(one.columns, tuple(groups), named)
-        tables.append(NoisyMarginal(whole, one.counts.ravel(), one.sigma))
+        numbered = (len(tables),) * len(groups)  # two tables of the same columns are both kept
+        whole = Marginal(table.columns, tuple(groups), numbered)
+        tables.append(NoisyMarginal(whole, table.counts.ravel(), table.sigma))
         for axes in itertools.combinations(range(len(groups)), 2):
-            counts, sigma = one.summed(axes)
-            some = Marginal(tuple(one.columns[a] for a in axes), tuple(groups[a] for a in axes))
-            pairs.append(NoisyMarginal(some, counts.ravel(), sigma))
-    nodes, chosen = _tree(pairs, bins, n_rows, target)
-    shares, in_order = [one.shares for one in bins], bins_in_order(bins, grids)
+            counts, sigma = table.summed(axes)
+            pair = Marginal(
+                tuple(table.columns[axis] for axis in axes), tuple(groups[axis] for axis in axes)
+            )
+            pairs.append(NoisyMarginal(pair, counts.ravel(), sigma))
+    nodes, chosen = _strongest_tree(pairs, bins, n_rows, target)
+    shares, in_order = [column.shares for column in bins], bins_in_order(bins, grids)
     tree = fit_tree(nodes, shares, chosen, n_rows, target, in_order)
-    alone = [one.counts for one in known]
-    releases = [replace(release_of(p, event), kind=GIVEN) for p in (alone, tables) if p]
+    single = [column.counts for column in columns]
+    releases = [replace(release_of(p, event), kind=PUBLISHED) for p in (single, tables) if p]
     model = TableModel(n_rows, tuple(releases[:1]), bins, tree, (), grids)
     particles = model.particles(n_particles, rng)
     return replace(model, releases=tuple(releases)).fitted(particles)
 
 
 @dataclass(frozen=True, eq=False)
-class _Column:
-    """Cells of a column, their counts, the bins, and the part of each table that a cell is in."""
+class _PublishedColumn:
+    """Cells of a column, their counts, their bins, and the label of each table per cell."""
 
     grid: ColumnGrid
     counts: NoisyMarginal
@@ -151,14 +163,18 @@ class _Column:
     parts: dict[str, IntArray]
 
 
-def _column(column: Any, place: int, given: Sequence[_Given], n_rows: int) -> _Column:
-    """Find what tables say about a column: by the finest, of equally fine by the least noisy."""
-    own = {one.name: (one, one.columns.index(place)) for one in given if place in one.columns}
-    if not own:
+def _publish_column(
+    column: Any, place: int, published: Sequence[_PublishedTable], n_rows: int
+) -> _PublishedColumn:
+    """Return the counts of a column from its finest table, or the least noisy of several."""
+    axes = {t.name: (t, t.columns.index(place)) for t in published if place in t.columns}
+    if not axes:
         raise ValueError(f"marginals has no table with the column {column.name!r}.")
-    grid = grid_within(column, [label for one, axis in own.values() for label in one.labels[axis]])
-    parts = {name: parts_of(grid, one.labels[axis], name) for name, (one, axis) in own.items()}
-    best, axis = min(own.values(), key=lambda o: (-o[0].counts.shape[o[1]], o[0].summed([o[1]])[1]))
+    grid = grid_within(column, [label for t, axis in axes.values() for label in t.labels[axis]])
+    parts = {name: labelled_parts(grid, t.labels[axis], name) for name, (t, axis) in axes.items()}
+    best, axis = min(
+        axes.values(), key=lambda t: (-t[0].counts.shape[t[1]], t[0].summed([t[1]])[1])
+    )
     counts, sigma = best.summed([axis])
     cells = parts[best.name]
     shares = grid.weights / np.bincount(cells, grid.weights)[cells]
@@ -166,16 +182,16 @@ def _column(column: Any, place: int, given: Sequence[_Given], n_rows: int) -> _C
         Marginal((place,), (np.arange(grid.size),)), counts[cells] * shares, sigma
     )
     single = coarsen(noisy, grid, n_rows, MOST_GROUPS)
-    joint = [parts[name] for name, (one, _) in own.items() if len(one.columns) > 1]
+    joint = [parts[name] for name, (t, _) in axes.items() if len(t.columns) > 1]
     _, bins = np.unique([single.bins, *joint], axis=1, return_inverse=True)
-    found = ColumnBins(bins.reshape(-1), single.cell_shares, np.arange(int(bins.max()) + 1))
-    return _Column(grid, noisy, found, parts)
+    joined = ColumnBins(bins.reshape(-1), single.cell_shares, np.arange(int(bins.max()) + 1))
+    return _PublishedColumn(grid, noisy, joined, parts)
 
 
-def _tree(
+def _strongest_tree(
     pairs: Sequence[NoisyMarginal], bins: Sequence[ColumnBins], n_rows: int, target: int | None
 ) -> tuple[Any, dict[tuple[int, ...], NoisyMarginal]]:
-    """Join columns by the pairs that are farthest from independent, beyond chance and noise."""
+    """Return the tree of the pairs farthest from independence, beyond chance and noise."""
     n_columns = len(bins)
     possible: Iterable[tuple[int, ...]] = itertools.combinations(range(n_columns), 2)
     gains = dict.fromkeys(possible, 0.0)
@@ -193,8 +209,8 @@ def _tree(
     return spanning_tree(gains, columns), best
 
 
-def _read(name: str, table: Any, schema: Any, n_rows: int) -> _Given:
-    """Read one table; its cells must be all combinations of what its columns list."""
+def _read_published(name: str, table: Any, schema: TableSchema, n_rows: int) -> _PublishedTable:
+    """Read one table; its cells must be all combinations of the labels of its columns."""
     if not isinstance(table, pd.DataFrame):
         raise TypeError(f"{name} must be a DataFrame, got {type(table).__name__}.")
     names = [column for column in schema.names if column in table]
@@ -219,23 +235,25 @@ def _read(name: str, table: Any, schema: Any, n_rows: int) -> _Given:
             f"{name} must have one row for each of the {' × '.join(map(str, shape))} combinations "
             f"of {', '.join(names)}; it has {len(cells)} rows. Empty cells have noisy counts too."
         )
-    # All cells are fitted as tightly; the noise of the whole table is known.
+    # All cells of a table are fitted with its mean noise.
     sigma = math.sqrt(float(np.mean(errors**2)))
     if abs(counts.sum() - n_rows) > max(_SURE * sigma * math.sqrt(len(cells)), _AMISS * n_rows):
         raise ValueError(f"The counts of {name} add up to {counts.sum():,.0f}, not to n_samples.")
     ordered = counts[np.argsort(cells)].reshape(shape)
-    return _Given(name, tuple(map(schema.names.index, names)), tuple(labels), ordered, sigma)
+    return _PublishedTable(
+        name, tuple(map(schema.names.index, names)), tuple(labels), ordered, sigma
+    )
 
 
 def plain_label(label: Any) -> Any:
-    """Return what a cell of a table says, so that it can be looked up; None for missing."""
+    """Return a label as a hashable value, None for missing."""
     if isinstance(label, list | tuple | set | frozenset | np.ndarray):
         return tuple(label)
     return None if pd.isna(label) else label
 
 
-def _wanted(label: Any) -> Any:
-    """Return the condition that values in a part of a table satisfy."""
+def _condition_of_label(label: Any) -> Any:
+    """Return the condition that the values of a label satisfy."""
     if isinstance(label, tuple):
         return list(label)
     if not isinstance(label, pd.Interval):
@@ -251,13 +269,13 @@ def _wanted(label: Any) -> Any:
 
 
 def grid_within(column: Any, labels: Sequence[Any]) -> ColumnGrid:
-    """Return cells that are inside of all parts of a column that tables list."""
+    """Return cells that lie inside the labels of all tables of a column."""
     grid: ColumnGrid = column.grid()
     if grid.is_final:
         return grid
-    wanted = [_wanted(label) for label in labels if label is not None]
-    ends = [column.limits(*(one if isinstance(one, tuple) else (one, one)))[2:] for one in wanted]
-    first, last = np.array(ends).T
+    wanted = [_condition_of_label(label) for label in labels if label is not None]
+    pairs = [label if isinstance(label, tuple) else (label, label) for label in wanted]
+    first, last = np.array([column.limits(low, high)[2:] for low, high in pairs]).T
     before, stops = column.ends(last)
     if column.n_values is None:
         stops = np.where(first < last, before, stops)
@@ -267,10 +285,13 @@ def grid_within(column: Any, labels: Sequence[Any]) -> ColumnGrid:
     return replace(grid, edges=edges, n_cells=len(edges) - 1)
 
 
-def parts_of(grid: ColumnGrid, labels: Sequence[Any], name: str) -> IntArray:
-    """Return the part of a table that each cell is in; the narrower one where two hold it."""
+def labelled_parts(grid: ColumnGrid, labels: Sequence[Any], name: str) -> IntArray:
+    """Return the label of a table that holds each cell, the narrowest of several."""
     column = grid.column.name
-    inside = [parse_conditions({column: _wanted(one)}, (grid,))[0].kept > 0.5 for one in labels]
+    inside = [
+        parse_conditions({column: _condition_of_label(label)}, (grid,))[0].kept > 0.5
+        for label in labels
+    ]
     parts = np.full(grid.size, -1)
     for place in sorted(range(len(labels)), key=lambda place: -int(inside[place].sum())):
         parts[inside[place]] = place

@@ -8,33 +8,27 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from skdpot._utils.arrays import FloatArray
-from skdpot.tables.column_base import (
-    LARGEST_UNEVEN,
-    ONE_VALUE,
-    UNSHOWN,
-    ScaledColumn,
-    TableColumn,
-    finite_number,
-    plain_number,
-)
-from skdpot.tables.frames import PlainColumn, as_float, dtype_family, is_number
-from skdpot.tables.grids import Rounding
+from skdpot._utils.arrays import BoolArray, FloatArray
+from skdpot.tables.column_base import ONE_VALUE, UNSHOWN, TableColumn
+from skdpot.tables.column_values import PlainColumn, as_float, is_real_number
+from skdpot.tables.dtypes import dtype_family
+from skdpot.tables.rounding import Rounding
+from skdpot.tables.scaled_column import LARGEST_UNEVEN, ScaledColumn
+from skdpot.tables.texts import finite_number, plain_number
 
-# What is beyond counts as these: integers that doubles hold, and numbers that can be added up.
+# Larger values count as these: integers that doubles hold, and numbers that can be added up.
 LARGEST_INTEGER, LARGEST_NUMBER = 2**62, 1e300
-# A few roundings of a double in [0, 1] must not reach half a step of what it stands for.
+# A few roundings of a double in [0, 1] must stay below half a step of the range.
 _LARGEST_RANGE = 2**48
-# Digits in which round numbers are looked for, far fewer than a double has.
+# Digits in which round numbers are sought, far fewer than a double has.
 _DIGITS, _SHORT_DIGITS = 13, {"float16": 2, "float32": 5, "Float32": 5}
-# What a guess takes for a scale.
-_FEW_VALUES = 20
-_HEAVY = 3.0
-_LARGEST_GUESS, _LARGEST_LOG_GUESS = 2**53, 2**39
-_MOST, _MOST_UNITS = 0.9, 3
+# A guess from values.
+_FEW_VALUES = 20  # shorter ranges of integers keep their ends; fewer texts may be categories
+_HEAVY = 3.0  # a range that exceeds the 99 % quantile this often has a heavy tail
+_LARGEST_GUESS, _LARGEST_LOG_GUESS = 2**53, 2**39  # integers, and integers on a log scale
+_MOST, _MOST_UNITS = 0.9, 3  # share of texts that must be numbers, and units among them
 _CODE = re.compile(r"[-+]?0\d+", re.ASCII)
 _NO_NUMBER = (
     "left out: its texts look like numbers mixed with words, or written in several ways. Write "
@@ -64,16 +58,17 @@ _EXAMPLE = re.compile(r"\D*(1,234\.50|1\.234,50)\D*")
 
 
 def written_number(text: str, comma: bool) -> tuple[int | float, str] | None:
-    """Return a number and its unit; `comma` says that it has a decimal comma."""
-    found = _AMOUNT.fullmatch(text.strip())
-    parts = found and _GROUPED[comma].fullmatch(found["number"])
-    doubled = found and (found["before"] and found["after"] or found["sign"] and found["inner"])
-    if not (found and parts) or doubled or (found["open"] is None) != (found["close"] is None):
+    """Return a number and its unit, read with a decimal comma or point; None if it is none."""
+    amount = _AMOUNT.fullmatch(text.strip())
+    digits = amount and _GROUPED[comma].fullmatch(amount["number"])
+    if not (amount and digits) or (amount["open"] is None) != (amount["close"] is None):
         return None
-    whole = re.sub(r"\D", "", parts[1])
-    number = finite_number(whole if parts[3] is None else f"{whole}.{parts[3]}")
-    negative = found["open"] or "-" in (found["sign"], found["inner"])
-    return -number if negative else number, found["before"] or found["after"] or ""
+    if (amount["before"] and amount["after"]) or (amount["sign"] and amount["inner"]):
+        return None
+    whole = re.sub(r"\D", "", digits[1])
+    number = finite_number(whole if digits[3] is None else f"{whole}.{digits[3]}")
+    negative = amount["open"] or "-" in (amount["sign"], amount["inner"])
+    return -number if negative else number, amount["before"] or amount["after"] or ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,18 +156,18 @@ class NumericColumn(ScaledColumn):
 
     @property
     def default(self) -> str:  # type: ignore[override]
-        """Data type where no table has one."""
+        """Data type if no table has one."""
         return "int64" if self.integer else "float64"
 
     @property
-    def n_values(self) -> int | None:  # type: ignore[override]
-        """Number of possible values; None for a continuum, or while a bound is unknown."""
+    def n_values(self) -> int | None:
+        """Number of possible values; None for a continuum, or while a bound is open."""
         if not self.integer or self.lower is None or self.upper is None:
             return None
         return int(self.upper - self.lower) + 1
 
     def describe(self, *, in_full: bool = False) -> str:
-        """Say in a few words, or without leaving out a digit, which values the column can have."""
+        """Return the possible values in words, with all digits if `in_full`."""
         numbers = "integers" if self.integer else "numbers"
         scale = "on a logarithmic scale" if self.log_scale else ""
         if self.written:
@@ -180,7 +175,7 @@ class NumericColumn(ScaledColumn):
         if in_full and self.is_resolved:
             shown = f"{numbers} from {self.lower!r} to {self.upper!r}"
             return f"{shown}, {scale}" if scale else shown
-        ends = ["?" if end is None else _written(end) for end in (self.lower, self.upper)]
+        ends = ["?" if end is None else _shown_bound(end) for end in (self.lower, self.upper)]
         private = "" if self.is_resolved else ", bounds to be estimated privately"
         comma = "," if private and scale else ""
         return f"{numbers} from {ends[0]} to {ends[1]}{private}{comma} {scale}".rstrip()
@@ -193,31 +188,24 @@ class NumericColumn(ScaledColumn):
         lower, upper = self._bounds()
         return np.clip(np.where(column.missing, lower, column.values), lower, upper) - lower
 
-    def _at(self, distances: FloatArray, missing: npt.NDArray[np.bool_]) -> pd.Series:
+    def _at(self, distances: FloatArray, missing: BoolArray) -> pd.Series:
         lower, upper = self._bounds()
         if self.integer:
-            found = lower + np.clip(np.rint(distances), 0.0, float(upper - lower)).astype(np.int64)
+            values = lower + np.clip(np.rint(distances), 0.0, float(upper - lower)).astype(np.int64)
         else:
-            found = np.clip(lower + distances, lower, upper)
-        return self.finish(found, missing, self.dtype or self.default)
+            values = np.clip(lower + distances, lower, upper)
+        return self.finish(values, missing, self.dtype or self.default)
 
     def read(self, values: Any) -> PlainColumn:
-        """Return integers of 64 bits, or doubles; refuse what is not a finite number.
+        """Return integers of 64 bits, or doubles; refuse values that are not finite numbers.
 
-        Each is converted on its own: the others must not depend on it.
+        Each value is converted on its own, whatever the others are.
         """
         column = super().read(values)
         numbers, missing = column.values, column.missing
         if numbers.dtype.kind == "O":
             codes, distinct = column.distinct
-            found = [self._number(value) for value in distinct]
-            if None in found:
-                raise no_number(self.name, self.written)
-            try:
-                plain = list(map(as_integer if self.integer else as_float, found))
-            except OverflowError:
-                raise self._infinite() from None
-            numbers = np.array([*plain, 0], self.default)[codes]
+            numbers = np.array([*self._numbers_of(distinct), 0], self.default)[codes]
         if numbers.dtype.kind not in "biuf":
             raise no_number(self.name, self.written)
         if numbers.dtype.kind == "f" and np.isinf(numbers[~missing]).any():
@@ -230,14 +218,28 @@ class NumericColumn(ScaledColumn):
         dtype = np.int64 if self.integer else np.float64
         return PlainColumn(numbers.astype(dtype, copy=False), missing, column.dtype)
 
+    def _numbers_of(self, objects: list[Any]) -> list[Any]:
+        """Return objects as numbers, each on its own."""
+        numbers = [self._number(value) for value in objects]
+        if None in numbers:
+            raise no_number(self.name, self.written)
+        try:
+            return self._plain_numbers(numbers)
+        except OverflowError:
+            raise self._infinite() from None
+
+    def _plain_numbers(self, numbers: list[Any]) -> list[Any]:
+        return list(map(as_integer if self.integer else as_float, numbers))
+
     def _number(self, value: Any) -> Any:
-        """Return a number, of text as it is written; None for what is none."""
+        """Return a value as a number, None if it is none."""
         if isinstance(value, str):
             if self.written is None:
                 return plain_number(value)
-            found, own = (written_number(t, self._comma) for t in (value, self.written))
-            return found[0] if found and own and found[1] in ("", own[1]) else None
-        return value if is_number(value) else None
+            amount, example = (written_number(t, self._comma) for t in (value, self.written))
+            same_unit = amount and example and amount[1] in ("", example[1])
+            return amount[0] if amount and same_unit else None
+        return value if is_real_number(value) else None
 
     @property
     def _comma(self) -> bool:
@@ -245,10 +247,10 @@ class NumericColumn(ScaledColumn):
 
     @classmethod
     def from_texts(cls, texts: list[str], base: TableColumn) -> tuple[TableColumn | None, str]:
-        """Return a column of numbers if all texts are such, written in one way."""
-        amounts = [found for text in texts if (found := _AMOUNT.fullmatch(text.strip()))]
-        units = {found["before"] or found["after"] for found in amounts} - {None}
-        marked = any(found["before"] or not found["number"].isdigit() for found in amounts)
+        """Return a column of numbers if all texts are numbers, written in one way."""
+        amounts = list(filter(None, (_AMOUNT.fullmatch(text.strip()) for text in texts)))
+        units = {amount["before"] or amount["after"] for amount in amounts} - {None}
+        marked = any(amount["before"] or not amount["number"].isdigit() for amount in amounts)
         read = [[written_number(text, comma) for text in texts] for comma in (False, True)]
         readable = [any(pair) for pair in zip(*read, strict=True)]
         if (
@@ -263,7 +265,7 @@ class NumericColumn(ScaledColumn):
             return None, _MARKS if all(readable) else _NO_NUMBER
         if len(units) > 1:
             return None, _UNITS
-        unit, before = next(iter(units), ""), any(found["before"] for found in amounts)
+        unit, before = next(iter(units), ""), any(amount["before"] for amount in amounts)
         space = " " * (len(unit) > 1)
         first, last = (unit + space, "") if before else ("", space + unit)
         point, comma = (f"{first}{example}{last}" for example in ("1,234.50", "1.234,50"))
@@ -275,41 +277,37 @@ class NumericColumn(ScaledColumn):
         return column, "all texts are numbers"
 
     def numbers(self, values: Any) -> FloatArray:
-        """Return the values as doubles, NaN where one is missing."""
+        """Return the values as doubles, NaN if missing."""
         column = self.read(values)
         return np.where(column.missing, np.nan, column.values.astype(np.float64))
 
     @property
-    def step(self) -> float:  # type: ignore[override]
-        """How far apart neighbouring values are, 0 for a continuum."""
+    def step(self) -> float:
+        """Difference of neighbouring values; 0 for a continuum."""
         return float(self.integer)
 
     @property
-    def span(self) -> tuple[float, float]:  # type: ignore[override]
-        """The bounds as numbers, infinite where they are open."""
+    def span(self) -> tuple[float, float]:
+        """The bounds; an open bound is infinite."""
         lower = -math.inf if self.lower is None else float(self.lower)
         return lower, math.inf if self.upper is None else float(self.upper)
 
     def from_numbers(self, numbers: FloatArray) -> pd.Series:
-        """Return numbers as values of the column, NaN as missing."""
+        """Return numbers as values of the column; NaN is missing."""
         missing = np.isnan(numbers)
-        found = np.where(missing, 0.0, numbers).clip(*self.holds)
-        held = np.rint(found).astype(np.int64) if self.integer else found
+        held = np.where(missing, 0.0, numbers).clip(*self.holds)
+        held = np.rint(held).astype(np.int64) if self.integer else held
         return self.finish(held, missing, self.dtype or self.default)
 
-    def bounded(self, lower: float, upper: float, found: bool) -> Self:
-        """Return the column with estimates for the bounds that it lacks, found or not."""
-        return self.within(lower, upper)
-
-    def within(self, lower: float, upper: float) -> Self:
-        """Return the column with bounds where it has none."""
+    def bounded(self, lower: float, upper: float, found: bool = True) -> Self:
+        """Return the column with released estimates of open bounds."""
         if self.integer:
             lower, upper = float(np.floor(lower)), float(np.ceil(upper))
         low, high = self.holds
         lower, upper = (min(max(bound, low), high) for bound in (lower, upper))
         lower = lower if self.lower is None else self.lower
         upper = upper if self.upper is None else self.upper
-        if lower > upper:  # an estimate on the wrong side of what is known
+        if lower > upper:  # an estimate on the wrong side of a stated bound
             lower, upper = (upper, upper) if self.lower is None else (lower, lower)
         longest = self._longest
         if self.integer and upper - lower > longest:
@@ -321,13 +319,13 @@ class NumericColumn(ScaledColumn):
         return self.error(" holds infinity; every value must be finite or missing.")
 
     @property
-    def _bounds_are(self) -> str:  # type: ignore[override]
+    def _bounds_are(self) -> str:
         kind, most = (", an integer", "2^62") if self.integer else ("", "1e300")
         return f"a finite number{kind} between -{most} and {most}"
 
     def _bound(self, value: Any) -> float | int | None:
         limit = LARGEST_INTEGER if self.integer else LARGEST_NUMBER
-        within = is_number(value) and abs(value) <= limit
+        within = is_real_number(value) and abs(value) <= limit
         if not within or (self.integer and value != int(value)):
             return None
         return int(value) if self.integer else float(value)
@@ -346,7 +344,7 @@ class NumericColumn(ScaledColumn):
 
     @property
     def holds(self) -> tuple[float, float]:
-        """Smallest and largest number that a column of this data type has."""
+        """Smallest and largest number of the data type."""
         held = (self.dtype or self.default).lower()
         if dtype_family(held) == "integer":
             limits = np.iinfo(held)
@@ -356,27 +354,27 @@ class NumericColumn(ScaledColumn):
 
     @property
     def _longest(self) -> int:
-        """How far apart the bounds of integers may be."""
+        """Largest distance between bounds of integers."""
         return LARGEST_UNEVEN if self.log_scale or self.knots is not None else _LARGEST_RANGE
 
     def _alone(self) -> FloatArray:
-        """Return the places of both bounds, and of zero between them."""
+        """Return the places of values that many rows may share: the bounds, and zero."""
         lower, upper = self._bounds()
         values = [lower, upper, *([0.0] if lower < 0.0 < upper else [])]
         return self.to_unit(np.array([int(value) for value in values] if self.integer else values))
 
     def ends(self, places: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return where the single values at some places begin and end."""
+        """Return the places where the single values at some places begin and end."""
         if self.integer or self.dtype not in _SHORT_DIGITS:
             return super().ends(places)
-        # The nearest short float of a decimal may be below it.
+        # The nearest short float of a decimal may be smaller.
         reach = 10.0 ** -_SHORT_DIGITS[self.dtype] / 100
         reach *= max(map(abs, self._bounds())) / (self._length() or 1.0)
         return places - reach, places + reach
 
     @property
-    def rounding(self) -> Rounding:  # type: ignore[override]
-        """Multiples of 1, 5, 10, 50 ...: of integers, counted from the lower bound, or decimals."""
+    def rounding(self) -> Rounding:
+        """Multiples of 1, 5, 10, 50, ...; integers are counted from the lower bound."""
         lower, upper = self._bounds()
         if not self.integer:
             steps = [10**power * digit for power in range(_DIGITS) for digit in (1, 5)]
@@ -392,18 +390,18 @@ class NumericColumn(ScaledColumn):
 
     @property
     def _decimals(self) -> int:
-        """Number of decimals in which round numbers are looked for, negative of large ones."""
+        """Number of decimals in which round numbers are sought; negative for large numbers."""
         largest = max(map(abs, self._bounds()))
         digits = _SHORT_DIGITS.get(self.dtype or "", _DIGITS)
         return digits - 1 - math.floor(math.log10(largest or 1.0))
 
     def _scaled(self, numbers: FloatArray, decimals: int) -> FloatArray:
-        """Multiply by a power of ten; division by one gives the double next to a decimal."""
+        """Multiply by a power of ten; a quotient is the double nearest to its decimal."""
         power = 10.0 ** min(abs(decimals), 290)
         return numbers * power if decimals >= 0 else numbers / power
 
     def steps_at(self, places: FloatArray) -> FloatArray:
-        """Return the distances from the lower bound at some places."""
+        """Return the distances from the lower bound at places."""
         if not self.log_scale:
             return super().steps_at(places)
         return np.expm1(places * math.log1p(self._length()))
@@ -414,7 +412,7 @@ class NumericColumn(ScaledColumn):
         return np.log1p(np.maximum(steps, -0.75)) / (math.log1p(self._length()) or 1.0)
 
     def lattice(self, places: FloatArray) -> FloatArray:
-        """Return distances of integers from the lower bound, or last decimals of numbers."""
+        """Return integers as distances from the lower bound, others in units of a decimal."""
         lower, steps = self._bounds()[0], self.steps_at(places)
         return steps if self.integer else self._scaled(lower + steps, self._decimals)
 
@@ -424,9 +422,9 @@ class NumericColumn(ScaledColumn):
         return self._places(self._scaled(numbers, -self._decimals) - self._bounds()[0])
 
     def from_lattice(
-        self, places: FloatArray, numbers: FloatArray, rounded: npt.NDArray[np.bool_]
+        self, places: FloatArray, numbers: FloatArray, rounded: BoolArray
     ) -> pd.Series:
-        """Return values at places, or where they are round such numbers; NaN is missing."""
+        """Return the values at places, or at lattice numbers if `rounded`; NaN is missing."""
         if self.integer:
             return super().from_lattice(places, numbers, rounded)
         missing, lower = np.isnan(places), self._bounds()[0]
@@ -437,11 +435,11 @@ class NumericColumn(ScaledColumn):
         )
 
     def left_open(self) -> Self:
-        """Return the column without bounds, on its own scale."""
+        """Return the column without bounds, on an even scale."""
         return self.replace(lower=None, upper=None, log_scale=False, knots=None)
 
     def _end(self, value: Any) -> Any:
-        return value if is_number(value) and value == value else None
+        return value if is_real_number(value) and value == value else None
 
     def _inside(self, lowest: Any, highest: Any) -> tuple[float, float, float, float]:
         if self.integer:
@@ -452,7 +450,7 @@ class NumericColumn(ScaledColumn):
         return lowest, highest, start, stop
 
     def condition(self, text: Any) -> float:
-        """Return a number that somebody typed."""
+        """Return a number that a user typed."""
         try:
             number = float(text)
         except (TypeError, ValueError):
@@ -483,7 +481,7 @@ class NumericColumn(ScaledColumn):
         if heavy:
             notes.append("hardly any number is near the bounds: they tell of a few people.")
         lower, upper = max(lower, self.holds[0]), min(upper, self.holds[1])
-        found = self.replace(
+        column = self.replace(
             integer=whole,
             lower=int(lower) if whole else float(lower),
             upper=int(upper) if whole else float(upper),
@@ -491,31 +489,36 @@ class NumericColumn(ScaledColumn):
                 lower >= 0 and heavy and not (whole and high - low > _LARGEST_LOG_GUESS)
             ),
         )
-        return found, " ".join(notes)
+        return column, " ".join(notes)
 
     def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
-        """Return texts of a file as numbers, each read by itself."""
+        """Return the texts of a file as numbers, each text on its own."""
         column = self.read(super().parse(texts, missing))
         return self.finish(column.values, column.missing, "int64" if self.integer else "float64")
 
+    def to_sdv(self) -> dict[str, str]:
+        """Return the description of the column in metadata of SDV."""
+        held = "Int64" if self.integer else "Float"
+        return {"sdtype": "numerical", "computer_representation": held}
+
     def compared(self, values: pd.Series) -> pd.Series:
-        """Return values as numbers, those written as text too."""
+        """Return values as numbers, also if they are written as text."""
         return values if values.dtype.kind in "iuf" else pd.Series(self.numbers(values))
 
 
-def _written(bound: float) -> str:
+def _shown_bound(bound: float) -> str:
     return f"{bound:,d}" if isinstance(bound, int) else f"{bound:,.12g}"
 
 
 def as_integer(value: Any) -> int:
-    """Return the integer that is nearest to a number, between -2^62 and 2^62."""
+    """Return the integer nearest to a number, between -2^62 and 2^62."""
     whole = type(value) is int or isinstance(value, Integral)
     number = int(value) if whole else round(as_float(value))
     return min(max(number, -LARGEST_INTEGER), LARGEST_INTEGER)
 
 
 def _rounded_outwards(low: float, high: float, whole: bool) -> tuple[float, float]:
-    """Round a range outwards to multiples of 5 % to 50 % of it; of few integers keep the ends."""
+    """Round a range outwards to multiples of 5 % to 50 % of it; short ranges of integers stay."""
     length = high - low
     if (whole and length <= _FEW_VALUES) or not 1e-290 < length < 1e290:
         return low, high
@@ -523,7 +526,7 @@ def _rounded_outwards(low: float, high: float, whole: bool) -> tuple[float, floa
     if whole:
         step = max(5 * 10**exponent, 1)
         return math.floor(low) // step * step, -(-math.ceil(high) // step) * step
-    # Division by a power of ten gives the float next to the decimal number, so that 0.15 is 0.15.
+    # A quotient by a power of ten is the float nearest to its decimal: 0.15 is 0.15.
     steps = 5 * 10.0**exponent
     first, last = math.floor(low / steps) * 5, math.ceil(high / steps) * 5
     scale = 10.0 ** abs(exponent)
@@ -532,7 +535,7 @@ def _rounded_outwards(low: float, high: float, whole: bool) -> tuple[float, floa
 
 
 def no_number(name: str, written: str | None = None) -> ValueError:
-    """Return the error for something that is not a number."""
+    """Return the error for a value that is not a number."""
     return ValueError(
         f"Column {name!r} must hold numbers{f' written like {written}' if written else ''}, and "
         f"holds something that is not a number {UNSHOWN}. Name missing values by --missing, state "

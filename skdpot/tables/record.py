@@ -1,4 +1,4 @@
-"""What files of synthesizers hold. Records whose parts contradict each other are refused."""
+"""Saved synthesizers. A file whose parts contradict each other is refused."""
 
 import itertools
 import json
@@ -14,28 +14,31 @@ from skdpot._utils.records import LARGEST_COUNT, Record, refusing
 from skdpot.privacy.noise import noise_lattice
 from skdpot.privacy.spent import PrivacySpent, check_epsilon_delta, check_statement, scales_of
 from skdpot.release.contributions import WEIGHTINGS, Unit
-from skdpot.tables.cells import MAX_CELLS, ROUNDS, ColumnBins
-from skdpot.tables.contingency import (
+from skdpot.tables.bins import ColumnBins
+from skdpot.tables.cells import MAX_CELLS, ROUNDS
+from skdpot.tables.contingency import Marginal, NoisyMarginal
+from skdpot.tables.grids import ColumnGrid
+from skdpot.tables.marginal_release import (
     MARGINAL_LATTICE,
     MARGINAL_SENSITIVITY,
-    Marginal,
-    NoisyMarginal,
     release_of,
     tables_of,
 )
-from skdpot.tables.fitting import events_of
-from skdpot.tables.grids import ColumnGrid
-from skdpot.tables.model import ColumnTree, TableModel
+from skdpot.tables.model import TableModel
+from skdpot.tables.plan import events_of
 from skdpot.tables.row_map import RowMap, constants_of
 from skdpot.tables.schema import TableSchema
+from skdpot.tables.tree import ColumnTree
 
 _PARAMETERS = ("epsilon", "delta", "target", "unit", "max_rows", "weighting", "n_particles")
-_MOST_COLUMNS = 4096
-_MOST_BINS = 4096
+_MOST_COLUMNS = _MOST_BINS = 4096
 _LARGEST_NOISE = 1e15
-_NOISE_REACH = 20.0  # standard deviations; noise beyond has a probability of 1e-88
-_LARGEST_POTENTIAL = 600.0  # its exponential, times a number of rows, is a number
-_ROUNDING = 1e-9  # machines may differ in the last digits
+_NOISE_REACH = 20.0  # standard deviations; larger noise has a probability of 1e-88
+_LARGEST_POTENTIAL = 600.0  # its exponential times a number of rows is finite
+_ROUNDING = 1e-9  # machines differ in the last digits
+
+_LESS_NOISE = "its counts have less noise than its statement says"
+_NO_CELLS = "it has cells that its columns cannot have"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -65,20 +68,20 @@ class TableRecord(Record):
 
     kind: ClassVar[str] = "skdpot.DPTableSynthesizer"
     noun: ClassVar[str] = "synthesizer"
-    most_header: ClassVar[int] = 2**22  # categories are in it
+    most_header: ClassVar[int] = 2**22  # bytes; it holds all categories
 
     @classmethod
     def of(cls, synthesizer: Any) -> "TableRecord":
         """Return the record of a fitted synthesizer."""
-        given, model = synthesizer.schema, synthesizer.model_
-        if not (given is None or isinstance(given, TableSchema)):
-            given = synthesizer.schema_  # readers of the record lack the file that it was in
+        stated, model = synthesizer.schema, synthesizer.model_
+        if not (stated is None or isinstance(stated, TableSchema)):
+            stated = synthesizer.schema_  # readers of the record lack the file of the schema
         names = getattr(synthesizer, "feature_names_in_", None)
         return cls(
             makes=synthesizer._kind,
             **{name: getattr(synthesizer, name) for name in _PARAMETERS},
             schema=json.loads(synthesizer.schema_.to_json()),
-            given_schema=None if given is None else json.loads(given.to_json()),
+            given_schema=None if stated is None else json.loads(stated.to_json()),
             feature_names=None if names is None else tuple(map(str, names)),
             spent=synthesizer.privacy_spent_,
             n_samples=synthesizer.n_samples_,
@@ -87,8 +90,8 @@ class TableRecord(Record):
             bins=model.bins,
             tree=model.tree,
             potentials=model.potentials,
-            edges=tuple(_given(grid.edges, 1) for grid in model.grids),
-            rounded=tuple(_given(grid.rounded, 2) for grid in model.grids),
+            edges=tuple(_as_stored(grid.edges, 1) for grid in model.grids),
+            rounded=tuple(_as_stored(grid.rounded, 2) for grid in model.grids),
         )
 
     def restore(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -99,8 +102,8 @@ class TableRecord(Record):
     def _rebuild(self) -> tuple[dict[str, Any], dict[str, Any]]:
         schema = _read_schema(self.schema)
         _require(schema.is_resolved, "its schema leaves bounds or categories open")
-        given = None if self.given_schema is None else _read_schema(self.given_schema)
-        rules = RowMap(schema, () if given is None else constants_of(given))
+        stated = None if self.given_schema is None else _read_schema(self.given_schema)
+        rules = RowMap(schema, () if stated is None else constants_of(stated))
         self._check_parameters(rules)
         _require(len(self.edges) == len(self.rounded) == len(rules.model), _NO_CELLS)
         grids = tuple(map(_grid, rules.model, self.edges, self.rounded))
@@ -127,10 +130,10 @@ class TableRecord(Record):
         }
         if names is not None:
             fitted["feature_names_in_"] = np.array(names, dtype=object)
-        return {name: getattr(self, name) for name in _PARAMETERS} | {"schema": given}, fitted
+        return {name: getattr(self, name) for name in _PARAMETERS} | {"schema": stated}, fitted
 
     def _events(self) -> list[Any]:
-        """Return what was charged for each release; a tree of columns alone has no pairs."""
+        """Return the event of each release; a tree without edges has no release."""
         due = [*ROUNDS] * any(len(rounded) for rounded in self.rounded)
         due += {1: ["columns"], 2: ["columns", "pairs"]}.get(
             len(self.bins), ["columns", "tree", "pairs"]
@@ -159,7 +162,7 @@ class TableRecord(Record):
         _require(alike or unnamed, "its columns are not those of its schema")
 
     def _check_statement(self, weight: float) -> None:
-        """Refuse a statement that promises more than its own events and the noise of counts."""
+        """Refuse a statement that promises more than its events and the noise of the counts."""
         spent = self.spent
         events, charged = check_statement(spent, self.noun)
         if not events:
@@ -185,33 +188,27 @@ class TableRecord(Record):
             _require(squared_mu <= limit * (1 + _ROUNDING), _LESS_NOISE)
 
 
-_LESS_NOISE = "its counts have less noise than its statement says"
-
-
 def _require(holds: bool | np.bool_, why: str) -> None:
-    """Refuse a file that cannot be true."""
+    """Refuse an inconsistent file."""
     if not holds:
         raise ValueError(f"This is no valid synthesizer: {why}.")
 
 
 def _read_schema(content: Any) -> TableSchema:
-    """Rebuild a schema; its own class checks the columns."""
+    """Rebuild a schema, whose class checks the columns."""
     n_columns = len(content["columns"])
     _require(1 <= n_columns <= _MOST_COLUMNS, f"it has no columns, or more than {_MOST_COLUMNS}")
     return TableSchema.from_json(json.dumps(content))
 
 
-def _given(array: FloatArray | None, n_axes: int) -> FloatArray:
+def _as_stored(array: FloatArray | None, n_axes: int) -> FloatArray:
     return np.zeros((0,) * n_axes) if array is None else array
 
 
-_NO_CELLS = "it has cells that its columns cannot have"
-
-
 def _grid(column: Any, edges: FloatArray, rounded: FloatArray) -> ColumnGrid:
-    """Return the cells of a column: the public ones, or a refinement."""
+    """Return the cells of a column: the public cells, or a refinement of them."""
     grid: ColumnGrid = column.grid()
-    public = _given(grid.edges, 1)
+    public = _as_stored(grid.edges, 1)
     if grid.is_final:
         alike = np.array_equal(public, edges) and not rounded.size
         _require(alike, _NO_CELLS)
@@ -224,7 +221,7 @@ def _grid(column: Any, edges: FloatArray, rounded: FloatArray) -> ColumnGrid:
 
 
 def _check_rounds(model: TableModel) -> None:
-    """Refuse counts of single columns that are not of cells, of which later ones are parts."""
+    """Refuse counts of single columns unless the cells of each round refine the previous ones."""
     wide = [c for c, grid in enumerate(model.grids) if not grid.is_final]
     _require(model.n_rounds == (1 + len(ROUNDS) if wide else 1), "it lacks counts of columns")
     finer: dict[int, IntArray] = {c: np.arange(model.grids[c].size) for c in wide}
@@ -242,13 +239,13 @@ def _check_rounds(model: TableModel) -> None:
             _check_shape(groups, (grid.size,), "cells")
             steps = np.diff(groups)
             _require(groups[0] == 0 and ((steps == 0) | (steps == 1)).all(), _NO_CELLS)
-            # Cells that are one in a later round are one in all before.
+            # Cells that a later round joins are joined in all earlier rounds.
             _require((steps <= np.diff(finer[c])).all(), _NO_CELLS)
             finer[c] = groups
 
 
 def _check_model(model: TableModel, sizes: Sequence[int], most: float) -> None:
-    """Refuse a model that rows of columns with so many cells cannot give."""
+    """Refuse a model that does not fit columns with these numbers of cells."""
     tables = [noisy for release in model.releases for noisy in tables_of(release)]
     possible = all(0 <= noisy.sigma <= _LARGEST_NOISE for noisy in tables)
     _require(possible, "it has noise that no release has")
@@ -258,7 +255,7 @@ def _check_model(model: TableModel, sizes: Sequence[int], most: float) -> None:
         fits = noisy.marginal == Marginal((place,), ()) and len(noisy.marginal.groups) == 1
         whole = fits and np.array_equal(noisy.marginal.groups[0], np.arange(size))
         _require(whole, "its counts do not fit its columns")
-    n_bins = [_n_bins(found, size) for found, size in zip(model.bins, sizes, strict=True)]
+    n_bins = [_n_bins(column, size) for column, size in zip(model.bins, sizes, strict=True)]
     _check_tree(model.tree, n_bins)
     _check_rounds(model)
     for release in model.releases[model.n_rounds :]:
@@ -277,31 +274,31 @@ def _check_model(model: TableModel, sizes: Sequence[int], most: float) -> None:
 
 
 def _check_counts(noisy: NoisyMarginal, n_rows: float) -> None:
-    """Refuse counts that no rows have, or that are off the lattice of their noise."""
+    """Refuse counts that rows and noise cannot reach, or that are off the lattice."""
     _check_shape(noisy.counts, (noisy.marginal.n_cells,), "counts")
     reach = _NOISE_REACH * noisy.sigma
     possible = ((noisy.counts >= -reach) & (noisy.counts <= n_rows + reach)).all()
     _require(possible, "it has counts that its rows and its noise cannot reach")
-    # What is off the lattice did not come out of the sampler whose noise is charged.
+    # Counts off the lattice do not come from the sampler whose noise is charged.
     units = noisy.counts / (
         noise_lattice(noisy.sigma, MARGINAL_LATTICE) if noisy.sigma else MARGINAL_LATTICE
     )
     _require((np.rint(units) == units).all(), "it has counts off the lattice of their noise")
 
 
-def _n_bins(found: ColumnBins, size: int) -> int:
-    """Return the number of bins of a column with so many cells."""
-    _check_shape(found.bins, (size,), "bins")
-    _check_shares(found.cell_shares, (size,))
-    _require((found.cell_shares > 0.0).all(), "every cell must be possible")
-    n_bins = _n_groups(found.bins, "bins")
-    _check_shape(found.coarse, (n_bins,), "groups of bins")
-    _n_groups(found.coarse, "groups of bins")
+def _n_bins(column: ColumnBins, size: int) -> int:
+    """Return the number of bins of a column with `size` cells."""
+    _check_shape(column.bins, (size,), "bins")
+    _check_shares(column.cell_shares, (size,))
+    _require((column.cell_shares > 0.0).all(), "every cell must be possible")
+    n_bins = _n_groups(column.bins, "bins")
+    _check_shape(column.coarse, (n_bins,), "groups of bins")
+    _n_groups(column.coarse, "groups of bins")
     return n_bins
 
 
 def _check_tree(tree: ColumnTree, n_bins: Sequence[int]) -> None:
-    """Refuse what is no forest, parents first, or has no distribution for a column."""
+    """Refuse nodes that are no forest with parents first, or lack a distribution."""
     due = set(range(len(n_bins))) - {tree.target}
     seen: set[int | None] = {None}
     n_roots = 1 if tree.target is None else n_bins[tree.target]
@@ -320,7 +317,7 @@ def _check_tree(tree: ColumnTree, n_bins: Sequence[int]) -> None:
 
 
 def _check_marginal(marginal: Marginal, n_bins: Sequence[int]) -> None:
-    """Refuse a marginal of columns that there are not, or of bins that these do not have."""
+    """Refuse a marginal of unknown columns or bins."""
     columns, levels, groups = marginal.columns, marginal.levels, marginal.groups
     known = (
         2 <= len(columns) == len(levels) == len(groups)
@@ -335,7 +332,7 @@ def _check_marginal(marginal: Marginal, n_bins: Sequence[int]) -> None:
 
 
 def _n_groups(groups: IntArray, what: str) -> int:
-    """Return the number of groups, each of which must occur."""
+    """Return the number of groups; every group must occur."""
     inside = len(groups) > 0 and 0 <= groups.min() and groups.max() < min(len(groups), _MOST_BINS)
     whole = inside and np.bincount(groups).all()
     _require(whole, f"its {what} are not numbered one after the other")

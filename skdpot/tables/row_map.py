@@ -1,175 +1,32 @@
-"""Rows of a table with rules as rows of columns that a model can hold, and back."""
+"""Rules of a schema applied to rows: to the columns that are modelled, and back."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
-from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from skdpot._utils.arrays import BoolArray
-from skdpot.tables.frames import Table, dtype_family, pandas_dtype
-from skdpot.tables.grids import ColumnGrid, Condition, parse_conditions
+from skdpot.tables.conditions import Condition, parse_conditions
+from skdpot.tables.frames import Table
+from skdpot.tables.grids import ColumnGrid
+from skdpot.tables.pattern import Pattern
 from skdpot.tables.rules import Forbidden, Implies, LessEqual, Rule, SumTo, Values
 
-_MOST_CHARACTERS = 64  # of a code
-_MOST_DIGITS = 18
-_MOST_CODES = 2**62
-_PART = re.compile(
-    r"(?:\\(?P<digit>d)|\\(?P<escaped>[^A-Za-z0-9])|\[(?P<set>[^][\\^]+)\]"
-    r"|(?P<plain>[^][\\^$.*+?(){}|]))(?:\{(?P<times>[0-9]{1,3})\})?",
-    re.DOTALL,
-)
-
-
-@dataclass(frozen=True)
-class Pattern(Rule):
-    r"""A column of codes that follow a public pattern: post codes, numbers of patients.
-
-    The column is excluded from the schema, and private codes are not read. A new code is drawn for
-    each synthetic row.
-
-    Parameters
-    ----------
-    column : str
-        Name of the column.
-    pattern : str
-        Regular expression of characters, sets such as ``[A-Z0-9]`` and ``\d``, each of which may
-        be repeated: ``[A-Z]{2}-\d{6}``. Alternatives such as ``\d{4}|[A-Z]\d{3}`` are drawn
-        equally often.
-    unique : bool, default=False
-        Whether the rows of a sample have different codes; not for alternatives.
-    dtype : str, default="str"
-        Data type of the column: "str", "object", or for digits an integer type.
-
-    Raises
-    ------
-    ValueError
-        If an argument is invalid.
-
-    Privacy
-    -------
-    Nothing of the private column is read. A code may by chance be that of a person.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.preprocessing import Pattern
-    >>> codes = Pattern("patient_id", r"P-\d{6}", unique=True).draw(3, np.random.default_rng())
-    >>> bool(codes.str.fullmatch(r"P-\d{6}").all()), codes.nunique()
-    (True, 3)
-    """
-
-    kind: ClassVar[str] = "pattern"
-
-    column: str
-    pattern: str
-    unique: bool = False
-    dtype: str = "str"
-
-    @property
-    def in_words(self) -> str:
-        """Which codes are made up."""
-        return f"“{self.column}” has made-up codes{', all different' * self.unique}"
-
-    def __post_init__(self) -> None:
-        texts = (self.column, self.pattern, self.dtype)
-        if not all(isinstance(text, str) for text in texts) or not isinstance(self.unique, bool):
-            raise ValueError("column, pattern and dtype must be texts, and unique True or False.")
-        if not (self.column and self.pattern.isascii()):
-            raise ValueError("column must not be empty, and pattern must have ASCII characters.")
-        slots = [slot for alternative in self._alternatives for slot in alternative]
-        family, n_most = dtype_family(self.dtype), max(map(len, self._alternatives))
-        digits = n_most <= _MOST_DIGITS and all(slot.isdigit() for slot in slots)
-        if not (family == "text" or (family == "integer" and digits)):
-            raise self.error("needs the data type str or object, or for few digits one of integers")
-        if self.unique and len(self._alternatives) > 1:
-            raise self.error("cannot be unique, as it has alternatives")
-
-    @property
-    def name(self) -> str:
-        """Name of the column."""
-        return self.column
-
-    @cached_property
-    def _alternatives(self) -> list[list[str]]:
-        """The characters at each place of a code."""
-        found: list[list[str]] = [[]]
-        place = 0
-        while place < len(self.pattern):
-            if self.pattern[place] == "|":
-                found, place = [*found, []], place + 1
-                continue
-            if (part := _PART.match(self.pattern, place)) is None:
-                raise self.error(
-                    f"cannot be read at character {place}: use characters, sets such as [A-Z0-9], "
-                    r"\d, each with {n} if need be, and a backslash before special characters"
-                )
-            found[-1] += [_characters(part)] * int(part["times"] or 1)
-            place = part.end()
-            if len(found) > _MOST_CHARACTERS or len(found[-1]) > _MOST_CHARACTERS:
-                raise self.error(f"has more than {_MOST_CHARACTERS} characters or alternatives")
-        if not all(slot for alternative in found for slot in alternative or [""]):
-            raise self.error("has an alternative or a set that is empty")
-        return found
-
-    def draw(self, n_rows: int, rng: np.random.Generator) -> pd.Series:
-        """Draw codes.
-
-        Parameters
-        ----------
-        n_rows : int
-            Number of codes.
-        rng : Generator
-            Source of randomness.
-
-        Returns
-        -------
-        Series
-        """
-        kinds, found = rng.integers(len(self._alternatives), size=n_rows), None
-        for kind, slots in enumerate(self._alternatives):
-            places = [rng.integers(len(slot), size=n_rows) for slot in slots]
-            if self.unique:  # as many characters as a number can index are drawn together
-                sizes = [len(slot) for slot in slots]
-                n_first = sum(np.cumprod(np.array(sizes, dtype=object)) < _MOST_CODES)
-                n_codes = prod(sizes[:n_first])
-                if n_rows > n_codes:
-                    raise self.error(f"has {n_codes:,} codes, fewer than {n_rows:,} rows")
-                first = rng.choice(n_codes, n_rows, replace=False)
-                places[:n_first] = np.unravel_index(first, sizes[:n_first])
-            characters = [np.array(list(s))[p] for s, p in zip(slots, places, strict=True)]
-            codes = np.stack(characters, axis=1).view(f"U{len(slots)}")[:, 0]
-            found = codes if found is None else np.where(kinds == kind, codes, found)
-        target = pandas_dtype(self.dtype, False)
-        return pd.Series(np.asarray(found).astype(object)).astype(target)
-
-
-def _characters(part: re.Match[str]) -> str:
-    """Return the different characters that can be at a place of a code."""
-    if part["digit"]:
-        return "0123456789"
-    ranges = re.findall(r"(.)-(.)|(.)", part["set"] or part["escaped"] or part["plain"], re.DOTALL)
-    codes = (range(ord(a or single), ord(b or single) + 1) for a, b, single in ranges)
-    return "".join(dict.fromkeys(chr(code) for codes in codes for code in codes))
-
-
-# Every kind of rule that there is, those first that say more about columns.
+# All kinds of rules; those that imply more about columns come first.
 RULES: tuple[type[Rule], ...] = (Implies, LessEqual, SumTo, Forbidden, Pattern)
 
-_LEARNED_FROM = 100_000  # synthetic rows
-_WHOLE = 1.0 - 1e-9  # share of a bin that is all of it
-_ROUNDS = 20  # of drawing again,
-_FEWEST, _MOST = 1000, 100_000  # so many rows
-_HOPELESS = 100_000  # rows of which none obeys the rules
+_LEARNED_FROM = 100_000  # synthetic rows from which tables of implications are learned
+_WHOLE = 1.0 - 1e-9  # share of a bin that counts as all of it
+_ROUNDS = 20  # of redrawing rows that break rules,
+_FEWEST, _MOST = 1000, 100_000  # with this many rows each
+_HOPELESS = 100_000  # redrawn rows without one that obeys the rules
 
 
 def constants_of(schema: Any) -> tuple[str, ...]:
-    """Return the columns that have one possible value by what is public."""
+    """Return the columns with one possible value, by public facts."""
     known = (column for column in schema if column.is_resolved and not column.missing)
     return tuple(
         column.name
@@ -179,7 +36,7 @@ def constants_of(schema: Any) -> tuple[str, ...]:
 
 
 class RowMap:
-    """The rules of a schema in the order in which they determine columns."""
+    """The rules of a schema, as maps between rows of the table and rows of the model."""
 
     def __init__(self, schema: Any, constants: Sequence[str] | None = None) -> None:
         self.schema = schema
@@ -187,7 +44,7 @@ class RowMap:
         self._rules: list[Any] = [rule for rule in schema.rules if not isinstance(rule, Pattern)]
         self.columns: dict[str, Any] = {column.name: column for column in schema}
         self._makers: dict[str, Any] = self._in_order()
-        # Tables give columns their values, and the bounds of larger columns hold for smaller ones.
+        # Tables of implications give categories; upper bounds of larger columns hold for smaller.
         rules = [*reversed(self._makers.values()), *(rule for rule in self._rules if not rule.made)]
         for rule in sorted(rules, key=lambda rule: RULES.index(type(rule))):
             self.columns |= rule.check(self.columns)
@@ -197,12 +54,12 @@ class RowMap:
         self.constants = tuple(name for name in known if name not in self._makers)
         kept = {n: self._stand_ins.get(n, c) for n, c in self.columns.items()}
         model = tuple(c for n, c in kept.items() if c is not None and n not in self.constants)
-        if not model:  # something has to be counted
+        if not model:  # a fit counts at least one column
             self.constants, model = self.constants[1:], (self.columns[self.constants[0]],)
         self.model = replace(schema, columns=model, rules=())
 
     def _in_order(self) -> dict[str, Any]:
-        """Return the rules by the columns that they determine, those first that others need."""
+        """Return the rules by the columns that they determine, in the order of evaluation."""
         makers: dict[str, Any] = {}
         for rule in self._rules:
             for name in rule.names:
@@ -221,11 +78,11 @@ class RowMap:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What says which data type each column of a synthetic table has."""
+        """Columns and patterns by name, which state the data types of a synthetic table."""
         return self.columns | {rule.column: rule for rule in self.patterns}
 
     def place(self, target: str | None) -> int | None:
-        """Return the place in the model of what stands for a column."""
+        """Return the place of a column, or of its stand-in, in the model."""
         if target is None:
             return None
         if target in self.constants:
@@ -235,11 +92,11 @@ class RowMap:
         return int(self.model.names.index(column.name))
 
     def read(self, table: Any) -> dict[str, Any]:
-        """Return the values of the columns that are modelled, of rows of a table."""
+        """Return the values of the model's columns in private rows of a table."""
         return self.to_model(self.schema.read(table))
 
     def to_model(self, values: Values) -> dict[str, Any]:
-        """Return the values of the columns that are modelled."""
+        """Return the values of the model's columns, row by row."""
         known, model = dict(values), {}
         for name, rule in self._makers.items():
             if (stand_in := self._stand_ins[name]) is not None:
@@ -249,7 +106,7 @@ class RowMap:
         return {c.name: c.read(model.get(c.name, values.get(c.name))) for c in self.model}
 
     def from_model(self, values: Values) -> dict[str, Any]:
-        """Return the values of the columns of the table."""
+        """Return the values of the table's columns."""
         known, n_rows = dict(values), len(next(iter(values.values())))
         known |= {name: self.columns[name].from_unit(np.zeros(n_rows)) for name in self.constants}
         for name, rule in self._makers.items():
@@ -259,14 +116,14 @@ class RowMap:
         return {name: known[name] for name in self.columns}
 
     def resolved(self, model: Any) -> "RowMap":
-        """Return the map with the bounds and categories that a fit found."""
+        """Return the map with the bounds and categories that a fit released."""
         known = {column.name: column for column in model}
         columns = {name: known.get(name, column) for name, column in self.columns.items()}
         made: dict[int, Rule] = {}
         for name, rule in self._makers.items():
             stand_in = self._stand_ins[name]
-            found = None if stand_in is None else known[stand_in.name]
-            made[id(rule)], columns[name] = rule.resolved(columns, found)
+            fitted = None if stand_in is None else known[stand_in.name]
+            made[id(rule)], columns[name] = rule.resolved(columns, fitted)
         rules = [made.get(id(rule), rule) for rule in self.schema.rules]
         rules = [r.possible(columns) if isinstance(r, Forbidden) else r for r in rules]
         rules = list(filter(None, rules))
@@ -274,7 +131,7 @@ class RowMap:
         return RowMap(schema, self.constants)
 
     def learned(self, draw: Callable[[int], Values]) -> "RowMap":
-        """Return the map with tables of what columns most often imply in rows of the model."""
+        """Return the map with tables of implications, learned from synthetic rows."""
         rules = self.schema.rules
         if not any(isinstance(rule, Implies) and rule.table is None for rule in rules):
             return self
@@ -283,11 +140,11 @@ class RowMap:
         return RowMap(replace(self.schema, rules=tuple(learned)), self.constants)
 
     def split(self, conditions: Any) -> tuple[Any, dict[str, Condition]]:
-        """Return the conditions on columns of the model, and those that rows are tested for."""
+        """Return conditions on columns of the model, and conditions that drawn rows must pass."""
         if not isinstance(conditions, Mapping):
             return conditions, {}
         wanted, tested = dict(conditions), {}
-        for name in wanted.keys() & set(self.constants):  # satisfied, or refused
+        for name in wanted.keys() & set(self.constants):  # satisfied by all rows, or refused
             parse_conditions({name: wanted.pop(name)}, (self.columns[name].grid(),))
         for name, rule in reversed(self._makers.items()):
             if name in wanted:
@@ -302,8 +159,8 @@ class RowMap:
     def impossible(
         self, grids: Sequence[ColumnGrid], bins: Sequence[Any], wanted: Mapping[int, Condition]
     ) -> list[dict[int, BoolArray]]:
-        """Return for each forbidden combination of columns of the model the bins that are in it."""
-        found = []
+        """Return the forbidden bins of each forbidden combination of columns of the model."""
+        combinations = []
         for rule in self._rules:
             elsewhere = {*self._makers, *self.constants}
             if not isinstance(rule, Forbidden) or elsewhere & set(rule.names):
@@ -314,25 +171,26 @@ class RowMap:
                 for place, condition in forbidden.items()
             ):
                 raise rule.error("contradicts conditions: every row that satisfies them breaks it")
-            found.append({p: bins[p].satisfied(c.kept) > _WHOLE for p, c in forbidden.items()})
-        return found
+            marks = {p: bins[p].satisfied(c.kept) > _WHOLE for p, c in forbidden.items()}
+            combinations.append(marks)
+        return combinations
 
     def faults(self, values: Values) -> dict[str, BoolArray]:
-        """Return which rows break each rule, or have what it determines out of its bounds."""
-        found = {}
+        """Return which rows break each rule, or the bounds of the column that it determines."""
+        faults = {}
         for rule in self._rules:
-            found[str(rule)] = rule.broken(self.columns, values)
+            faults[str(rule)] = rule.broken(self.columns, values)
             if rule.made and self.columns[rule.made].on_scale:
                 column = self.columns[rule.made]
                 numbers, (lower, upper) = column.numbers(values[rule.made]), column.held_span
-                found[str(rule)] |= (numbers < lower) | (numbers > upper)
-        return found
+                faults[str(rule)] |= (numbers < lower) | (numbers > upper)
+        return faults
 
     def broken(self, table: Table) -> pd.DataFrame:
-        """Return how many rows of a synthetic table break each rule."""
-        found = self.faults({name: table.read(column) for name, column in self.columns.items()})
-        counts = [int(wrong.sum()) for wrong in found.values()]
-        return pd.DataFrame({"broken": counts}, pd.Index(found, name="rule", dtype=object))
+        """Return the number of rows of a synthetic table that break each rule."""
+        faults = self.faults({name: table.read(column) for name, column in self.columns.items()})
+        counts = [int(wrong.sum()) for wrong in faults.values()]
+        return pd.DataFrame({"broken": counts}, pd.Index(faults, name="rule", dtype=object))
 
     def sample(
         self,
@@ -341,7 +199,7 @@ class RowMap:
         tested: Mapping[str, Condition],
         rng: np.random.Generator,
     ) -> dict[str, Any]:
-        """Draw until enough rows of the model obey all rules and conditions."""
+        """Draw rows until enough of them obey all rules and conditions."""
         if not self._rules:
             return self.from_model(draw(n_rows))
         kept: list[pd.DataFrame] = []
@@ -357,17 +215,17 @@ class RowMap:
             why |= of_all or {label for label, wrong in faults.items() if wrong.any()}
             good = ~np.logical_or.reduce(list(faults.values()))
             kept += [pd.DataFrame(values)[good]] * bool(good.any())
-            n_found, n_drawn = sum(map(len, kept)), n_drawn + size
-            if n_found >= n_rows or (not kept and n_drawn >= _HOPELESS):
+            n_kept, n_drawn = sum(map(len, kept)), n_drawn + size
+            if n_kept >= n_rows or (not kept and n_drawn >= _HOPELESS):
                 break
-            due = 1.1 * (n_rows - n_found) * n_drawn / max(n_found, 1)
+            due = 1.1 * (n_rows - n_kept) * n_drawn / max(n_kept, 1)
             size = int(np.clip(due, _FEWEST, max(_MOST, n_rows)))
         if not kept:
             raise ValueError(
                 f"None of {n_drawn:,} rows of the model obeys {' and '.join(sorted(why))}. "
                 "Conditions and rules contradict each other, or ask for what hardly ever occurs."
             )
-        found = pd.concat(kept, ignore_index=True)
-        places = np.arange(n_rows) if n_found >= n_rows else rng.integers(n_found, size=n_rows)
-        found = found.iloc[places].reset_index(drop=True)
-        return {name: found[name] for name in self.columns}
+        rows = pd.concat(kept, ignore_index=True)
+        places = np.arange(n_rows) if n_kept >= n_rows else rng.integers(n_kept, size=n_rows)
+        rows = rows.iloc[places].reset_index(drop=True)
+        return {name: rows[name] for name in self.columns}

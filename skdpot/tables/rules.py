@@ -1,9 +1,9 @@
-"""Public rules between the columns of a table: what each says, and how rows come to obey it.
+"""Public rules between columns: what each states, and how synthetic rows obey it.
 
-A rule may determine a column. That column is then not modelled, or something else is in its place
-(`stand_in`), to which `encode` maps the values of private rows and from which `decode` maps the
-values of synthetic ones. Both are maps of single rows that the schema fixes, so that one private
-row is still one row of every count, whether it obeys the rule or not.
+A rule may determine a column. The model then leaves that column out, or holds another column in its
+place (`stand_in`): `encode` maps values of private rows to the stand-in, `decode` maps values of
+synthetic rows back. Both map single rows, by public facts. One private row is still one row of
+every count, whether it obeys the rule or not.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,15 +17,16 @@ import numpy as np
 import pandas as pd
 
 from skdpot._utils.arrays import BoolArray, FloatArray
-from skdpot.tables.frames import datetime_zone
-from skdpot.tables.grids import ColumnGrid, Condition, parse_conditions
+from skdpot.tables.conditions import Condition, parse_conditions
+from skdpot.tables.dtypes import datetime_zone
+from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.numeric_column import LARGEST_NUMBER, NumericColumn
 
-Columns = Mapping[str, Any]  # by their names
+ColumnsByName = Mapping[str, Any]  # by their names
 Values = Mapping[str, Any]
 
-_MOST_ENTRIES = 2**16  # of a table
-_ROUNDING = 1e-6  # of sums
+_MOST_ENTRIES = 2**16  # rows of a table of implications
+_ROUNDING = 1e-6  # relative rounding of sums of floats
 
 
 @dataclass(frozen=True)
@@ -33,53 +34,53 @@ class Rule:
     """Base class of rules."""
 
     kind: ClassVar[str]
-    names: ClassVar[tuple[str, ...]] = ()  # columns of the schema that it is about
+    names: ClassVar[tuple[str, ...]] = ()  # columns of the schema in the rule
     made: ClassVar[str] = ""  # the column that it determines, if any
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The columns that must be known before the one that it determines."""
+        """The columns that determine `made`."""
         return tuple(name for name in self.names if name != self.made)
 
-    def check(self, columns: Columns) -> dict[str, Any]:
-        """Refuse columns that the rule cannot hold for; return those that it says more about."""
+    def check(self, columns: ColumnsByName) -> dict[str, Any]:
+        """Refuse columns that contradict the rule; return columns with bounds that it implies."""
         return {}
 
-    def stand_in(self, columns: Columns) -> Any:
-        """Return the column that is modelled in the place of the one that it determines, if any."""
+    def stand_in(self, columns: ColumnsByName) -> Any:
+        """Return the column that is modelled in place of `made`, None if none is."""
         return None
 
-    def encode(self, columns: Columns, values: Values) -> Any:
+    def encode(self, columns: ColumnsByName, values: Values) -> Any:
         """Return the values of the stand-in."""
         return values[self.made]
 
-    def decode(self, columns: Columns, values: Values) -> Any:
-        """Return the determined values; those of `made` are still values of the stand-in."""
+    def decode(self, columns: ColumnsByName, values: Values) -> Any:
+        """Return the values of `made`; ``values[made]`` holds those of the stand-in."""
         return values[self.made]
 
-    def resolved(self, columns: Columns, stand_in: Any) -> tuple["Rule", Any]:
-        """Return the rule and the column that it determines, with nothing left open."""
+    def resolved(self, columns: ColumnsByName, stand_in: Any) -> tuple["Rule", Any]:
+        """Return the rule and `made` with nothing left open, from the fitted stand-in."""
         return self, columns[self.made]
 
-    def narrowed(self, columns: Columns, wanted: Condition) -> dict[str, Any]:
-        """Return conditions on other columns that follow from one on the determined column."""
+    def narrowed(self, columns: ColumnsByName, wanted: Condition) -> dict[str, Any]:
+        """Return conditions on other columns that a condition on `made` implies."""
         return {}
 
-    def broken(self, columns: Columns, values: Values) -> BoolArray:
+    def broken(self, columns: ColumnsByName, values: Values) -> BoolArray:
         """Return which rows break the rule."""
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the kind and the fields as JSON can hold them."""
+        """Return the kind and the fields for JSON."""
         return {"kind": self.kind} | {item.name: getattr(self, item.name) for item in fields(self)}
 
     def error(self, text: str) -> ValueError:
-        """Return an error that begins with the rule."""
+        """Return an error that starts with the rule."""
         return ValueError(f"The rule {self} {text}.")
 
     @property
     def in_words(self) -> str:
-        """The rule as a reader of a report understands it."""
+        """The rule in words, for reports."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -89,14 +90,18 @@ class Rule:
 
 def numbers_of(column: Any, values: Any) -> FloatArray:
     """Return values as numbers within the bounds, on the steps of the column; NaN if missing."""
-    # So that no sum is infinite.
-    found = column.numbers(values).clip(-LARGEST_NUMBER, LARGEST_NUMBER)
+    numbers = _summable(column.numbers(values))
     if column.step > 0.0:
-        found = np.floor(found / column.step) * column.step
-    return np.clip(found, *column.span)
+        numbers = np.floor(numbers / column.step) * column.step
+    return np.clip(numbers, *column.span)
 
 
-def _differ(first: FloatArray, second: FloatArray, rounding: Any = 0.0) -> BoolArray:
+def _summable(numbers: FloatArray) -> FloatArray:
+    """Clip numbers so that no sum is infinite."""
+    return numbers.clip(-LARGEST_NUMBER, LARGEST_NUMBER)
+
+
+def _values_differ(first: FloatArray, second: FloatArray, rounding: Any = 0.0) -> BoolArray:
     return ~((np.abs(first - second) <= rounding) | (np.isnan(first) & np.isnan(second)))
 
 
@@ -108,13 +113,17 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it, lists as tuples."""
+def _is_storable(value: Any) -> bool:
+    """Return whether a value is a number that a column can hold."""
+    return isinstance(value, int | float) and abs(value) <= LARGEST_NUMBER
+
+
+def _plain_value(value: Any) -> Any:
+    """Return a value in types of JSON, lists as tuples."""
     if _is_list(value):
-        return tuple(map(_plain, value))
+        return tuple(map(_plain_value, value))
     value = value.item() if isinstance(value, np.generic) else value
-    is_number = isinstance(value, int | float) and abs(value) <= LARGEST_NUMBER
-    if not (value is None or isinstance(value, str) or is_number):
+    if not (value is None or isinstance(value, str) or _is_storable(value)):
         raise ValueError(
             f"A rule cannot hold a value of type {type(value).__name__}; write text, numbers, "
             "truth values or None, and dates in ISO format."
@@ -122,7 +131,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _names(value: Any, least: int, what: str) -> tuple[str, ...]:
+def _column_names(value: Any, least: int, what: str) -> tuple[str, ...]:
     names = tuple(value) if _is_list(value) else (value,)
     distinct = all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
     if not distinct or len(names) < least:
@@ -175,8 +184,8 @@ class LessEqual(Rule):
     largest: float | None = None
 
     def __post_init__(self) -> None:
-        _names(self.names, 2, "smaller and larger")
-        limit = 0 if self.largest is None else _plain(self.largest)
+        _column_names(self.names, 2, "smaller and larger")
+        limit = 0 if self.largest is None else _plain_value(self.largest)
         if isinstance(limit, bool) or not isinstance(limit, Real) or limit < 0:
             raise ValueError("largest must be a number, 0 or more, or None.")
 
@@ -192,11 +201,11 @@ class LessEqual(Rule):
 
     @property
     def in_words(self) -> str:
-        """Which column is at most which."""
+        """The rule in words, for reports."""
         within = "" if self.largest is None else f", which is at most {self.largest:g} more"
         return f"“{self.smaller}” is at most “{self.larger}”{within}"
 
-    def check(self, columns: Columns) -> dict[str, Any]:
+    def check(self, columns: ColumnsByName) -> dict[str, Any]:
         """Lower the upper bound of the smaller column to that of the larger one."""
         a, b = (columns[name] for name in self.names)
         if not (a.on_scale and a.kind == b.kind and a.step == b.step):
@@ -209,7 +218,7 @@ class LessEqual(Rule):
             raise self.error(f"contradicts bounds: {a.lower!r} is above {b.upper!r}")
         return {a.name: a.replace(upper=b.upper)} if a.span[1] > b.span[1] else {}
 
-    def stand_in(self, columns: Columns) -> NumericColumn:
+    def stand_in(self, columns: ColumnsByName) -> NumericColumn:
         """Return the difference, in steps of the column."""
         column, limit = columns[self.larger], self._limit(columns)
         return NumericColumn(
@@ -221,27 +230,27 @@ class LessEqual(Rule):
             dtype="int64" if column.step > 0.0 else "float64",
         )
 
-    def encode(self, columns: Columns, values: Values) -> pd.Series:
-        """Return the difference of the larger value and the other; 0 where it is smaller."""
+    def encode(self, columns: ColumnsByName, values: Values) -> pd.Series:
+        """Return the difference, at least 0."""
         column = columns[self.larger]
         excess = numbers_of(column, values[self.larger]) - self._start(columns, values)
         return self.stand_in(columns).from_numbers(np.maximum(excess / (column.step or 1.0), 0.0))
 
-    def decode(self, columns: Columns, values: Values) -> pd.Series:
-        """Add the difference, and keep to the bounds."""
+    def decode(self, columns: ColumnsByName, values: Values) -> pd.Series:
+        """Add the difference to the smaller column, within the bounds."""
         column, start = columns[self.larger], self._start(columns, values)
         excess = self.stand_in(columns).numbers(values[self.larger]) * (column.step or 1.0)
         return column.from_numbers(np.maximum(np.clip(start + excess, *column.span), start))
 
-    def resolved(self, columns: Columns, stand_in: Any) -> tuple[Rule, Any]:
-        """State the limit of the difference, and the bounds that follow from it."""
+    def resolved(self, columns: ColumnsByName, stand_in: Any) -> tuple[Rule, Any]:
+        """Return the rule with the fitted limit, and the larger column with its bounds."""
         small, column, steps = columns[self.smaller], columns[self.larger], stand_in.upper
         rule = self if steps == self._limit(columns) else replace(self, largest=steps)
         upper = small.span[1] + steps * (column.step or 1.0)
-        return rule, column.bounded(small.span[0], upper, True)
+        return rule, column.bounded(small.span[0], upper)
 
-    def narrowed(self, columns: Columns, wanted: Condition) -> dict[str, Any]:
-        """Return the smaller values from which a difference leads to the wanted ones."""
+    def narrowed(self, columns: ColumnsByName, wanted: Condition) -> dict[str, Any]:
+        """Return the smaller values from which a difference leads to wanted values."""
         small, column = columns[self.smaller], columns[self.larger]
         if wanted.limits is None or small.missing:
             return {}
@@ -251,18 +260,18 @@ class LessEqual(Rule):
             raise self.error(f"contradicts the condition on {self.larger!r}")
         return {small.name: tuple(small.from_numbers(np.clip([lower, upper], *small.span)))}
 
-    def broken(self, columns: Columns, values: Values) -> BoolArray:
-        """Return where the smaller value is larger."""
+    def broken(self, columns: ColumnsByName, values: Values) -> BoolArray:
+        """Return where the smaller column exceeds the larger one."""
         smaller, larger = (columns[name].numbers(values[name]) for name in self.names)
         return np.asarray(smaller > larger)
 
-    def _start(self, columns: Columns, values: Values) -> FloatArray:
-        """Return the smaller column, the lower bound of the larger one where it is missing."""
-        found = numbers_of(columns[self.smaller], values[self.smaller])
-        return np.where(np.isnan(found), columns[self.larger].span[0], found)
+    def _start(self, columns: ColumnsByName, values: Values) -> FloatArray:
+        """Return the smaller column; the lower bound of the larger one if it is missing."""
+        start = numbers_of(columns[self.smaller], values[self.smaller])
+        return np.where(np.isnan(start), columns[self.larger].span[0], start)
 
-    def _limit(self, columns: Columns) -> float:
-        """Return the largest difference, in steps; infinite if it is open."""
+    def _limit(self, columns: ColumnsByName) -> float:
+        """Return the largest difference in steps; infinite if open."""
         small, column = columns[self.smaller], columns[self.larger]
         start = min(small.span[0], column.span[0]) if small.missing else small.span[0]
         reach = (column.span[1] - start) / (column.step or 1.0)
@@ -315,18 +324,18 @@ class Implies(Rule):
 
     @property
     def in_words(self) -> str:
-        """Which columns determine which."""
+        """The rule in words, for reports."""
         return f"{_quoted(self.columns)} determine “{self.target}”"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", _names(self.columns, 1, "columns"))
-        _names(self.names, 2, "columns and target")
+        object.__setattr__(self, "columns", _column_names(self.columns, 1, "columns"))
+        _column_names(self.names, 2, "columns and target")
         if not isinstance(self.learned, bool):
             raise ValueError("learned must be True or False.")
         if self.table is None:
             return
         rows = self.table.items() if isinstance(self.table, Mapping) else self.table
-        table = _plain(rows) if _is_list(rows) else ()
+        table = _plain_value(rows) if _is_list(rows) else ()
         rows_fit = all(isinstance(row, tuple) and len(row) == len(self.names) for row in table)
         if not (0 < len(table) <= _MOST_ENTRIES and rows_fit):
             raise ValueError(f"table must have up to {_MOST_ENTRIES} rows of {len(self.names)}.")
@@ -342,57 +351,57 @@ class Implies(Rule):
         """The target."""
         return self.target
 
-    def check(self, columns: Columns) -> dict[str, Any]:
-        """Refuse a table that lacks entries, or holds values that a column cannot have."""
+    def check(self, columns: ColumnsByName) -> dict[str, Any]:
+        """Refuse a table that lacks entries or holds impossible values."""
         if self.table is None:
             return {}
-        target, found = columns[self.target], dict(columns)
+        target, resolved = columns[self.target], dict(columns)
         made = tuple(v for v in dict.fromkeys(self._entries[self.target]) if v is not None)
         if not target.is_resolved and target.on_scale:
             ends = target.numbers(made)
-            found[target.name] = target.bounded(ends.min(), ends.max(), True)
+            resolved[target.name] = target.bounded(ends.min(), ends.max())
         elif not target.is_resolved:
-            found[target.name] = target.replace(categories=made)
+            resolved[target.name] = target.replace(categories=made)
         for name, values in self._entries.items():
-            if not found[name].is_resolved or not _can_be(found[name], values):
-                raise self.error(f"holds a value that {found[name]!r} cannot have")
+            if not resolved[name].is_resolved or not _can_be(resolved[name], values):
+                raise self.error(f"holds a value that {resolved[name]!r} cannot have")
         if self._keys(columns, self._entries).has_duplicates:
             raise self.error("lists a combination of values twice")
         n_due = prod(_n_values(columns[name]) for name in self.columns)
         if not (target.missing or self.learned or len(self.table) == n_due):
             raise self.error("must list every combination, as the target is never missing")
-        return {target.name: found[target.name]}
+        return {target.name: resolved[target.name]}
 
-    def stand_in(self, columns: Columns) -> Any:
+    def stand_in(self, columns: ColumnsByName) -> Any:
         """Return the target itself if its table is not public."""
         return columns[self.target] if self.table is None or self.learned else None
 
-    def decode(self, columns: Columns, values: Values) -> Any:
+    def decode(self, columns: ColumnsByName, values: Values) -> Any:
         """Look the target up."""
         if self.table is None:
             return values[self.target]
         made = self._entries[self.target]
         places = self._keys(columns, self._entries).get_indexer(self._keys(columns, values))
-        if self.learned:  # of values that were never drawn, those that most rows have
+        if self.learned:  # values that were never drawn get the most frequent target
             places = np.maximum(places, 0)
         target = columns[self.target]
         if target.on_scale:
             return target.from_numbers(np.append(target.numbers(made), np.nan)[places])
         return target.from_codes(np.append(target.to_codes(made), -1)[places])
 
-    def learn(self, columns: Columns, values: Values) -> "Implies":
-        """Return the rule with a table of the most frequent targets."""
+    def learn(self, columns: ColumnsByName, values: Values) -> "Implies":
+        """Return the rule with a table of the most frequent targets in synthetic rows."""
         if self.table is not None:
             return self
         places = {name: columns[name].to_unit(values[name]) for name in self.names}
         counts = pd.DataFrame(places).value_counts(dropna=False).reset_index()
         best = counts.drop_duplicates(list(self.columns)).head(_MOST_ENTRIES)
         parts = [columns[name].from_unit(best[name]).astype(object) for name in self.names]
-        plain = [[None if pd.isna(v) else _written(v) for v in part] for part in parts]
+        plain = [[None if pd.isna(v) else _plain_entry(v) for v in part] for part in parts]
         return replace(self, table=list(zip(*plain, strict=True)), learned=True)
 
-    def narrowed(self, columns: Columns, wanted: Condition) -> dict[str, Any]:
-        """Return the categories of a single column that lead to the wanted targets."""
+    def narrowed(self, columns: ColumnsByName, wanted: Condition) -> dict[str, Any]:
+        """Return the categories of a single column with wanted targets."""
         source = columns[self.columns[0]]
         if len(self.columns) > 1 or source.on_scale:
             return {}
@@ -403,24 +412,24 @@ class Implies(Rule):
             raise self.error(f"contradicts the condition on {self.target!r}")
         return {source.name: [level for level, kept in zip(levels, held, strict=True) if kept]}
 
-    def broken(self, columns: Columns, values: Values) -> BoolArray:
+    def broken(self, columns: ColumnsByName, values: Values) -> BoolArray:
         """Return where the target is another."""
         target, due = columns[self.target], self.decode(columns, values)
-        return _differ(target.to_unit(due), target.to_unit(values[self.target]))
+        return _values_differ(target.to_unit(due), target.to_unit(values[self.target]))
 
     @cached_property
     def _entries(self) -> dict[str, tuple[Any, ...]]:
         """The table by columns."""
         return dict(zip(self.names, zip(*self.table, strict=True), strict=True))
 
-    def _keys(self, columns: Columns, values: Values) -> pd.MultiIndex:
-        """Return the combinations of values, by their places in their columns."""
+    def _keys(self, columns: ColumnsByName, values: Values) -> pd.MultiIndex:
+        """Return combinations of values, by their places in the columns."""
         places = [np.nan_to_num(columns[n].to_unit(values[n]), nan=-1.0) for n in self.columns]
         return pd.MultiIndex.from_arrays(places)
 
 
 def _can_be(column: Any, values: Sequence[Any]) -> bool:
-    """Return whether a column can have all these values."""
+    """Return whether a column can have all of the values."""
     present = [value for value in values if value is not None]
     if not column.missing and None in values:
         return False
@@ -441,7 +450,7 @@ def _n_values(column: Any) -> float:
     return np.inf if n_values is None else n_values + column.missing
 
 
-def _written(value: Any) -> Any:
+def _plain_entry(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
@@ -480,7 +489,7 @@ class Forbidden(Rule):
 
     @property
     def in_words(self) -> str:
-        """Which values no row has."""
+        """The rule in words, for reports."""
         parts = []
         for name, wanted in self.values.items():
             values = wanted if isinstance(wanted, tuple) else (wanted,)
@@ -493,7 +502,7 @@ class Forbidden(Rule):
     def __post_init__(self) -> None:
         if not isinstance(self.values, Mapping) or not self.values:
             raise ValueError("values must be a mapping from columns to values.")
-        plain = {name: _plain(wanted) for name, wanted in self.values.items()}
+        plain = {name: _plain_value(wanted) for name, wanted in self.values.items()}
         object.__setattr__(self, "values", plain)
 
     @property
@@ -501,19 +510,19 @@ class Forbidden(Rule):
         """The columns."""
         return tuple(self.values)
 
-    def check(self, columns: Columns) -> dict[str, Any]:
+    def check(self, columns: ColumnsByName) -> dict[str, Any]:
         """Refuse values that a column cannot have, and a rule that leaves none."""
         for column in (columns[name] for name in self.names if columns[name].is_resolved):
             try:
-                found = parse_conditions({column.name: self._wanted(column)}, (column.grid(),))
+                conditions = parse_conditions({column.name: self._wanted(column)}, (column.grid(),))
             except ValueError as error:
                 raise self.error(f"is invalid. {error}") from None
-            if len(self.names) == 1 and (found[0].kept >= 1.0).all():
+            if len(self.names) == 1 and (conditions[0].kept >= 1.0).all():
                 raise self.error(f"leaves no value of {column.name!r}")
         return {}
 
-    def possible(self, columns: Columns) -> "Forbidden | None":
-        """Return the rule without values that a fit did not find; None if no row can break it."""
+    def possible(self, columns: ColumnsByName) -> "Forbidden | None":
+        """Return the rule without categories that a fit did not find; None if no row breaks it."""
         values = dict(self.values)
         for column in (columns[name] for name in self.names if not columns[name].on_scale):
             wanted = values[column.name]
@@ -527,11 +536,11 @@ class Forbidden(Rule):
         return rule
 
     def conditions(self, grids: Sequence[ColumnGrid]) -> dict[int, Condition]:
-        """Return what makes rows forbidden, by the places of columns."""
+        """Return the conditions of forbidden rows, by the places of columns."""
         columns = (grid.column for grid in grids if grid.column.name in self.values)
         return parse_conditions({c.name: self._wanted(c) for c in columns}, tuple(grids))
 
-    def broken(self, columns: Columns, values: Values) -> BoolArray:
+    def broken(self, columns: ColumnsByName, values: Values) -> BoolArray:
         """Return which rows have the combination."""
         grids = tuple(columns[name].grid() for name in self.names)
         held = [
@@ -588,14 +597,14 @@ class SumTo(Rule):
 
     @property
     def in_words(self) -> str:
-        """What adds up to what."""
+        """The rule in words, for reports."""
         total = f"“{self.total}”" if isinstance(self.total, str) else f"{self.total:g}"
         return f"{_quoted(self.columns)} add up to {total}"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", _names(self.columns, 2, "columns"))
-        object.__setattr__(self, "total", _plain(self.total))
-        _names(self.names, 2, "columns and total")
+        object.__setattr__(self, "columns", _column_names(self.columns, 2, "columns"))
+        object.__setattr__(self, "total", _plain_value(self.total))
+        _column_names(self.names, 2, "columns and total")
         if not isinstance(self.total, str | Real) or isinstance(self.total, bool):
             raise ValueError("total must be a number or the name of a column.")
 
@@ -606,11 +615,11 @@ class SumTo(Rule):
 
     @property
     def made(self) -> str:  # type: ignore[override]
-        """The sum, or what the others leave of it."""
+        """The sum, or the rest of the total."""
         return self.names[-1]
 
-    def check(self, columns: Columns) -> dict[str, Any]:
-        """Refuse what cannot add up."""
+    def check(self, columns: ColumnsByName) -> dict[str, Any]:
+        """Refuse columns that cannot add up."""
         *others, made = (columns[name] for name in self.names)
         if any(column.kind != "numeric" for column in (*others, made)):
             raise self.error("needs columns of numbers")
@@ -624,28 +633,31 @@ class SumTo(Rule):
             raise self.error(
                 f"contradicts the bounds of {made.name!r}: it gives {lower} to {upper}"
             )
-        # What a fit would find for open bounds must not do so after the charge.
-        if (lower == -np.inf and upper > most) or (upper == np.inf and lower < least):
-            raise self.error(
-                f"needs the bounds of {_quoted(c.name for c in others)}, as those of {made.name!r} "
-                "are stated"
-            )
+        self._check_open_bounds(columns)
         return {}
 
-    def decode(self, columns: Columns, values: Values) -> pd.Series:
-        """Add the others up, or subtract them."""
+    def _check_open_bounds(self, columns: ColumnsByName) -> None:
+        """Refuse open bounds if a fit could find, after the charge, bounds that contradict."""
+        (lower, upper), (least, most) = self._reach(columns), columns[self.made].span
+        if (lower == -np.inf and upper > most) or (upper == np.inf and lower < least):
+            raise self.error(
+                f"needs the bounds of {_quoted(self.needs)}, as those of {self.made!r} are stated"
+            )
+
+    def decode(self, columns: ColumnsByName, values: Values) -> pd.Series:
+        """Return the sum of the others, or the rest of the total."""
         return columns[self.made].from_numbers(self._due(columns, values))
 
-    def resolved(self, columns: Columns, stand_in: Any) -> tuple[Rule, Any]:
-        """Let bounds that are open follow from those of the others."""
+    def resolved(self, columns: ColumnsByName, stand_in: Any) -> tuple[Rule, Any]:
+        """Return `made` with open bounds from those of the others."""
         made, reach = columns[self.made], self._reach(columns)
-        found = made.bounded(*reach, True)
-        if reach[0] > found.span[1] or reach[1] < found.span[0]:  # of integers too far apart
-            found = made.left_open().bounded(*reach, True)
-        return self, found
+        bounded = made.bounded(reach[0], reach[1])
+        if reach[0] > bounded.span[1] or reach[1] < bounded.span[0]:  # integers too far apart
+            bounded = made.left_open().bounded(reach[0], reach[1])
+        return self, bounded
 
-    def narrowed(self, columns: Columns, wanted: Condition) -> dict[str, Any]:
-        """Return the range that the other columns leave for each column."""
+    def narrowed(self, columns: ColumnsByName, wanted: Condition) -> dict[str, Any]:
+        """Return the range of each column that the ranges of the others leave."""
         if wanted.limits is None:
             return {}
         lower, upper = sorted(map(self._left, wanted.limits))
@@ -656,22 +668,22 @@ class SumTo(Rule):
             raise self.error(f"contradicts the condition on {self.made!r}")
         return dict(zip(self.needs, zip(lows, highs, strict=True), strict=True))
 
-    def broken(self, columns: Columns, values: Values) -> BoolArray:
-        """Return where the sum is another."""
+    def broken(self, columns: ColumnsByName, values: Values) -> BoolArray:
+        """Return where the sum differs."""
         due, column = self._due(columns, values), columns[self.made]
         rounding = 0.0 if column.step else _ROUNDING * np.maximum(np.abs(due), 1.0)
-        return _differ(due, column.numbers(values[self.made]), rounding)
+        return _values_differ(due, column.numbers(values[self.made]), rounding)
 
     def _left(self, number: Any) -> Any:
-        """Return the determined column from the sum of the others, and the other way around."""
+        """Return `made` from the sum of the others, or the sum from `made`."""
         return number if isinstance(self.total, str) else self.total - number
 
-    def _due(self, columns: Columns, values: Values) -> FloatArray:
+    def _due(self, columns: ColumnsByName, values: Values) -> FloatArray:
         others = [numbers_of(columns[name], values[name]) for name in self.needs]
         return np.asarray(self._left(np.sum(others, axis=0)))
 
-    def _reach(self, columns: Columns) -> list[float]:
-        """Return the smallest and the largest number that the others give."""
+    def _reach(self, columns: ColumnsByName) -> list[float]:
+        """Return the smallest and the largest value of `made` that the others allow."""
         ends = np.sum([columns[name].span for name in self.needs], axis=0)
         least, most = columns[self.made].holds
         reach = sorted(map(float, map(self._left, ends)))

@@ -1,50 +1,33 @@
-"""Schemas: what is public about the columns of a table, and what they leave to be estimated.
-
-Estimators read the table (`TableSchema.read`) before and call `release_schema` after the charge.
-"""
+"""Schemas: what is public about the columns of a table."""
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from skdpot._utils.files import write_file
 from skdpot._utils.pages import html_card
-from skdpot._utils.validation import Streams
 from skdpot.exceptions import warn_of_privacy
-from skdpot.privacy.events import ComposedEvent
-from skdpot.release.bounds import BoundsPlan, plan_private_bounds, release_ranges
-from skdpot.sources import Rows, Tables
-from skdpot.tables.category_selection import (
-    CategorySelectionPlan,
-    count_categories,
-    plan_category_selection,
-    select_categories,
-)
-from skdpot.tables.column_base import TableColumn, tells_who
-from skdpot.tables.frames import PlainColumn, Table
-from skdpot.tables.proposals import (
-    KINDS,
-    Proposal,
-    column_from_dtype,
-    columns_of,
-    propose,
-    sdv_metadata,
-)
-from skdpot.tables.row_map import RULES, Pattern, RowMap
+from skdpot.tables.column_base import TableColumn
+from skdpot.tables.column_values import PlainColumn
+from skdpot.tables.frames import Table
+from skdpot.tables.identifiers import tells_who
+from skdpot.tables.metadata import columns_of, sdv_metadata
+from skdpot.tables.pattern import Pattern
+from skdpot.tables.proposals import KINDS, Proposal, column_from_dtype, propose
+from skdpot.tables.row_map import RULES, RowMap
 from skdpot.tables.rules import Rule
-
-Scale: TypeAlias = Literal["auto", "private", "even"]
 
 _FORMAT = "skdpot.TableSchema"
 _VERSION = 1
+
+# Assumption in the privacy statement of a fit with an unconfirmed guess.
+GUESSED = "the schema, which was guessed from values"
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,7 +106,7 @@ class TableSchema:
             raise ValueError("guessed must be True or False.")
         object.__setattr__(self, "excluded", excluded)
         if self.rules:
-            # Refuses rules that contradict each other or the columns, and makes use of the others.
+            # Refuses rules that contradict each other or the columns; others may imply bounds.
             object.__setattr__(self, "columns", tuple(RowMap(self).columns.values()))
 
     @cached_property
@@ -295,13 +278,13 @@ class TableSchema:
 
     @classmethod
     def of_proposals(cls, proposals: Iterable[Proposal]) -> "TableSchema":
-        """Put a guess together."""
-        found = list(proposals)
-        notes = tuple(f"{one.name!r}: {one.note}" for one in found if one.note)
-        columns = tuple(one.column for one in found if one.column is not None)
+        """Return the guess that proposals make."""
+        proposals = list(proposals)
+        notes = tuple(f"{p.name!r}: {p.note}" for p in proposals if p.note)
+        columns = tuple(p.column for p in proposals if p.column is not None)
         if not columns:
             raise ValueError("No column is left: " + " ".join(notes))
-        excluded = tuple(one.name for one in found if one.column is None)
+        excluded = tuple(p.name for p in proposals if p.column is None)
         return cls(columns, excluded=excluded, guessed=True, notes=notes)
 
     def bind(self, X: Any) -> "TableSchema":
@@ -345,11 +328,11 @@ class TableSchema:
         return replace(self, columns=columns)
 
     def read(self, table: Any) -> dict[str, PlainColumn]:
-        """Read all columns of a private table; refuse it if one cannot be read. Nothing is kept."""
+        """Read all columns of a private table; refuse it if one cannot be read."""
         table = Table.of(table)
         there = set(table.names)
         lacking = [name for name in self.names if name not in there]
-        if lacking:  # of a batch: that of a whole table was asked before
+        if lacking:  # a batch; `bind` has checked a whole table
             raise ValueError(f"A batch lacks the columns {', '.join(map(repr, lacking))}.")
         return {column.name: table.read(column) for column in self.columns}
 
@@ -408,13 +391,13 @@ class TableSchema:
         is_text = isinstance(source, str) and source.lstrip().startswith("{")
         text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
         try:
-            content = json.loads(text, object_pairs_hook=_said_once)
+            content = json.loads(text, object_pairs_hook=_unique_entries)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"This is not a schema: it is not valid JSON ({error}).") from None
         if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:
-            if found := columns_of(content, table):
-                kept = tuple(column for column in found.values() if column is not None)
-                return cls(kept, excluded=tuple(n for n, c in found.items() if c is None))
+            if described := columns_of(content, table):
+                kept = tuple(column for column in described.values() if column is not None)
+                return cls(kept, excluded=tuple(n for n, c in described.items() if c is None))
             raise ValueError(f'This is not a schema: it lacks "format": "{_FORMAT}".')
         version, reads = content.pop("version", None), f"this release reads version {_VERSION}"
         if type(version) is not int or version != _VERSION:
@@ -426,8 +409,8 @@ class TableSchema:
             raise ValueError("The schema has no list of columns.")
         if not isinstance(rules, list):
             raise ValueError("The rules of a schema must be a list.")
-        columns = tuple(_described(entries, KINDS, "column") for entries in columns)
-        rules = tuple(_described(entries, RULES, "rule") for entries in rules)
+        columns = tuple(_rebuild(entries, KINDS, "column") for entries in columns)
+        rules = tuple(_rebuild(entries, RULES, "rule") for entries in rules)
         return cls(columns, rules=rules, **content)
 
     def to_sdv(self) -> dict[str, Any]:
@@ -467,7 +450,7 @@ class TableSchema:
         return pd.DataFrame(rows, index=pd.Index(self.names, name="column"))
 
     def __repr__(self) -> str:
-        """Return the names, and whether values were read for it."""
+        """Return the names, and whether the schema is a guess."""
         names = ", ".join(self.names[:6]) + (", ..." if len(self.names) > 6 else "")
         guessed = "; guessed from the values: what is confirmed becomes public"
         state = "" if self.is_resolved else "; something is left to be estimated privately"
@@ -482,13 +465,13 @@ class TableSchema:
 
 
 def bound_schema(
-    given: TableSchema | None, X: Any, caller: str, unit: str | None = None
+    stated: TableSchema | None, X: Any, caller: str, unit: str | None = None
 ) -> TableSchema:
-    """Return a schema with the data types of a table, by default of its public facts alone."""
-    schema = TableSchema.from_dtypes(X) if given is None else given
+    """Return a schema with the data types of a table, by default from its public facts alone."""
+    schema = TableSchema.from_dtypes(X) if stated is None else stated
     left_out = [repr(name) for name in schema.excluded if name != unit]
     schema = without_unit(schema, unit)
-    if given is None and left_out:
+    if stated is None and left_out:
         names = ", ".join(left_out)
         warn_of_privacy(
             f"{caller}: {names} left out, because columns with such names identify people. Drop "
@@ -498,7 +481,7 @@ def bound_schema(
 
 
 def without_unit(schema: TableSchema, unit: str | None) -> TableSchema:
-    """Exclude the column that identifies the person, which need not be described."""
+    """Exclude the column that identifies the person, described or not."""
     if unit in schema.names:
         return schema.exclude(str(unit))
     if unit is None or unit in schema.excluded:
@@ -506,147 +489,37 @@ def without_unit(schema: TableSchema, unit: str | None) -> TableSchema:
     return replace(schema, excluded=(*schema.excluded, unit))
 
 
-def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_entries(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     entries = dict(pairs)
     if len(entries) < len(pairs):
         raise ValueError("This is not a schema: an entry occurs twice.")
     return entries
 
 
-def _described(entries: Any, kinds: Iterable[Any], noun: str) -> Any:
+def _rebuild(entries: Any, kinds: Iterable[Any], noun: str) -> Any:
     """Rebuild a column or a rule from what its `to_dict` returned."""
     if not isinstance(entries, Mapping):
         raise ValueError(f"Every {noun} of a schema must be an object with a kind.")
-    known, given = {kind.kind: kind for kind in kinds}, dict(entries)
-    kind = given.pop("kind", None)
+    known, stated = {kind.kind: kind for kind in kinds}, dict(entries)
+    kind = stated.pop("kind", None)
     if not isinstance(kind, str) or kind not in known:
         there = ", ".join(known)
         raise ValueError(f"A {noun} has the unknown kind {kind!r:.40}; there are {there}.")
     due = [item for item in fields(known[kind]) if item.init]
     names = sorted(item.name for item in due)
-    if unknown := sorted(given.keys() - set(names)):
+    if unknown := sorted(stated.keys() - set(names)):
         there = ", ".join(names)
         raise ValueError(f"A {kind} {noun} has no field {unknown[0]!r:.40}; there are {there}.")
     for item in due:
-        if item.default is MISSING and item.name not in given:
+        if item.default is MISSING and item.name not in stated:
             raise ValueError(f"A {kind} {noun} needs the field {item.name!r}.")
-    return known[kind](**given)
-
-
-# What a privacy statement assumes where nobody has confirmed a guessed schema.
-GUESSED = "the schema, which was guessed from values"
-_ROUNDING = 1 - 1e-13
-_LEAST_SHOWN = 0.5  # of the rows, by noisy counts
-
-
-@dataclass(frozen=True)
-class SchemaPlan:
-    """The public part of resolving a schema, fixed before data are touched."""
-
-    schema: TableSchema
-    n_samples: int
-    scale: Scale
-    ranges: BoundsPlan | None
-    categories: CategorySelectionPlan | None
-
-    @property
-    def event(self) -> Any:
-        """The charge for everything; None if nothing is left to be estimated."""
-        events = tuple(plan.event for plan in (self.ranges, self.categories) if plan is not None)
-        return ComposedEvent(events=events) if len(events) > 1 else next(iter(events), None)
-
-
-def plan_schema(
-    schema: TableSchema, n_samples: int, *, mu: float, delta: float, scale: Scale = "even"
-) -> SchemaPlan:
-    """Fix what resolving a schema does and costs; each open column gets an equal share of mu².
-
-    `delta` is the probability that the selection of categories may leave open. Scales follow the
-    counts of columns without bounds, or of all ("private"). No data are touched, and everything
-    that the plan is made of is public.
-    """
-    scaled, coded = len(to_measure(schema, scale)), len(_left_open(schema, False))
-    per_column = mu * _ROUNDING / math.sqrt(max(scaled + coded, 1))
-    ranges = categories = None
-    if scaled:
-        share = per_column * math.sqrt(scaled)
-        ranges = plan_private_bounds(n_samples, scaled, share, mode="features")
-    if coded:
-        share = per_column * math.sqrt(coded)
-        categories = plan_category_selection(n_samples, mu=share, delta=delta, n_columns=coded)
-    return SchemaPlan(schema, n_samples, scale, ranges, categories)
-
-
-def release_schema(rows: Rows, plan: SchemaPlan, streams: Streams) -> TableSchema:
-    """Estimate what the schema leaves open; batches of rows are what `TableSchema.read` returns.
-
-    The caller has charged ``plan.event``. Releases bounds and categories; see
-    `skdpot.release.bounds` and `skdpot.tables.category_selection`. Missing values are no
-    category, and in no histogram.
-    """
-    columns: list[TableColumn] = []
-    unseen, hidden = [], []
-    if plan.ranges is not None:
-        measured = to_measure(plan.schema, plan.scale)
-        numbers = rows.map(partial(_numbers, columns=measured))
-        spans = None if plan.scale == "even" else [column.span for column in measured]
-        ranges = release_ranges(numbers, plan.ranges, streams, spans)
-        for column, found in zip(measured, ranges, strict=True):
-            bounded = column.bounded(found.lower, found.upper, found.found)
-            columns.append(bounded if found.knots is None else bounded.stretched(found.knots))
-            if not found.found and not column.is_resolved:
-                unseen.append(repr(column.name))
-    if plan.categories is not None:
-        unlisted = _left_open(plan.schema, False)
-        occurring = rows.sum(partial(_categories, columns=unlisted))
-        for column, values in zip(unlisted, occurring, strict=True):
-            selected, counts = select_categories(values, plan.categories, streams.secret)
-            columns.append(column.listed(selected))
-            shown = float(counts.sum()) / plan.n_samples
-            if shown < _LEAST_SHOWN and plan.categories.event.is_private:
-                hidden.append(f"{column.name!r} (about {shown:.0%})")
-    if unseen:
-        warn_of_privacy(
-            f"Private bounds: {', '.join(unseen)} did not stand out from the privacy noise. "
-            "Default bounds were used, which may not fit the data (-4 and 4, or 1900 and 2100). "
-            "State bounds in the schema, or use more rows or a larger epsilon."
-        )
-    if hidden:
-        warn_of_privacy(
-            f"Private categories: only some rows keep their values in {', '.join(hidden)}; rare "
-            "values become missing or 'other'. State the categories if they are public, say how "
-            "texts of dates and of numbers are written, exclude names and free text, or raise "
-            "epsilon."
-        )
-    return plan.schema.replace(*columns)
-
-
-def _numbers(batch: Mapping[str, PlainColumn], columns: Sequence[Any]) -> Any:
-    return np.column_stack([column.numbers(batch[column.name]) for column in columns])
-
-
-def _categories(batch: Mapping[str, PlainColumn], columns: Sequence[Any]) -> Tables:
-    return tuple(count_categories(column.labels(batch[column.name])) for column in columns)
+    return known[kind](**stated)
 
 
 def warn_of_guess(schema: TableSchema, caller: str) -> None:
-    """Warn when a schema was guessed from values and nobody has confirmed that it is public."""
+    """Warn if a schema was guessed from values and not confirmed."""
     if schema.guessed:
         warn_of_privacy(
             f"{caller}: the schema was guessed from the values of a table, which the privacy "
             "statement does not cover. Replace what is not public, then pass schema.confirm()."
         )
-
-
-def to_measure(schema: TableSchema, scale: str) -> list[Any]:
-    """Return the columns that histograms are released of."""
-    if scale != "private":
-        return _left_open(schema, True)
-    scaled: list[Any] = [column for column in schema if column.on_scale]
-    even = [c for c in scaled if not c.log_scale and c.knots is None and c.lower != c.upper]
-    return [c for c in scaled if c in even or not c.is_resolved]
-
-
-def _left_open(schema: TableSchema, on_scale: bool) -> list[Any]:
-    """Return the columns that lack bounds, or those that lack categories."""
-    return [c for c in schema if c.on_scale == on_scale and not c.is_resolved]

@@ -14,9 +14,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from tqdm.auto import tqdm
 
-from skdpot._utils.arrays import IntArray
+from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot._utils.validation import (
     Interval,
+    Streams,
     StrOptions,
     all_or_nothing,
     check_count,
@@ -34,16 +35,20 @@ from skdpot.privacy.spent import SEEDED, PrivacySpent, charge, warn_of_compositi
 from skdpot.release.contributions import WEIGHTINGS, Unit
 from skdpot.release.gate import Records, Release
 from skdpot.sources import Rows
-from skdpot.tables.fitting import TableFit, TablePlan, plan_tables
-from skdpot.tables.frames import PlainColumn, Table, build_table, open_table, read_table, table_rows
-from skdpot.tables.grids import Condition, parse_conditions
-from skdpot.tables.marginal_tables import GIVEN, fit_given, frames_of
+from skdpot.tables.column_values import PlainColumn
+from skdpot.tables.conditions import Condition, parse_conditions
+from skdpot.tables.fitting import TableFit
+from skdpot.tables.frames import Table, build_table, open_table, table_rows, validate_table
+from skdpot.tables.marginal_tables import PUBLISHED, fit_published, frames_of
 from skdpot.tables.marginals import as_columns, marginal_total_variation
-from skdpot.tables.model import draw_cells
+from skdpot.tables.model import TableModel, draw_cells
+from skdpot.tables.pattern import Pattern
+from skdpot.tables.plan import TablePlan, plan_marginals
 from skdpot.tables.record import TableRecord
 from skdpot.tables.report import TableQualityReport, make_report
-from skdpot.tables.row_map import Pattern, RowMap
-from skdpot.tables.schema import GUESSED, TableSchema, bound_schema, release_schema, warn_of_guess
+from skdpot.tables.row_map import RowMap
+from skdpot.tables.schema import GUESSED, TableSchema, bound_schema, warn_of_guess
+from skdpot.tables.schema_release import release_schema
 
 _ASSUMPTIONS = (
     "the names, the data types and the order of the columns; a data type that a file reader "
@@ -52,10 +57,10 @@ _ASSUMPTIONS = (
     "numbers, scales, resolutions of dates, whether values may be missing, rules between columns",
     "every value is of the kind that the schema states; others are refused",
 )
-_MOST_NOISE = 0.1  # of the rows: more on the counts of a column calls for a warning
-_STAGES = ("columns", "tree", "pairs", "particles")
+_MOST_NOISE = 0.1  # share of the rows; more noise on the counts of a column calls for a warning
+_STAGES = ("columns", "tree", "pairs", "particles")  # of the progress bar
 _FEWEST_PARTICLES, _MOST_PARTICLES = 20_000, 100_000
-_SCORED_ROWS = 20_000
+_SCORED_ROWS = 20_000  # least number of synthetic rows in a score
 
 
 @dataclass(eq=False, repr=False)
@@ -242,78 +247,91 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         streams = spawn_streams(self.random_state, name)
         with all_or_nothing(self):
             unit = Unit.of_parameters(self.unit, self.max_rows, self.weighting)
-            rows, rules, persons, kind = self._read(X)
-            schema, column = rules.schema, rules.place(self.target)
-            n_samples = rows.n_rows if persons is None else int(persons.max()) + 1
-            warn_of_guess(schema, name)
+            rows, rules, persons, kind = self._validate(X)
+            n_samples = _n_records(rows, persons)
             target = privacy_target(self.epsilon, self.delta, self.budget)
-            plan = plan_tables(target, rules.model, n_samples, unit.weight)
+            plan = plan_marginals(target, rules.model, n_samples, unit.weight)
             _warn_of_small_table(plan)
-            guessed = (GUESSED,) if schema.guessed else ()
-            seeded = (SEEDED,) if self.random_state is not None else ()
-            before = "" if plan.schema.event is None else "private schema, "
-            self.privacy_spent_ = charge(
-                self,
-                plan.event,
-                n_samples=n_samples,
-                assumptions=(*unit.assumptions, *_ASSUMPTIONS, *guessed, *seeded),
-                mechanism=f"{before}noisy counts of columns and of chosen pairs",
-            )
+            self._charge(plan, unit, rules.schema)
             warn_of_composition(X, self.privacy_spent_, self.budget, name)
-            with tqdm(total=len(_STAGES), desc="synthesizer", disable=not self.verbose) as bar:
-
-                def advance(stage: str) -> None:
-                    bar.set_postfix_str(stage, refresh=False)
-                    bar.update()
-
-                weights, one_each = None, rows
-                if persons is not None:
-                    drawn = unit.draw(persons, streams.secret)
-                    one_each = rows.map(partial(_taken, rows=drawn.one_each))
-                    rows, weights = rows.map(partial(_taken, rows=drawn.rows)), drawn.weights
-                model = release_schema(one_each, plan.schema, streams)
-                grids = tuple(column.grid() for column in model)
-                fit = TableFit(
-                    plan,
-                    streams,
-                    rows.map(partial(_weighed, weights=weights)),
-                    grids=grids,
-                    target=column,
-                    n_particles=self._n_particles(n_samples),
-                    advance=advance,
-                )
-                self.model_ = fit.model()
-            self._keep(rules.resolved(model), n_samples, kind)
+            schema, self.model_ = self._release(plan, unit, rows, persons, rules, streams)
+            self._store(rules.resolved(schema), n_samples, kind)
         return self
 
-    def _read(self, X: Any) -> tuple[Rows, RowMap, IntArray | None, str]:
+    def _charge(self, plan: TablePlan, unit: Unit, schema: TableSchema) -> None:
+        """Charge the whole fit, before noise is drawn."""
+        guessed = (GUESSED,) if schema.guessed else ()
+        seeded = (SEEDED,) if self.random_state is not None else ()
+        before = "" if plan.schema.event is None else "private schema, "
+        self.privacy_spent_ = charge(
+            self,
+            plan.event,
+            n_samples=plan.n_samples,
+            assumptions=(*unit.assumptions, *_ASSUMPTIONS, *guessed, *seeded),
+            mechanism=f"{before}noisy counts of columns and of chosen pairs",
+        )
+
+    def _release(
+        self,
+        plan: TablePlan,
+        unit: Unit,
+        rows: Rows,
+        persons: IntArray | None,
+        rules: RowMap,
+        streams: Streams,
+    ) -> tuple[TableSchema, TableModel]:
+        """Draw rows of persons, resolve the schema, release counts and fit a model to them."""
+        with tqdm(total=len(_STAGES), desc="synthesizer", disable=not self.verbose) as bar:
+
+            def advance(stage: str) -> None:
+                bar.set_postfix_str(stage, refresh=False)
+                bar.update()
+
+            weights, one_each = None, rows
+            if persons is not None:
+                drawn = unit.draw(persons, streams.secret)
+                one_each = rows.map(partial(_take_rows, rows=drawn.one_each))
+                rows, weights = rows.map(partial(_take_rows, rows=drawn.rows)), drawn.weights
+            schema = release_schema(one_each, plan.schema, streams)
+            fit = TableFit(
+                plan,
+                streams,
+                rows.map(partial(_with_weights, weights=weights)),
+                grids=tuple(column.grid() for column in schema),
+                target=rules.place(self.target),
+                n_particles=self._n_particles(plan.n_samples),
+                advance=advance,
+            )
+            return schema, fit.model()
+
+    def _validate(self, X: Any) -> tuple[Rows, RowMap, IntArray | None, str]:
         """Validate the table, its schema, the unit and the target; number the persons."""
-        given = self._given_schema()
-        names, name = None if given is None else given.names, type(self).__name__
-        fewest = 2 if self.unit is None else 1  # of rows; a refusal counts them
+        stated = self._stated_schema()
+        names, name = None if stated is None else stated.names, type(self).__name__
+        fewest = 2 if self.unit is None else 1  # rows; persons are counted later
         table, source = open_table(self, X, names=names, min_samples=fewest)
         if source is not None and self.unit is not None:
             raise ValueError("unit needs X in memory, as a DataFrame.")
         persons = None if self.unit is None else table.persons(self.unit)
-        schema = bound_schema(given, table, name, self.unit)
+        schema = bound_schema(stated, table, name, self.unit)
         self._check_target(schema)
         rules = RowMap(schema)
-        rules.place(self.target)  # refused before rows are read
+        rules.place(self.target)  # refuses a target before rows are read
         rows = table_rows(table, source, schema.names, rules.read, name, fewest)
+        warn_of_guess(schema, name)
         return rows, rules, persons, table.kind
 
-    def _keep(self, rules: RowMap, n_samples: int, kind: str) -> None:
-        """Store what samples are made of, besides the model."""
+    def _store(self, rules: RowMap, n_samples: int, kind: str) -> None:
+        """Store the rules, the schema and the kind of table that samples need."""
         self._rules, self._grids = rules, self.model_.grids
         self._rules = rules.learned(partial(self._draw, rng=solver_generator(0)))
         self.schema_ = self._rules.schema
         self.n_samples_, self._kind = n_samples, kind
 
-    def _given_schema(self) -> TableSchema | None:
-        given = self.schema
-        if given is None or isinstance(given, TableSchema):
-            return given
-        return TableSchema.from_json(given)
+    def _stated_schema(self) -> TableSchema | None:
+        if self.schema is None or isinstance(self.schema, TableSchema):
+            return self.schema
+        return TableSchema.from_json(self.schema)
 
     def _check_target(self, schema: TableSchema) -> None:
         if self.target is not None and self.target not in schema.names:
@@ -328,7 +346,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return int(np.clip(4 * n_rows, _FEWEST_PARTICLES, _MOST_PARTICLES))
 
     def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
-        """Return the cells of rows, or the bins of cells in which pairs are counted."""
+        """Return the cells of rows, or the bins in which pairs are counted, for the gate."""
         if release.kind not in ("marginals", "misfits"):
             return X, y
         values = self._rules.to_model(dict(zip(self.schema_.names, np.transpose(X), strict=True)))
@@ -341,8 +359,8 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
     @property
     def releases_(self) -> tuple[Release, ...]:
-        """The contingency tables as they were released; none that were given."""
-        return tuple(release for release in self.model_.releases if release.kind != GIVEN)
+        """The released contingency tables; none of `fit_marginals`."""
+        return tuple(release for release in self.model_.releases if release.kind != PUBLISHED)
 
     @property
     def marginals_(self) -> tuple[pd.DataFrame, ...]:
@@ -391,24 +409,23 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         """
         self._validate_params()
         n_rows = check_count(n_samples, "n_samples")
-        schema = self._given_schema()
+        schema = self._stated_schema()
         if schema is None or not schema.is_resolved:
             raise ValueError("fit_marginals needs a schema that states all bounds and categories.")
         with all_or_nothing(self):
             schema = replace(schema, columns=tuple(column.stated() for column in schema))
             self._check_target(schema)
             rules = RowMap(schema)
-            column = rules.place(self.target)
-            self.model_ = fit_given(
+            self.model_ = fit_published(
                 marginals,
                 rules.model,
                 n_rows,
-                column if len(rules.model) > 1 else None,
+                rules.place(self.target) if len(rules.model) > 1 else None,
                 self._n_particles(n_rows),
                 solver_generator(self.random_state),
                 NonPrivateEvent() if statement is None else statement.event,
             )
-            self._keep(rules.resolved(rules.model), n_rows, "pandas")
+            self._store(rules.resolved(rules.model), n_rows, "pandas")
             self.privacy_spent_, self.n_features_in_ = statement, len(schema)
             self.feature_names_in_ = np.array(schema.names, dtype=object)
         return self
@@ -448,9 +465,13 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return self._sampled(n_samples, conditions, random_state, self._rules.patterns)
 
     def _sampled(
-        self, n_samples: int, conditions: Any, random_state: Any, patterns: Sequence[Pattern] = ()
+        self,
+        n_samples: int,
+        conditions: Mapping[str, Any] | None,
+        random_state: int | np.random.RandomState | None,
+        patterns: Sequence[Pattern] = (),
     ) -> Any:
-        """Draw rows, and codes that follow patterns."""
+        """Draw rows, with codes that follow patterns."""
         n_samples = check_count(n_samples, "n_samples")
         conditions, tested = self._rules.split(conditions)
         wanted = parse_conditions(conditions, self._grids)
@@ -465,18 +486,20 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     def _draw(
         self, n_rows: int, rng: np.random.Generator, wanted: Mapping[int, Condition] | None = None
     ) -> dict[str, pd.Series]:
-        """Draw rows of the columns that are modelled."""
+        """Draw values of the model's columns."""
         wanted, model = wanted or {}, self.model_
-        allowed = {p: model.bins[p].satisfied(found.kept) for p, found in wanted.items()}
+        allowed = {p: model.bins[p].satisfied(condition.kept) for p, condition in wanted.items()}
         impossible = self._rules.impossible(self._grids, model.bins, wanted)
         codes = model.draw(n_rows, rng, allowed, impossible)
         columns = {}
         for place, grid in enumerate(self._grids):
-            found = wanted.get(place)
-            kept = None if found is None else found.kept
-            cells = draw_cells(codes[:, place], model.bins[place], rng, kept)
-            values = grid.values(cells, rng, None if found is None else found.within)
-            columns[grid.column.name] = values if found is None else found.enforce(values)
+            if (condition := wanted.get(place)) is None:
+                cells = draw_cells(codes[:, place], model.bins[place], rng)
+                columns[grid.column.name] = grid.values(cells, rng)
+            else:
+                cells = draw_cells(codes[:, place], model.bins[place], rng, condition.kept)
+                values = grid.values(cells, rng, condition.within)
+                columns[grid.column.name] = condition.enforce(values)
         return columns
 
     def score(self, X: Any, y: object = None) -> float:
@@ -497,20 +520,20 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             for a table of one column, of that column.
         """
         check_is_fitted(self)
-        table = read_table(self, X, reset=False, names=self.schema_.names)
+        table = validate_table(self, X, reset=False, names=self.schema_.names)
         drawn = self._sampled(max(_SCORED_ROWS, table.n_rows), None, 0)
-        tables = [self._scored(part) for part in (table, Table.of(drawn, self.schema_.names))]
-        return -marginal_total_variation(*tables, n_way=min(2, len(self.schema_)))
+        real, synthetic = map(self._scored, (table, Table.of(drawn, self.schema_.names)))
+        return -marginal_total_variation(real, synthetic, n_way=min(2, len(self.schema_)))
 
     def _scored(self, table: Table) -> pd.DataFrame:
-        """Return the columns of the schema, times and texts as the schema reads them."""
-        given = dict(zip(table.names, as_columns(table.data, "X").values(), strict=True))
-        times = {
-            c.name: c.compared(c.from_unit(c.to_unit(given[c.name])))
+        """Return the columns of the schema, with times and texts as the schema reads them."""
+        columns = dict(zip(table.names, as_columns(table.data, "X").values(), strict=True))
+        columns |= {
+            c.name: c.compared(c.from_unit(c.to_unit(columns[c.name])))
             for c in self.schema_
-            if c.reads_texts and given[c.name].dtype.kind not in "biuf"
+            if c.reads_texts and columns[c.name].dtype.kind not in "biuf"
         }
-        return pd.DataFrame({name: times.get(name, given[name]) for name in self.schema_.names})
+        return pd.DataFrame({name: columns[name] for name in self.schema_.names})
 
     def save(self, path: str | Path) -> None:
         """Save the fitted synthesizer as a ``.safetensors`` file, without pickle.
@@ -605,7 +628,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return make_report(self, X, n_samples, random_state)
 
     def __sklearn_tags__(self) -> Tags:
-        """Return the tags: missing values are allowed, and quality is that of noise."""
+        """Return the tags: missing values and texts are allowed; results depend on noise."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
@@ -614,16 +637,21 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return tags
 
 
-def _weighed(values: dict[str, PlainColumn], weights: Any) -> tuple[Any, Any]:
+def _n_records(rows: Rows, persons: IntArray | None) -> int:
+    """Return the public number of records: rows, or persons if they have several rows."""
+    return rows.n_rows if persons is None else int(persons.max()) + 1
+
+
+def _with_weights(values: dict[str, PlainColumn], weights: FloatArray | None) -> tuple[Any, Any]:
     return tuple(values.values()), weights
 
 
-def _taken(readings: dict[str, PlainColumn], rows: IntArray) -> dict[str, PlainColumn]:
+def _take_rows(readings: dict[str, PlainColumn], rows: IntArray) -> dict[str, PlainColumn]:
     return {name: column.take(rows) for name, column in readings.items()}
 
 
 def _warn_of_small_table(plan: TablePlan) -> None:
-    """Warn of noise that leaves hardly anything of a table."""
+    """Warn of noise that hides most of a table."""
     sigma = float(plan.marginal_sigmas("columns", np.ones(len(plan.schema.schema)))[0])
     if sigma > _MOST_NOISE * plan.n_samples:
         warn_of_privacy(

@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from skdpot.cli import inputs
+from skdpot.cli import table_files
 from skdpot.preprocessing import TableSchema
 
 COLUMNS = "age,cost,rate,visit,seen,logged,stay,smokes,born,sex,city"
@@ -134,7 +134,7 @@ def test_types_of_a_parquet_file_are_public_and_nothing_else_of_it(
     run, folder, monkeypatch, reader
 ):
     if reader == "polars":
-        monkeypatch.setattr(inputs, "find_spec", lambda name: None if name == "pyarrow" else 1)
+        monkeypatch.setattr(table_files, "find_spec", lambda name: None if name == "pyarrow" else 1)
     elif find_spec("pyarrow") is None:
         pytest.skip("needs pyarrow")
     told = []

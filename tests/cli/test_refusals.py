@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.cli import commands, schemas
+from skdpot.cli import budget as budget_command
+from skdpot.cli import schema as schema_command
 from skdpot.cli.console import explain, where_it_happened
-from skdpot.cli.inputs import FileFormat, read_guessable, read_table
+from skdpot.cli.table_files import FileFormat, read_guessable, read_table_file
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import (
     BooleanColumn,
@@ -171,7 +172,7 @@ def test_no_message_about_any_file_quotes_it(tmp_path_factory, tokens, columns):
     path.write_text("".join(tokens))
     schema = TableSchema({column.name: column for column in columns}.values())
     for read in (
-        lambda: read_table(str(path), schema, FileFormat()),
+        lambda: read_table_file(str(path), schema, FileFormat()),
         lambda: read_guessable(str(path), FileFormat()),
     ):
         try:
@@ -210,7 +211,7 @@ WITHHELD = "ValueError inside of another library; its text is withheld"
     ],
 )
 def test_other_ends(refused, monkeypatch, error, code, text):
-    monkeypatch.setattr(schemas, "run_schema", breaking(error))
+    monkeypatch.setattr(schema_command, "run_schema", breaking(error))
     assert len(refused("schema data.csv", code, text).splitlines()) == 1
     assert "in raise_it" in refused("schema data.csv -v", code, text)
 
@@ -229,5 +230,5 @@ def test_only_warnings_of_this_package_are_shown(run, folder, monkeypatch):
         warnings.warn(SECRET, UserWarning, stacklevel=1)
         warnings.warn("take care", PrivacyWarning, stacklevel=1)
 
-    monkeypatch.setattr(commands, "run_budget", warn)
+    monkeypatch.setattr(budget_command, "run_budget", warn)
     assert run("budget study.db") == (0, "", "skdpot: warning: take care\n")

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpot.cli import schemas
+from skdpot.cli import schema as schema_command
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,
@@ -174,7 +174,7 @@ def test_nothing_of_a_guess_is_confirmed_that_is_not_shown(column, others):
 
     def shown(found):
         proposal = Proposal("x", found, "its values")
-        return schemas._shown(TableSchema([found]), [proposal], {})[1]
+        return schema_command._shown(TableSchema([found]), [proposal], {})[1]
 
     others = others | {"missing": True}
     assert {item.name for item in fields(column)} - {"name", "dtype", "knots"} <= {*others}

@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpot.cli import commands
+from skdpot.cli.payment import fitting_delta
 from skdpot.cli.ui import Page
 from skdpot.preprocessing import CategoricalColumn, TableSchema
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.tables.synthesizer import DPTableSynthesizer
 from tests.cli.cases import FIT, people, people_schema
 
 SAVED = f"{FIT} --ledger study.db --save fit.safetensors"
@@ -157,7 +158,7 @@ def test_what_was_paid_for_is_kept_when_the_report_fails(run, folder, monkeypatc
     def fail(self, *args, **kwargs):
         raise OSError(28, "No space left on device", "r.html")
 
-    monkeypatch.setattr(commands.DPTableSynthesizer, "quality_report", fail)
+    monkeypatch.setattr(DPTableSynthesizer, "quality_report", fail)
     code, _, err = run(f"{FIT} --save fit.safetensors --report r.html")
     assert code == 1
     assert "the fit was made and charged before the error below; fit.safetensors keeps it" in err
@@ -168,7 +169,7 @@ def test_what_was_paid_for_is_kept_when_the_report_fails(run, folder, monkeypatc
 
 def test_delta_fits_the_table():
     sizes = {1: 1e-5, 9_999: 1e-5, 10_000: 1e-6, 32_561: 1e-6, 10**8: 1e-10, None: 1e-5}
-    assert {n: commands.fitting_delta(n) for n in sizes} == pytest.approx(sizes)
+    assert {n: fitting_delta(n) for n in sizes} == pytest.approx(sizes)
 
 
 @pytest.mark.parametrize(("unit", "delta"), [("--unit who", 1e-5), ("", 1e-6)])
@@ -197,8 +198,8 @@ def test_delta_of_the_page_does_not_follow_from_a_private_number_of_rows(tmp_pat
 
 FAILS = {
     "fit": ("skdpot.tables.fitting.choose_tree", RuntimeError),
-    "save": ("skdpot.cli.commands.DPTableSynthesizer.save", KeyboardInterrupt),
-    "write": ("skdpot.cli.commands.write_table", RuntimeError),
+    "save": ("skdpot.cli.synth.DPTableSynthesizer.save", KeyboardInterrupt),
+    "write": ("skdpot.cli.synth.write_table_file", RuntimeError),
 }
 
 
@@ -220,14 +221,14 @@ def test_a_failure_after_the_charge_is_resumed(stage, run, folder, monkeypatch, 
     assert "warning: " in err
     assert charges() == ["DPTableSynthesizer"]
     assert "not ended; --resume 1 goes on" in run("budget study.db")[1]
-    before = commands.DPTableSynthesizer.load("fit.safetensors").marginals_ if saved else ()
+    before = DPTableSynthesizer.load("fit.safetensors").marginals_ if saved else ()
     if saved:
         refused(f"{command} --resume --target smokes", 1, "given other public facts")
     refused(f"{command} --resume --epsilon 2", 1, "another event")
     code, out, err = run(f"{command} --resume")
     assert (code, err) == (0, "")
     assert {"new.csv", "fit.safetensors"} <= {path.name for path in folder.iterdir()}
-    after = commands.DPTableSynthesizer.load("fit.safetensors").marginals_
+    after = DPTableSynthesizer.load("fit.safetensors").marginals_
     for one, other in zip(before, after, strict=bool(before)):
         pd.testing.assert_frame_equal(one, other)
     assert charges() == ["DPTableSynthesizer"]

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.cli import inputs
+from skdpot.cli import table_files
 from skdpot.cli.console import CommandError, OutputFile
-from skdpot.cli.inputs import (
+from skdpot.cli.table_files import (
     MISSING_TEXTS,
     FileFormat,
     check_writable_format,
     inferred_values,
     read_guessable,
-    read_table,
-    write_table,
+    read_table_file,
+    write_table_file,
 )
 from skdpot.preprocessing import (
     BooleanColumn,
@@ -38,7 +38,7 @@ PLAIN = FileFormat()
 
 
 def read(path, columns, form=PLAIN):
-    return read_table(str(path), TableSchema(columns), form)
+    return read_table_file(str(path), TableSchema(columns), form)
 
 
 def of_texts(name, *texts):
@@ -127,8 +127,8 @@ def test_what_is_written_is_read_again(tmp_path, name, form, kind):
             check_writable_format(name, kind)
         return
     check_writable_format(name, kind)
-    write_table(tmp_path / name, written, form)
-    found, bound = read_table(str(tmp_path / name), schema, form)
+    write_table_file(tmp_path / name, written, form)
+    found, bound = read_table_file(str(tmp_path / name), schema, form)
     for column in bound:
         ours, theirs = (column.to_unit(table[column.name]) for table in (found, frame))
         np.testing.assert_array_equal(ours, theirs)
@@ -151,7 +151,7 @@ def test_no_guarded_text_is_a_formula_and_numbers_stay_numbers(tmp_path, kind):
         frame = frame.cast({"=a": pl.Enum(texts)}) if kind == "enum" else frame
     guarded = [f"'{text}" for text in FORMULAS] + NO_FORMULAS
     for guard, name, expected in ((False, "=a", texts), (True, "'=a", guarded)):
-        write_table(tmp_path / "t.csv", frame, PLAIN, guard=guard)
+        write_table_file(tmp_path / "t.csv", frame, PLAIN, guard=guard)
         with open(tmp_path / "t.csv", newline="") as stream:
             header, *rows = csv.reader(stream)
         assert header == [name, "n", "b"]
@@ -164,7 +164,7 @@ def test_no_guarded_text_is_a_formula_and_numbers_stay_numbers(tmp_path, kind):
 
 def test_parquet_without_a_reader(tmp_path, monkeypatch):
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
-    monkeypatch.setattr(inputs, "find_spec", lambda name: None)
+    monkeypatch.setattr(table_files, "find_spec", lambda name: None)
     with pytest.raises(CommandError, match="Parquet needs pyarrow or polars"):
         read_guessable(str(tmp_path / "t.parquet"), PLAIN)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from skdpot.cli.conditions import check_conditions, read_conditions
 from skdpot.cli.console import CommandError
-from skdpot.cli.inputs import check_conditions, read_conditions
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,

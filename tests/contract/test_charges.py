@@ -25,9 +25,9 @@ from skdpot import (
 from skdpot._utils.validation import SecretStream
 from skdpot.distance.party import Party
 from skdpot.exceptions import BudgetExceededError, LedgerError
-from skdpot.fair.bayes import PlacedScores
-from skdpot.fair.penalties import Records
-from skdpot.fair.scores import GroupScores
+from skdpot.fair.bayes_rule import PlacedScores
+from skdpot.fair.group_scores import GroupScores
+from skdpot.fair.training_rows import TrainingRows
 from skdpot.mechanisms import Gradient, LatentNetwork, Resample, Sketch
 from skdpot.privacy.accounting import compose
 from skdpot.release.bounds import DataBounds
@@ -64,8 +64,8 @@ def watched(patch, budget):
         ("read", DataBounds, "to_ball"),
         ("read", CountedRows, "counts"),
         ("read", Histograms, "count"),
-        ("read", Records, "take"),
-        ("read", Records, "of"),
+        ("read", TrainingRows, "take"),
+        ("read", TrainingRows, "of"),
         ("read", GroupScores, "__call__"),
         ("read", PlacedScores, "counted"),
     ):

@@ -19,12 +19,14 @@ from torch import nn
 from skdpot import SlicedSketch
 from skdpot._utils.validation import SecretStream, Streams
 from skdpot.audit.many_runs import GaussianAuditResult
-from skdpot.fair.penalties import FairLoss, Records, tabled_steps
+from skdpot.fair.fair_loss import FairLoss
+from skdpot.fair.sketched_outputs import tabled_steps
+from skdpot.fair.training_rows import TrainingRows
 from skdpot.mechanisms import FitContext, Resample
 from skdpot.nets.cells import Cells
 from skdpot.nets.compared_outputs import ClippedOutputs
-from skdpot.nets.gradients import plan_training
-from skdpot.nets.output_tables import plan_tables, release_tables
+from skdpot.nets.output_tables import plan_output_tables, release_tables
+from skdpot.nets.training_plan import plan_training
 from skdpot.privacy.accounting import SingleFitTarget
 from skdpot.privacy.events import NonPrivateEvent, gdp_mu
 from skdpot.privacy.noise import calibrate_lattice
@@ -34,12 +36,8 @@ from skdpot.release.strategy import strategy_of
 from skdpot.release.value_histogram import Intervals, release_histograms
 from skdpot.sampling.autoencoder_training import AutoencoderLoss, private_steps
 from skdpot.tables.category_selection import plan_category_selection, select_categories
-from skdpot.tables.contingency import (
-    Marginal,
-    misfit_sensitivity,
-    release_marginals,
-    release_misfits,
-)
+from skdpot.tables.contingency import Marginal
+from skdpot.tables.marginal_release import misfit_sensitivity, release_marginals, release_misfits
 from skdpot.trajectories.langevin import LangevinPhase, mean_field_langevin, plan_langevin
 from skdpot.trajectories.warm_start import plan_warm_start, release_mean_start
 from tests.core.release.exact import no_noise
@@ -148,7 +146,7 @@ def table_misfits():
 
 
 def output_table():
-    noise = plan_tables(MU, 1, 1, 100)
+    noise = plan_output_tables(MU, 1, 1, 100)
     n, codes, line = len(noise.strategy.matrix), np.zeros(4, int), np.ones((1, 1))
     ends = ((2 * end + 1) / n - 1 for end in farthest_bins(noise.strategy.matrix))
 
@@ -211,7 +209,7 @@ def fair_sums():
     options |= {"noise": None, "release_at": (), "n_projections": 1}
 
     def run(X):
-        records = Records(torch.from_numpy(X).float(), torch.from_numpy(X[:, 0]).double())
+        records = TrainingRows(torch.from_numpy(X).float(), torch.from_numpy(X[:, 0]).double())
         streams = {"secret": SecretStream(), "public": np.random.default_rng()}
         noisy_steps(tabled_steps(records, **options, **streams))
 

@@ -23,7 +23,7 @@ from skdpot.privacy.noise import noise_lattice
 from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.release.gate import first_difference, record_releases
 from skdpot.tables.cells import ROUNDS
-from skdpot.tables.contingency import largest_change
+from skdpot.tables.marginal_release import largest_change
 from tests.contract.fits import FITS, ROWS, SEARCHES, TABLES, N, swept
 
 pytestmark = [

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from skdpot import DPTableSynthesizer, PrivacyBudget
-from skdpot.cli.inputs import FileFormat, read_table
+from skdpot.cli.table_files import FileFormat, read_table_file
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import (
     BooleanColumn,
@@ -263,6 +263,6 @@ def test_no_finite_value_in_a_file_is_an_error_after_the_charge(name, tmp_path):
     table.to_parquet(tmp_path / "rows.parquet")
     assert check(schema, str(tmp_path / "rows.parquet"))
     table.to_csv(tmp_path / "rows.csv", index=False)
-    found, stated = read_table(str(tmp_path / "rows.csv"), schema, FileFormat())
+    found, stated = read_table_file(str(tmp_path / "rows.csv"), schema, FileFormat())
     with_missing = TableSchema([c.replace(missing=True) for c in stated])  # "" is nothing there
     assert check(stated if name != "texts" else with_missing, found)

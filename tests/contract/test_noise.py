@@ -12,7 +12,7 @@ from scipy import stats
 
 from skdpot import SlicedSketch
 from skdpot.nets.compared_outputs import ClippedOutputs
-from skdpot.nets.output_tables import plan_tables, release_tables
+from skdpot.nets.output_tables import plan_output_tables, release_tables
 from skdpot.ot.slices import uniform_directions
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.release import sketch as sketches
@@ -50,7 +50,7 @@ def bounds(seed, mode):
 
 
 def tables(seed):
-    noise, secret = plan_tables(0.05, 2, 40, 500), streams(seed).secret
+    noise, secret = plan_output_tables(0.05, 2, 40, 500), streams(seed).secret
     directions = ClippedOutputs(2, 1.0).directions(40, np.random.default_rng(0))
     args = (np.zeros((30, 2)), np.arange(30) % 3, (10,) * 3, directions, np.ones(40), noise, secret)
     release_tables(*args, previous=release_tables(*args))

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from skdpot.fair.penalties import FairLoss, Records
+from skdpot.fair.fair_loss import FairLoss
+from skdpot.fair.training_rows import TrainingRows
 from skdpot.nets import gradients
 from skdpot.nets.compared_outputs import Probabilities
 from skdpot.nets.gradients import pulled_back_sum, shares_of_vectors
@@ -123,7 +124,7 @@ def fair_sum(network, rows):
         alpha=0.0,
         clip=0.05,
     )
-    return pulled_back_sum(network, rows, loss.joint_vectors(Records(rows, targets), None))
+    return pulled_back_sum(network, rows, loss.joint_vectors(TrainingRows(rows, targets), None))
 
 
 @pytest.mark.parametrize(

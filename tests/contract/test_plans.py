@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skdpot.fair.thresholds import plan_threshold
-from skdpot.nets.output_tables import plan_tables
+from skdpot.nets.output_tables import plan_output_tables
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent
 from skdpot.release.bounds import plan_private_bounds
@@ -30,7 +30,7 @@ PLANS = {
     "bounds of few rows": lambda mu, n, d, k: (
         plan_private_bounds(max(round(45 * k * d**0.5 / mu), 1), d, mu, group_size=k).event
     ),
-    "outputs": lambda mu, n, d, k: plan_tables(mu, k, d, n).event,
+    "outputs": lambda mu, n, d, k: plan_output_tables(mu, k, d, n).event,
     "threshold": lambda mu, n, d, k: threshold(mu, n, False),
     "threshold, public classes": lambda mu, n, d, k: threshold(mu, n, True),
     "categories": lambda mu, n, d, k: (

@@ -13,7 +13,7 @@ import pytest
 from skdpot._utils.validation import SecretStream
 from skdpot.fair.thresholds import plan_threshold, tuned_threshold
 from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
-from skdpot.nets.output_tables import plan_tables, release_tables
+from skdpot.nets.output_tables import plan_output_tables, release_tables
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.release.bounds import (
     DataBounds,
@@ -112,7 +112,7 @@ def output_tables(compared, n_projections):
     def make(rng):
         directions = compared.directions(n_projections, rng)
         limits, sizes = compared.half_widths(directions), (7, 5)
-        noise = plan_tables(0.5, 2, len(directions), int(rng.choice([10, 400, 20_000])))
+        noise = plan_output_tables(0.5, 2, len(directions), int(rng.choice([10, 400, 20_000])))
         values = rng.normal(scale=limits.max(), size=(12, compared.n_outputs))
         other, n_bins = values.copy(), noise.strategy.n_bins
         columns = noise.strategy.matrix.T

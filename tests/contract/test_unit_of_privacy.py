@@ -21,7 +21,7 @@ from skdpot.exceptions import ReplayError
 from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableSchema
 from skdpot.release.contributions import Unit
 from skdpot.release.gate import first_difference, record_releases, replay_releases
-from skdpot.tables import contingency
+from skdpot.tables import choices
 from tests.core.release.exact import again, gaps, no_noise
 
 pytestmark = [
@@ -65,12 +65,12 @@ def scores_of_choices(patch):
     """The exact scores that are chosen from, in a list that grows."""
     scores = []
 
-    class Spy(contingency._Draw):
+    class Spy(choices._ExponentialDraw):
         def __init__(self, exact, *args):
             scores.append(exact)
             super().__init__(exact, *args)
 
-    patch.setattr(contingency, "_Draw", Spy)
+    patch.setattr(choices, "_ExponentialDraw", Spy)
     return scores
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from skdpot.fair.penalties import FairLoss
-from skdpot.fair.scores import LOSSES
+from skdpot.fair.fair_loss import FairLoss
+from skdpot.fair.score_losses import LOSSES
 from skdpot.nets.cells import Cells
 from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
 from skdpot.nets.gradients import pulled_back_sum

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skdpot import FairPrivateRegressor, PrivacyBudget
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.datasets import make_biased_regression
 from skdpot.mechanisms import RankedOutputs, SketchedOutputs
 from skdpot.metrics import wasserstein_parity

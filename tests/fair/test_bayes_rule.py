@@ -14,13 +14,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdpot import FairPrivateClassifier, FairPrivatePostProcessor, PrivacyBudget
-from skdpot._utils.validation import spawn_streams
+from skdpot._utils.streams import spawn_streams
 from skdpot.datasets import make_biased_classification
 from skdpot.exceptions import BudgetExceededError, FairnessWarning
-from skdpot.fair.bayes import FAIRNESS, FairConstraint, FairRule, RuleProgram, frontier
-from skdpot.fair.score_tables import ScoreLists, plan_score_tables, release_score_tables
+from skdpot.fair.fair_rule import FairConstraint, FairRule, RuleProgram, frontier
+from skdpot.fair.notions import NOTIONS
+from skdpot.fair.score_lists import ScoreLists
+from skdpot.fair.score_tables import plan_score_tables, release_score_tables
 from skdpot.mechanisms import BayesRule
 from skdpot.metrics import disparate_impact, equalized_odds_difference
+from skdpot.nets.cells import Cells
 from skdpot.release import gate as recording
 
 pytestmark = pytest.mark.filterwarnings(
@@ -41,9 +44,10 @@ def law_of(lists, scores, groups, labels, mu=math.inf, seed=0):
     """Release where scores lie; `scores` are probabilities of classes and of groups."""
     places, margins = lists.place(*scores)
     records = margins[:, None], lists.tables(places, groups, labels)
-    sizes = np.bincount(groups)
-    noise = plan_score_tables(mu)
-    return release_score_tables(lists, records, sizes, noise, streams(seed), lambda *_: records)
+    cells = Cells(groups, tuple(np.bincount(groups).tolist()), ())
+    return release_score_tables(
+        lists, *records, cells, plan_score_tables(mu), streams(seed), lambda *_: records
+    )
 
 
 def normal_scores(n, rng, gap=1.0):
@@ -141,7 +145,7 @@ def test_numbers_have_the_noise_that_is_charged():
 
 
 @pytest.mark.parametrize("lists", [BLIND, AWARE], ids=["blind", "aware"])
-@pytest.mark.parametrize("fairness", FAIRNESS)
+@pytest.mark.parametrize("fairness", NOTIONS)
 @pytest.mark.parametrize("measure", ["ratio", "difference"])
 def test_a_rule_keeps_its_constraint_and_tells_its_rates(lists, fairness, measure):
     scores = KNOWN if lists.group_aware else SCORES
@@ -326,7 +330,7 @@ def test_what_is_charged_is_what_is_released_and_a_refusal_changes_nothing():
     with recording.record_releases() as releases:
         classifier = fitted(budget=budget)
     kinds = [release.kind for release in releases]
-    assert kinds.count("score_table") == 1
+    assert kinds.count("table") == 1
     assert kinds.count("moments") == 2
     events = classifier.privacy_spent_.event.phases
     assert kinds.count("gradient") == sum(getattr(e, "n_steps", 1) for e in events) - 3

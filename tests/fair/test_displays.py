@@ -61,6 +61,24 @@ def test_equalized_odds_picture():
     assert list(display.histograms_) == [("men", 0), ("men", 1), ("women", 1)]
 
 
+@pytest.mark.parametrize(
+    ("fairness", "figure", "label"),
+    [
+        ("equal_opportunity", "TPR ratio (yes)", "yes"),
+        ("predictive_equality", "FPR ratio (no)", "no"),
+    ],
+)
+def test_every_notion_has_a_picture(fairness, figure, label):
+    display = FairnessDisplay.from_estimator(model, X, names, fairness=fairness, **BY_SEX)
+    assert list(display.metrics) == ["accuracy", figure]
+    of_class = names == label
+    ratio = disparate_impact(
+        model.predict(X)[of_class], sensitive_features=sex[of_class], pos_label="yes"
+    )
+    assert display.metrics[figure] == pytest.approx(ratio)
+    assert list(display.histograms_) == [(a, b) for a in ("men", "women") for b in ("no", "yes")]
+
+
 RESULTS = pd.DataFrame(
     [
         ("plain", 0.0, 0.30, 0.84),
@@ -112,6 +130,7 @@ def test_front_against_the_definition(higher_is_fairer):
     [
         ("demographic_parity", "disparate_impact", [False, True, True]),
         ("equalized_odds", "equalized_odds_difference", [True, True, False]),
+        ("equal_opportunity", "equalized_odds_difference", [True, True, False]),
         (None, "wasserstein", [True, False, False]),
     ],
 )
@@ -119,12 +138,11 @@ def test_a_fit_is_drawn_without_data(fairness, parity, on_front):
     """Points that another one beats are not on the front; lower is better but for accuracies."""
     accuracy = "accuracy" if fairness else "mean_squared_error"
     figures = {parity: [0.2, 0.2, 0.6], accuracy: [0.7, 0.8, 0.75]}
-    if fairness == "equalized_odds":
+    if parity == "equalized_odds_difference":
         figures = {parity: [0.1, 0.2, 0.6], accuracy: [0.7, 0.8, 0.75]}
     errors = {f"{name}_se": [0.01, 0.02, 0.03] for name in figures}
     fitted = SimpleNamespace(frontier_=pd.DataFrame(figures | errors))
-    if fairness:
-        fitted.fairness = fairness
+    fitted.fairness = fairness or "demographic_parity"  # regressors have one too
     display = FairnessFrontierDisplay.from_estimator(fitted, name="ours")
     assert display.points["on_front"].tolist() == on_front
     assert display.points["accuracy_std"].tolist() == [0.01, 0.02, 0.03]

@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from skdpot import FairPrivateClassifier, FairPrivateRegressor, PrivacyBudget
-from skdpot.fair import penalties as mechanisms
+from skdpot.fair import penalty_mechanism, sketched_outputs
 from skdpot.fair import predictor as fair_estimators
-from skdpot.fair.penalties import FairLoss, Records
+from skdpot.fair.fair_loss import FairLoss
+from skdpot.fair.training_rows import TrainingRows
 from skdpot.nets import training
 from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release.strategy import Energy
@@ -92,10 +93,14 @@ def watched(case):
     seen = {"sums": [], "tuning": [], "tables": [], "batches": []}
     with pytest.MonkeyPatch.context() as patch:
         for owner, name, note in (
-            (mechanisms, "tuned_threshold", lambda *args: seen["tuning"].append(args[2])),
+            (penalty_mechanism, "tuned_threshold", lambda *args: seen["tuning"].append(args[2])),
             (FairLoss, "ranked_vectors", lambda _, __, *args: seen["sums"].append(args)),
-            (mechanisms, "pulled_back_sum", lambda *_, batch=None: seen["batches"].append(batch)),
-            (mechanisms, "plan_tables", lambda *args: seen["tables"].append(args)),
+            (
+                sketched_outputs,
+                "pulled_back_sum",
+                lambda *_, batch=None: seen["batches"].append(batch),
+            ),
+            (sketched_outputs, "plan_output_tables", lambda *args: seen["tables"].append(args)),
         ):
             spied(patch, owner, name, note)
         return fitted(case), seen
@@ -191,7 +196,9 @@ def test_masks_of_dropout_and_the_threshold_are_of_the_secret_stream(monkeypatch
     seen, streams = {}, fair_estimators.spawn_streams(None, "test")
     monkeypatch.setattr(fair_estimators, "spawn_streams", lambda *_: streams)
     spied(monkeypatch, training, "train_network", lambda *_, rng, **__: seen.update(rng=rng))
-    spied(monkeypatch, mechanisms, "tuned_threshold", lambda *args: seen.update(secret=args[3]))
+    spied(
+        monkeypatch, penalty_mechanism, "tuned_threshold", lambda *args: seen.update(secret=args[3])
+    )
     module = nn.Sequential(nn.Linear(3, 8), nn.Dropout(), nn.Linear(8, 1))
     fitted("sketch, demographic_parity, tuned", module=module, **QUICK)
     assert seen["rng"] not in (streams.solver, streams.public)
@@ -201,7 +208,7 @@ def test_masks_of_dropout_and_the_threshold_are_of_the_secret_stream(monkeypatch
 
 def test_chains_are_trained_in_double_precision_and_others_as_they_are():
     for network, kind in ((nn.Linear(3, 1), torch.float64), (Bounded(3, 1), torch.float32)):
-        assert Records.of(network, X, LABELS, "cpu").rows.dtype == kind
+        assert TrainingRows.of(network, X, LABELS, "cpu").rows.dtype == kind
     fit = fitted("sketch, demographic_parity", **QUICK)
     assert all(p.dtype == torch.float32 for p in fit.network_.parameters())
 

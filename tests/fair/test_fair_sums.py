@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from skdpot._utils.validation import SecretStream
-from skdpot.fair import penalties as fair
-from skdpot.fair.penalties import Records
-from skdpot.nets.compared_outputs import ParityPenalty
+from skdpot._utils.streams import SecretStream
+from skdpot.fair.training_rows import TrainingRows
+from skdpot.nets import local_penalty as local_penalties
 from skdpot.nets.local_penalty import LocalPenalty, network_outputs
-from skdpot.nets.output_tables import plan_tables, release_tables
+from skdpot.nets.output_tables import plan_output_tables, release_tables
+from skdpot.nets.parity_penalty import ParityPenalty
 from tests.fair.fair_tasks import (
     N_FEATURES,
     NETWORKS,
@@ -43,7 +43,7 @@ def released(task, network, batch, cells, directions, mu):
     limits = task.compared.half_widths(directions)
     if math.isinf(mu):
         limits = np.abs(directions @ values.T).max(axis=1) * 1.01
-    noise = plan_tables(mu, 1, len(directions), min(cells.sizes))
+    noise = plan_output_tables(mu, 1, len(directions), min(cells.sizes))
     secret = SecretStream(int(RNG.integers(2**32)))
     return values, release_tables(
         values, cells.codes, cells.sizes, directions, limits, noise, secret
@@ -52,7 +52,7 @@ def released(task, network, batch, cells, directions, mu):
 
 def local_penalty(task, outputs, values, tables, cells, directions):
     """What the penalty is replaced by: its linear part, and a share of its curvature."""
-    share = fair._STIFFNESS / 4
+    share = local_penalties._STIFFNESS / 4
     projected, total = task.compared.values(outputs) @ torch.from_numpy(directions).T, 0.0
     for own in range(len(cells.sizes)):
         here, others = np.flatnonzero(cells.codes == own), cells.others(own)
@@ -74,7 +74,7 @@ def test_without_clipping_sums_are_the_gradient_of_the_objective(kind, strata, m
     task, strata = TASKS[kind], STRATA[strata]
     cells, network = make_cells(cell_sizes(strata, RNG), strata), make(task.compared.n_outputs)
     n, loss, network = sum(cells.sizes), fair_loss(task), network.double()
-    batch = Records(torch.from_numpy(RNG.normal(size=(n, N_FEATURES))), task.targets(n, RNG))
+    batch = TrainingRows(torch.from_numpy(RNG.normal(size=(n, N_FEATURES))), task.targets(n, RNG))
     directions = task.compared.directions(5, RNG)
 
     def assert_gradient(total, apart):
@@ -115,7 +115,7 @@ def neighbours(task, n, position, rng, wild=True):
     if not task.n_classes:
         other_targets[position] *= 10.0 ** int(rng.integers(-2, 9))
     batches = ((rows, targets), (other, other_targets))
-    return [Records(torch.from_numpy(r).float(), t) for r, t in batches]
+    return [TrainingRows(torch.from_numpy(r).float(), t) for r, t in batches]
 
 
 def scaled_network(name, q, exponent):
@@ -192,7 +192,7 @@ def aimed_change(own, other, position, value, alpha, clip):
         targets = torch.zeros(n + m, 1).double()
         targets[position] = -1e6 * direction * aim[position]
         loss = fair_loss(task, alpha, clip, 1.0)
-        sums.append(flat(ranked_sum(loss, Aimed(), Records(rows, targets), penalty, line)))
+        sums.append(flat(ranked_sum(loss, Aimed(), TrainingRows(rows, targets), penalty, line)))
     bound = loss.ranked_sensitivity(n + m, penalty, 1.0)
     return float((sums[0] - sums[1]).norm()) / bound
 
@@ -298,6 +298,6 @@ def test_twice_the_clip_is_attained():
     for target in (1e9, -1e9):
         targets = torch.zeros(8, 1).double()
         targets[5] = target
-        sums.append(flat(joint_sum(loss, network, Records(rows, targets), None)))
+        sums.append(flat(joint_sum(loss, network, TrainingRows(rows, targets), None)))
     moved = float((sums[0] - sums[1]).norm())
     assert 0.999 * 2 * 0.7 * 0.7 < moved <= 2 * 0.7 * 0.7

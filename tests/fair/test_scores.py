@@ -7,7 +7,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss, mean_squared_error
 from torch import nn
 
-from skdpot._utils.validation import SecretStream, Streams
+from skdpot._utils.streams import SecretStream, Streams
 from skdpot.exceptions import PrivacyWarning, ReplayError
 from skdpot.fair.scores import plan_scores
 from skdpot.nets.networks import build_predictor

@@ -8,8 +8,13 @@ from sklearn.base import clone
 
 from skdpot import DPSlicedFlowSampler
 from skdpot.mechanisms import Presample, Resample, Sketch
-from skdpot.ot.flow import SlicedFlowProblem
+from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem
 from skdpot.ot.slices import CDFTable
+from skdpot.sampling.autoencoder_mechanism import AutoencoderMechanism
+from skdpot.sampling.code_penalties import CodePenalty
+from skdpot.sampling.generator_mechanism import TrainingMechanism
+from skdpot.sampling.generator_network import GeneratorNetwork
+from skdpot.sampling.row_mechanism import FlowMechanism
 
 X = np.random.default_rng(5).uniform(-1, 1, size=(300, 2))
 QUICK = {"bounds": (-1, 1), "n_steps": 3, "n_particles": 40}
@@ -33,18 +38,37 @@ def test_the_fit_keeps_a_copy_and_not_the_parameter(mechanism):
     np.testing.assert_array_equal(sampler.sample(30, random_state=0), before)
 
 
-class Frozen(Sketch):
+class Frozen(FlowMechanism):
     """A mechanism that releases an object of its own: the distribution functions alone."""
 
-    def release(self, context, rows, y, **options):
-        released = super().release(context, rows, y, **options)
-        return replace(released, value=released.value.table())
+    def release(self, context, rows, y, *, conditional, n_steps):
+        result = Sketch().release(context, rows, y, conditional=conditional, n_steps=n_steps)
+        return replace(result, value=result.value.table())
 
-    def problem(self, table, radius, label):
-        return SlicedFlowProblem(table)
+    def problem(self, released, radius, label):
+        return SlicedFlowProblem(released)
+
+    def schedule(self, released, n_steps, step_size, diffusion):
+        return FlowSchedule(n_steps)
 
 
 def test_a_release_may_be_any_object_that_its_mechanism_makes_a_problem_of():
     given = DPSlicedFlowSampler(Frozen(), epsilon=5.0, **QUICK).fit(X)
     assert isinstance(given.releases_, CDFTable)
     assert given.sample(10).shape == (10, 2)
+
+
+@pytest.mark.parametrize(
+    ("interface", "methods"),
+    [
+        (FlowMechanism, "problem, release, schedule"),
+        (TrainingMechanism, "release"),
+        (AutoencoderMechanism, "loss, release, train_public"),
+        (CodePenalty, "distance"),
+        (GeneratorNetwork, "build, dimension"),
+    ],
+)
+def test_an_interface_names_what_a_subclass_must_define(interface, methods):
+    assert ", ".join(sorted(interface.__abstractmethods__)) == methods
+    with pytest.raises(TypeError, match="abstract"):
+        interface()

@@ -15,8 +15,8 @@ from skdpot.nets import training
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.ot.transport import sliced_wasserstein_distance
 from skdpot.privacy.accounting import compose
-from skdpot.sampling import dpsgd as of_gradient
 from skdpot.sampling import generator as of_generator
+from skdpot.sampling import generator_gradient as of_gradient
 from tests.flat_options import sliced_generator
 
 RNG = np.random.default_rng(2203)

@@ -16,13 +16,13 @@ from skdpot.release.gate import Release
 from skdpot.release.sketch import SlicedSketch
 from skdpot.sampling import generator_training
 from skdpot.sampling.generator_training import (
-    OutputUnits,
     distribution_steps,
     generator_steps,
     release_batches,
     sliced_pull,
     table_batches,
 )
+from skdpot.sampling.output_units import OutputUnits
 from skdpot.sampling.row_releases import SmoothedProjections
 
 RNG = np.random.default_rng(4071)

@@ -1,6 +1,7 @@
 """Columns of all kinds, series of every data type that they read, and tables of these.
 
-A new kind of column has its cases here: the suites of columns, schemas and encoders try them all.
+A new kind of column has its cases here: an entry of `COLUMNS`, texts in `FILE_TEXTS`, and a series
+of `SERIES` for each library. The suites of columns, schemas and encoders try them all.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from skdpot.preprocessing import (
     TableSchema,
     TimedeltaColumn,
 )
-from skdpot.tables.frames import read_column
+from skdpot.tables.column_values import read_column
 
 YEAR = {"lower": "2024-01-01", "upper": "2024-12-31"}
 ROME = "datetime64[ns, Europe/Rome]"
@@ -74,6 +75,19 @@ COLUMNS = {
     "truth": BooleanColumn("c", dtype="bool"),
     "truth, missing": BooleanColumn("c", missing=True, dtype="boolean"),
     "truth as numbers": BooleanColumn("c", dtype="int64"),
+}
+
+# What texts of a file each kind reads.
+DIGITS = [f"{BIG}" for BIG in (2**53 + 1, 2**53 + 3, 2**64, -3, 600)]
+DIGITS += [f"{2**53}.5", f" {2**53 + 5} ", "9" * 300, "-1e300", "0.5", "0.1", "1e16", "007", "+3"]
+DIGITS += ["", "NaN", "-0"]
+DAYS = ["2024-06-01", "2024-06-01T12:00:00.123456789", "1066-01-01", "9999-12-31", "20240601", ""]
+FILE_TEXTS = {
+    "numeric": DIGITS,
+    "datetime": DAYS,
+    "timedelta": ["0:00:01", "2 days", "36 h", "P1DT2H", ""],
+    "categorical": [*DIGITS, "x", "lo", "S", "None"],
+    "boolean": ["True", "false", "1", "0.0", "", "NA"],
 }
 
 

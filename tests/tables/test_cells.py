@@ -13,9 +13,11 @@ from skdpot import DPTableSynthesizer
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, NumericColumn, TableSchema
 from skdpot.release.gate import record_releases, replay_releases
-from skdpot.tables.cells import ROUNDS, coarsen, combined
-from skdpot.tables.contingency import Marginal, NoisyMarginal, tables_of
+from skdpot.tables.bins import coarsen
+from skdpot.tables.cells import ROUNDS, combined
+from skdpot.tables.contingency import Marginal, NoisyMarginal
 from skdpot.tables.grids import ColumnGrid
+from skdpot.tables.marginal_release import tables_of
 
 N_ROWS, WIDE, LARGEST = 8000, 10**9, 2**62
 DAY = np.timedelta64(1, "D")

@@ -14,8 +14,9 @@ from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import NonPrivateEvent, gdp_delta
 from skdpot.privacy.selection import ChoiceEvent
 from skdpot.release.gate import record_releases, replay_releases
-from skdpot.tables import contingency
-from skdpot.tables.contingency import Marginal, choice_sensitivity, exact_misfits, release_choices
+from skdpot.tables import choices
+from skdpot.tables.choices import choice_sensitivity, release_choices
+from skdpot.tables.contingency import Marginal, exact_misfits
 
 RNG = np.random.default_rng(5)
 CODES = RNG.integers(0, 2, (40, 4)).astype(np.int32)
@@ -67,7 +68,7 @@ def test_weights_are_exact_to_the_last_bit():
     """Beside mpmath, for scores whose weights span hundreds of bits."""
     mpmath = pytest.importorskip("mpmath")
     scores, rate, bits = np.array([0, 3, 50_000, 49_000, 49_999]), 0.0123, 128
-    draw = contingency._Draw(scores, rate, bits)
+    draw = choices._ExponentialDraw(scores, rate, bits)
     with mpmath.workprec(2000):
         for place, score in enumerate(scores.tolist()):
             mantissa, shift = draw._exact[draw._kinds[place]]
@@ -83,8 +84,8 @@ def test_sums_by_blocks_choose_as_one_sum_does(rate, monkeypatch):
     scores, closed = rng.integers(0, 3000, 50), rng.random((50, 50)) < 0.03
 
     def places(block):
-        monkeypatch.setattr(contingency, "_BLOCK", block)
-        draw, stream = contingency._Draw(scores, rate, 100), SecretStream(5)
+        monkeypatch.setattr(choices, "_BLOCK", block)
+        draw, stream = choices._ExponentialDraw(scores, rate, 100), SecretStream(5)
         while draw.is_open.any():
             yield (place := draw.next(stream))
             draw.is_open[place] = False

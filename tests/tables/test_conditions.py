@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from skdpot.preprocessing import CategoricalColumn, NumericColumn
-from skdpot.tables.grids import parse_conditions
+from skdpot.tables.conditions import parse_conditions
 from tests.tables.table_cases import COLUMNS as KNOWN
 from tests.tables.table_cases import ROME
 

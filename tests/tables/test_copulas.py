@@ -10,9 +10,9 @@ from scipy.stats import norm
 
 from skdpot import DPTableSynthesizer
 from skdpot.preprocessing import NumericColumn, TableSchema
-from skdpot.tables import cells, model
-from skdpot.tables.cells import tied_shares
+from skdpot.tables import copulas, tree
 from skdpot.tables.contingency import Marginal, NoisyMarginal
+from skdpot.tables.copulas import tied_shares
 
 N_ROWS, N_BINS, N_GROUPS = 30_000, 24, 8
 
@@ -57,7 +57,7 @@ def test_fine_bins_are_found_from_coarse_noisy_counts(rho, zeros, missing):
 @pytest.mark.parametrize("converges", [True, False])
 def test_counts_that_are_all_noise_tell_nothing(converges, monkeypatch):
     if not converges:
-        monkeypatch.setattr(cells, "nnls", partial(nnls, maxiter=1))
+        monkeypatch.setattr(copulas, "nnls", partial(nnls, maxiter=1))
     groups = np.arange(N_BINS) // 3
     marginal = Marginal((0, 1), (groups, groups))
     shares = np.full(N_BINS, 1 / N_BINS)
@@ -84,7 +84,7 @@ def test_ties_that_contradict_each_other_divide_nothing_by_zero(monkeypatch):
     """One parent says that low values go with low ones, the other that they go with high ones."""
     even = np.full(N_BINS, 1.0 / N_BINS)
     guesses = iter([np.diag(even), np.diag(even)[::-1]])
-    monkeypatch.setattr(model, "tied_shares", lambda *args: next(guesses))
+    monkeypatch.setattr(tree, "tied_shares", lambda *args: next(guesses))
     groups = np.arange(N_BINS) * N_GROUPS // N_BINS
     counts = np.full(N_GROUPS**2, N_ROWS / N_GROUPS**2)
     tables = {
@@ -92,5 +92,5 @@ def test_ties_that_contradict_each_other_divide_nothing_by_zero(monkeypatch):
         for parent in range(2)
     }
     above = np.diag(even)[None]  # and both have the same value
-    found = model._fit_clique(above, (None, 0, 1), 2, [even] * 3, tables, N_ROWS, [N_BINS] * 3)
+    found = tree._fit_clique(above, (None, 0, 1), 2, [even] * 3, tables, N_ROWS, [N_BINS] * 3)
     assert np.isfinite(found).all()

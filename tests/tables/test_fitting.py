@@ -15,17 +15,19 @@ from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, compose
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import lattice_noise, noise_lattice
 from skdpot.privacy.selection import ChoiceEvent
-from skdpot.tables import fitting
-from skdpot.tables.cells import ROUNDS
-from skdpot.tables.contingency import Marginal, misfit_sensitivity
-from skdpot.tables.fitting import (
+from skdpot.tables import plan
+from skdpot.tables.candidates import (
+    NOISE_COST,
     TARGET_IMPORTANCE,
     Candidates,
     choose,
     choose_tree,
-    plan_tables,
     sampling_misfit,
 )
+from skdpot.tables.cells import ROUNDS
+from skdpot.tables.contingency import Marginal
+from skdpot.tables.marginal_release import misfit_sensitivity
+from skdpot.tables.plan import plan_marginals
 from tests.tables.table_models import SCHEMA, people
 
 KNOWN, OPEN = SCHEMA, TableSchema.from_dtypes(people(5))
@@ -36,7 +38,7 @@ SCHEMAS = {
     "known": KNOWN, "open": OPEN, "one column": ONE, "two columns": TWO, "many columns": MANY
 }  # fmt: skip
 TARGET = SingleFitTarget(1.0, 1e-5)
-PLAN = plan_tables(TARGET, KNOWN, 1000)
+PLAN = plan_marginals(TARGET, KNOWN, 1000)
 
 
 def leaves(event):
@@ -51,7 +53,7 @@ def leaves(event):
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-5), (10.0, 1e-9)])
 @pytest.mark.parametrize("target", [SingleFitTarget, PrivacyTarget])
 def test_a_plan_costs_what_was_asked_and_no_less(schema, epsilon, delta, target):
-    plan = plan_tables(target(epsilon, delta), SCHEMAS[schema], 1000)
+    plan = plan_marginals(target(epsilon, delta), SCHEMAS[schema], 1000)
     assert 0.97 * epsilon < compose(plan.event).epsilon(delta) <= epsilon
     events = leaves(plan.event)[-len(plan.shares) :]
     for event, share in zip(events, plan.shares.values(), strict=True):
@@ -67,7 +69,7 @@ def test_a_plan_costs_what_was_asked_and_no_less(schema, epsilon, delta, target)
 
 
 def test_what_is_not_known_gets_a_fifth_at_most():
-    plan = plan_tables(TARGET, OPEN, 1000)
+    plan = plan_marginals(TARGET, OPEN, 1000)
     first, whole = (
         compose(event).mu_without_sampling ** 2 for event in (plan.schema.event, plan.event)
     )
@@ -93,7 +95,7 @@ def test_misfits_cost_their_share(release, n_marginals):
 
 
 def test_epsilon_infinity_needs_no_noise():
-    plan = plan_tables(SingleFitTarget(math.inf, 1e-5), KNOWN, 1000)
+    plan = plan_marginals(SingleFitTarget(math.inf, 1e-5), KNOWN, 1000)
     assert isinstance(plan.event, NonPrivateEvent)
     assert plan.marginal_sigmas("tree", np.ones(2)).tolist() == [0.0, 0.0]
     assert plan.misfit_sigma("misfit", [pair_of((0, 1), (2, 2))]) == 0.0
@@ -105,13 +107,13 @@ def test_epsilon_infinity_needs_no_noise():
 )
 def test_noise_that_cannot_be_drawn_is_refused_beforehand(epsilon, delta, message):
     with pytest.raises(CalibrationError, match=message):
-        plan_tables(SingleFitTarget(epsilon, delta), KNOWN, 1000)
+        plan_marginals(SingleFitTarget(epsilon, delta), KNOWN, 1000)
 
 
 @pytest.mark.parametrize("n_columns", [2, 40])
 def test_what_is_not_refused_can_be_drawn(n_columns):
     """At the largest sigma, the share of the smallest table beside all others at their largest."""
-    wide = replace(PLAN, sigma=fitting._LARGEST_SIGMA / n_columns)
+    wide = replace(PLAN, sigma=plan._LARGEST_SIGMA / n_columns)
     n_pairs = n_columns * (n_columns - 1) // 2
     weights = np.array([1.0, *[(4.0 * 65 * 65) ** (2 / 3)] * (n_pairs - 1)])
     least = "misfit"
@@ -174,7 +176,7 @@ def test_the_choice_is_nearly_the_best_of_all(sigma):
 
         def cost(chosen, sizes=sizes, left_out=left_out):
             """Return the rows that noise puts wrong in what is released, the model in the rest."""
-            noise = fitting._NOISE_COST * sigma * sizes[chosen].sum() ** 1.5
+            noise = NOISE_COST * sigma * sizes[chosen].sum() ** 1.5
             return noise + left_out[~chosen].sum()
 
         taken = choose(candidates, sigma).marginals

@@ -16,7 +16,7 @@ from skdpot.preprocessing import (
     TimedeltaColumn,
 )
 from skdpot.privacy.spent import total_spent
-from skdpot.tables.marginal_tables import grid_within, labels_of, parts_of, plain_label
+from skdpot.tables.marginal_tables import grid_within, labelled_parts, labels_of, plain_label
 from tests.tables.table_cases import COLUMNS
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
@@ -126,7 +126,7 @@ def test_labels_are_read_as_the_cells_that_they_name(name, joined):
     parts = np.append(parts, parts.max() + 1) if column.missing else parts
     labels = [plain_label(label) for label in labels_of(grid, parts).astype(object)]
     found = grid_within(column, labels)
-    again = parts_of(found, labels, "table")
+    again = labelled_parts(found, labels, "table")
     if grid.is_final:
         np.testing.assert_array_equal(again, parts)
     assert [str(plain_label(one)) for one in labels_of(found, again)] == [*map(str, labels)]

@@ -12,7 +12,7 @@ import pytest
 
 from skdpot._utils.nothing import is_nothing
 from skdpot._utils.pages import _environment
-from skdpot.cli.inputs import FileFormat, inferred_values, read_guessable, read_table
+from skdpot.cli.table_files import FileFormat, inferred_values, read_guessable, read_table_file
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,
@@ -25,7 +25,7 @@ from skdpot.preprocessing import (
     TableSchema,
     TimedeltaColumn,
 )
-from skdpot.tables.column_base import tells_who
+from skdpot.tables.identifiers import tells_who
 
 _MOST = 9.0  # times as long for four times the input; in proportion it would be 4
 _NOISE = 0.02  # seconds
@@ -134,7 +134,7 @@ def wide(n_columns):
 def test_a_wide_file_is_read_in_linear_time(tmp_path):
     def read(path):
         schema = TableSchema.guess(read_guessable(path, FileFormat()))
-        table, stated = read_table(path, schema, FileFormat())
+        table, stated = read_table_file(path, schema, FileFormat())
         return stated.bind(table).read(table)
 
     assert_linear(read, lambda n: header(n, tmp_path), 100)

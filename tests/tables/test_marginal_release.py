@@ -14,15 +14,17 @@ from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.release.gate import record_releases
 from skdpot.sources import HeldRows
-from skdpot.tables import contingency
+from skdpot.tables import contingency, marginal_release
 from skdpot.tables.contingency import (
-    MARGINAL_SENSITIVITY,
     CountedRows,
     JointTables,
     Marginal,
     NoisyMarginal,
     counts_of,
     exact_counts,
+)
+from skdpot.tables.marginal_release import (
+    MARGINAL_SENSITIVITY,
     largest_change,
     misfit_sensitivity,
     release_marginals,
@@ -150,9 +152,9 @@ def test_without_noise_everything_is_exact():
 
 def test_noise_is_drawn_before_the_rows_are_counted(monkeypatch):
     order = []
-    draw = contingency.lattice_noise
+    draw = marginal_release.lattice_noise
     monkeypatch.setattr(
-        contingency, "lattice_noise", lambda *a, **kw: order.append("noise") or draw(*a, **kw)
+        marginal_release, "lattice_noise", lambda *a, **kw: order.append("noise") or draw(*a, **kw)
     )
     count = JointTables.count
     monkeypatch.setattr(JointTables, "count", lambda *a: order.append("rows") or count(*a))
@@ -166,13 +168,13 @@ def test_noise_is_drawn_before_the_rows_are_counted(monkeypatch):
 def test_the_sampler_is_told_of_the_whole_release(monkeypatch):
     """Its error is charged once a release, so that it must know how private that is."""
     told = []
-    draw = contingency.lattice_noise
+    draw = marginal_release.lattice_noise
 
     def spy(sigma, *args, mu, **options):
         told.append(mu)
         return draw(sigma, *args, mu=mu, **options)
 
-    monkeypatch.setattr(contingency, "lattice_noise", spy)
+    monkeypatch.setattr(marginal_release, "lattice_noise", spy)
     released(ALL, SIGMAS)
     assert told == pytest.approx([math.sqrt(np.sum(2 / SIGMAS**2))] * len(ALL))
     told.clear()

@@ -13,21 +13,13 @@ from scipy.optimize import brentq, minimize
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from skdpot.privacy.events import NonPrivateEvent
-from skdpot.tables import cells as table_cells
-from skdpot.tables import model
-from skdpot.tables.cells import MAX_BINS, ColumnBins, project_to_total
-from skdpot.tables.contingency import Marginal, NoisyMarginal, release_of
-from skdpot.tables.model import (
-    SMOOTHING,
-    ColumnTree,
-    ScaledParticles,
-    TableModel,
-    TreeNode,
-    draw_cells,
-    fit_tree,
-    spanning_tree,
-    with_second_parents,
-)
+from skdpot.tables import bins, model
+from skdpot.tables.bins import MAX_BINS, ColumnBins, project_to_total
+from skdpot.tables.contingency import Marginal, NoisyMarginal
+from skdpot.tables.marginal_release import release_of
+from skdpot.tables.model import TableModel, draw_cells
+from skdpot.tables.particles import SMOOTHING, ScaledParticles
+from skdpot.tables.tree import ColumnTree, TreeNode, fit_tree, spanning_tree, with_second_parents
 
 SIZES = (3, 2, 4, 2)
 EVERY = np.array(list(itertools.product(*map(range, SIZES))), dtype=np.int32)  # row there can be
@@ -69,7 +61,7 @@ def coarsen(counts, sigma=0.0, n_rows=1000, *, ordered=False, missing=False, dou
     column = SimpleNamespace(missing=missing)
     known = {"is_doubtful": is_doubtful, "weights": np.ones(len(counts))}
     grid = SimpleNamespace(ordered=ordered, column=column, **known)
-    return table_cells.coarsen(noisy, grid, n_rows, N_GROUPS)
+    return bins.coarsen(noisy, grid, n_rows, N_GROUPS)
 
 
 @given(st.data())
@@ -453,12 +445,12 @@ def test_rows_have_the_pairs_of_the_weights_and_rare_cells_by_chance():
             found += np.abs(np.bincount(cells[places], minlength=49) / len(places) - due).sum()
         return found
 
-    places = model._resampled(particles.weights, 4000, rng)
+    places = model.resampled(particles.weights, 4000, rng)
     before = off(places)
-    assert off(model._balanced(particles, places, rng)) < 0.6 * before
+    assert off(model._balance_pairs(particles, places, rng)) < 0.6 * before
     share = particles.weights[codes[:, 0] == 6].sum() / particles.weights.sum()
     few = [
-        model._balanced(particles, model._resampled(particles.weights, 400, rng), rng)
+        model._balance_pairs(particles, model.resampled(particles.weights, 400, rng), rng)
         for _ in range(20)
     ]
     rare = np.count_nonzero(codes[np.concatenate(few), 0] == 6)

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from skdpot._utils.nothing import MISSING_TEXTS
-from skdpot.cli.inputs import FileFormat, read_guessable, read_table
+from skdpot.cli.table_files import FileFormat, read_guessable, read_table_file
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,
@@ -111,7 +111,7 @@ def test_cells_of_a_file_that_spell_nothing_are_missing_or_refused(kind, tmp_pat
 
 
 def read_and_check(path, schema):
-    table, stated = read_table(path, schema, FileFormat())
+    table, stated = read_table_file(path, schema, FileFormat())
     return stated.bind(table).read(table)["c"]
 
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.cli.inputs import MISSING_TEXTS
+from skdpot.cli.table_files import MISSING_TEXTS
 from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableEncoder, TableSchema
 from skdpot.tables.frames import Table, build_table
 from skdpot.tables.proposals import KINDS
-from tests.tables.table_cases import COLUMNS, FRAMES, SERIES
+from tests.tables.table_cases import COLUMNS, DIGITS, FILE_TEXTS, FRAMES, SERIES
 
 # A table of Arrow is read as one of polars: one series of it is enough for a quick run.
 CASES = [
@@ -120,19 +120,6 @@ def test_cells_are_few_and_cover_the_values(name):
 
 # --- texts of files -------------------------------------------------------------------------------
 
-NUMBERS = [f"{BIG}" for BIG in (2**53 + 1, 2**53 + 3, 2**64, -3, 600)]
-NUMBERS += [f"{2**53}.5", f" {2**53 + 5} ", "9" * 300, "-1e300", "0.5", "0.1", "1e16", "007", "+3"]
-NUMBERS += ["", "NaN", "-0"]
-DATES = ["2024-06-01", "2024-06-01T12:00:00.123456789", "1066-01-01", "9999-12-31", "20240601", ""]
-TEXTS = {
-    "numeric": NUMBERS,
-    "datetime": DATES,
-    "timedelta": ["0:00:01", "2 days", "36 h", "P1DT2H", ""],
-    "categorical": [*NUMBERS, "x", "lo", "S", "None"],
-    "boolean": ["True", "false", "1", "0.0", "", "NA"],
-}
-
-
 TYPED = {name: column for name, column in COLUMNS.items() if "zone" not in name} | {
     "largest integers": NumericColumn("c", lower=2**53, upper=2**53 + 9, integer=True),
     "largest numbers": CategoricalColumn("c", categories=[2**53 + 1, 2**53 + 3, 0.5], other=-1),
@@ -146,8 +133,8 @@ KINDS_OF_TEXT = ["1", "1.0", "one", "True", "true", ""]
 @given(data=st.data())
 @settings(deadline=None, max_examples=25)
 def test_one_text_has_no_part_in_how_others_are_read(name, data):
-    pool = KINDS_OF_TEXT if name == "several kinds" else TEXTS[TYPED[name].kind]
-    pool = NUMBERS if pool is TEXTS["categorical"] and name.endswith("numbers") else pool
+    pool = KINDS_OF_TEXT if name == "several kinds" else FILE_TEXTS[TYPED[name].kind]
+    pool = DIGITS if pool is FILE_TEXTS["categorical"] and name.endswith("numbers") else pool
     column = TYPED[name].replace(missing=True).stated()
 
     def codes(texts):

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from skdpot.tables import model
+from skdpot.tables import particles
 from skdpot.tables.contingency import Marginal, NoisyMarginal
-from skdpot.tables.model import Moves, ScaledParticles
+from skdpot.tables.particles import Moves, ScaledParticles
 
 SIZES = (3, 2, 4, 2)
 EVERY = np.array(list(itertools.product(*map(range, SIZES))), dtype=np.int32)
@@ -23,10 +23,10 @@ def factors(rng):
     return tuple((marginal, rng.normal(size=marginal.n_cells)) for marginal in found)
 
 
-@pytest.mark.parametrize("most_merged", [model._MOST_MERGED, 0])
+@pytest.mark.parametrize("most_merged", [particles._MOST_MERGED, 0])
 @pytest.mark.parametrize("impossible", [(), ({0: np.arange(3) == 1, 2: np.arange(4) > 1},)])
 def test_moved_particles_follow_the_product_of_factors(monkeypatch, most_merged, impossible):
-    monkeypatch.setattr(model, "_MOST_MERGED", most_merged)
+    monkeypatch.setattr(particles, "_MOST_MERGED", most_merged)
     rng, n_particles = np.random.default_rng(0), 40_000
     known = factors(rng)
     law = np.exp(sum(logs[marginal.cells(EVERY)] for marginal, logs in known))

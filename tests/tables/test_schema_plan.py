@@ -17,7 +17,7 @@ from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.privacy.spent import scales_of
 from skdpot.release.bounds import plan_private_bounds, release_ranges
 from skdpot.sources import HeldRows
-from skdpot.tables.schema import plan_schema, release_schema
+from skdpot.tables.schema_release import plan_schema, release_schema
 from tests.core.release.exact import moves
 from tests.tables.table_cases import mixed_rows
 

@@ -16,10 +16,10 @@ from skdpot import DPTableSynthesizer, PrivacyBudget, TableSchema
 from skdpot.exceptions import PrivacyWarning
 from skdpot.metrics import MarginalsDisplay
 from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, NumericColumn
-from skdpot.tables.cells import project_to_total
+from skdpot.tables.bins import project_to_total
 from skdpot.tables.contingency import Marginal, NoisyMarginal
 from skdpot.tables.marginals import marginal_total_variations, normalized_wasserstein_distance
-from skdpot.tables.report import _misfit, numbers_of_counts
+from skdpot.tables.report_figures import compare_counts, figures_of_counts
 from tests.tables.table_models import SCHEMA, fit, fitted, people
 
 GROWN = people(20_000, seed=5)
@@ -100,7 +100,7 @@ def test_what_noise_explains_is_what_noise_does():
     for _ in range(400):
         noisy = NoisyMarginal(marginal, n_rows * truth + sigma * rng.standard_normal(6), sigma)
         sample = rng.multinomial(10_000, truth) / 10_000
-        figures = _misfit(noisy, sample, np.arange(6), n_rows, 10_000, rng)
+        figures = compare_counts(noisy, sample, np.arange(6), n_rows, 10_000, rng)
         assert not figures["beyond_noise"]
         found.append(figures["total_variation"])
         expected.append(figures["expected"])
@@ -328,7 +328,7 @@ def test_the_noise_of_a_mean_is_what_noise_does():
     counts = np.where(np.arange(100) < 20, 1000.0, 0.0)
     marginal = Marginal((0,), (np.arange(100),))
     found = [
-        numbers_of_counts(
+        figures_of_counts(
             grid, NoisyMarginal(marginal, counts + 30 * rng.standard_normal(100), 30.0)
         )
         for _ in range(400)
@@ -337,7 +337,7 @@ def test_the_noise_of_a_mean_is_what_noise_does():
     noise = np.mean([figures["mean_noise"] for figures in found])
     assert means.std() == pytest.approx(noise, rel=0.15)
     assert means.mean() == pytest.approx(9.5, abs=4 * noise / 20)
-    hidden = numbers_of_counts(grid, NoisyMarginal(marginal, np.ones(100), 100.0))
+    hidden = figures_of_counts(grid, NoisyMarginal(marginal, np.ones(100), 100.0))
     assert all(math.isnan(figure) for figure in hidden.values())
 
 

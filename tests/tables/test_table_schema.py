@@ -25,7 +25,7 @@ from skdpot.preprocessing import (
     TableSchema,
     TimedeltaColumn,
 )
-from skdpot.tables.column_base import tells_who
+from skdpot.tables.identifiers import tells_who
 from tests.contract.fuzz_harness import attempt
 from tests.contract.fuzz_strategies import NUMBER, TEXT
 from tests.tables.table_cases import COLUMNS, FRAMES, mixed_rows, tables

@@ -20,7 +20,8 @@ from skdpot.preprocessing import (
     TableSchema,
 )
 from skdpot.release.gate import record_releases
-from skdpot.tables.contingency import NoisyMarginal, tables_of
+from skdpot.tables.contingency import NoisyMarginal
+from skdpot.tables.marginal_release import tables_of
 from tests.contract.fuzz_harness import chain
 from tests.tables.table_models import SCHEMA, people
 

@@ -59,7 +59,6 @@ INJECTIONS: Injections = {
         (given("SlicedSketch.__init__", "FitContext.sketch", group_size=1), {"sketches of trajectories": "trajectories/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[bounds0-3]"}),
     ],
     19: [
-        (rewritten("_plain", ("<= LARGEST_NUMBER", "< 1e290")), {"numbers that a learned rule cannot hold": "contract/test_finite_tables.py::test_values_by_which_this_failed[large numbers]"}),
         (skipped("check_scores", within="FairPrivatePostProcessor.fit"), {"a classifier of other columns": "contract/test_strangers.py::test_what_does_not_fit_a_classifier_is_said_before_the_charge[a missing column]"}),
     ],
     25: [

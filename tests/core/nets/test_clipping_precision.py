@@ -9,12 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from skdpot.nets.gradients import (
-    by_jacobians,
-    gradients_of_vectors,
-    pulled_back_sum,
-    shares_of_vectors,
-)
+from skdpot.nets.gradient_release import gradients_of_vectors
+from skdpot.nets.gradients import by_jacobians, pulled_back_sum, shares_of_vectors
 from tests.core.nets.test_per_sample import Residual, flat, make, uniform
 
 NETWORKS = ("linear", "norms", "convolutions", "residual")

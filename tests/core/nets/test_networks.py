@@ -8,15 +8,11 @@ import torch
 from torch import nn
 
 from skdpot._utils.validation import torch_randomness
-from skdpot.nets.networks import (
-    build_networks,
-    build_predictor,
-    checked_network,
-    draw_latents,
-    image_dimensions,
-    make_mlp,
-)
-from skdpot.nets.per_sample import LatentEncoding, chain_of_layers
+from skdpot.nets.layers import LatentEncoding
+from skdpot.nets.networks import build_predictor, checked_network
+from skdpot.nets.per_sample import chain_of_layers
+from skdpot.sampling.architecture import build_networks, image_dimensions
+from skdpot.sampling.generator_network import draw_latents, make_mlp
 
 # --- encoders and decoders ------------------------------------------------------------------------
 

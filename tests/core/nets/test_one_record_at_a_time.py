@@ -7,12 +7,9 @@ from torch import nn
 
 from skdpot import FairPrivateClassifier, PrivacyBudget, PrivateSWAutoencoder
 from skdpot.nets.gradients import by_jacobians, pulled_back_sum
-from skdpot.nets.per_sample import ToSphere
-from skdpot.sampling.autoencoder_training import (
-    AutoencoderLoss,
-    PriorDistance,
-    reconstruction_gradient,
-)
+from skdpot.nets.layers import ToSphere
+from skdpot.sampling.autoencoder_training import AutoencoderLoss, reconstruction_gradient
+from skdpot.sampling.code_distances import PriorDistance
 from tests.flat_options import made, sliced_generator
 
 X = np.random.default_rng(3).uniform(-1, 1, (80, 4))
@@ -71,7 +68,7 @@ def test_a_record_in_patches_is_clipped_once(network, shape):
 def test_codes_are_computed_record_by_record():
     torch.manual_seed(0)  # noqa: TID251
     network = nn.Sequential(nn.Sequential(MixesMany(), ToSphere()), nn.Linear(3, 3))
-    penalty = PriorDistance("sphere", 3, (64,), 30)
+    penalty = PriorDistance(prior="sphere", latent_dim=3, batch_sizes=(64,), n_projections=30)
     loss = AutoencoderLoss(clip=1.0, penalty=penalty, alpha=0.9)
     directions = penalty.directions(np.random.default_rng(1))
     rows = torch.from_numpy(np.random.default_rng(2).normal(0.5, 0.1, (64, 3))).float()

@@ -12,7 +12,8 @@ from skdpot._utils.validation import SecretStream
 from skdpot.fair.thresholds import plan_threshold, tuned_threshold
 from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
 from skdpot.nets.gradients import shares_of_jacobians
-from skdpot.nets.output_tables import TableNoise, noisy_counts, pulls_between, release_tables
+from skdpot.nets.output_tables import TableNoise, noisy_counts, release_tables
+from skdpot.ot.transport import pulls_between
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.release.strategy import strategy_of
 
@@ -138,10 +139,20 @@ def test_without_noise_the_statistic_is_that_of_the_histograms(compared):
     halves = compared.half_widths(directions)
     values = RNG.uniform(-1, 1, (200, compared.n_outputs)) * halves.max()
     codes = RNG.integers(0, 3, 200)
-    args = values, codes, 3, directions, halves
-    centres, seen = np.zeros(len(halves)), lambda records, own: (records[0], own)
-    found = noisy_counts(*args, silent(16), SecretStream(0), centres, seen, None)
-    np.testing.assert_allclose(found, by_hand(*args, 16), atol=1e-9)
+    counts = noisy_counts(
+        values,
+        codes,
+        n_codes=3,
+        directions=directions,
+        centres=np.zeros(len(halves)),
+        half_widths=halves,
+        noise=silent(16),
+        stream=SecretStream(0),
+        seen=lambda records, public_codes: (records[0], public_codes),
+        known=None,
+    )
+    expected = by_hand(values, codes, 3, directions, halves, 16)
+    np.testing.assert_allclose(counts, expected, atol=1e-9)
 
 
 def test_a_second_release_looks_where_the_first_found_outputs():

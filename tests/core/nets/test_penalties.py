@@ -14,14 +14,14 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 from torch import nn
 
-from skdpot.nets.compared_outputs import (
+from skdpot.nets.gradients import by_jacobians, pulled_back_sum
+from skdpot.nets.parity_penalty import (
     ParityPenalty,
     fixed_side_sensitivity,
     moving_side_sensitivity,
 )
-from skdpot.nets.gradients import by_jacobians, pulled_back_sum
 from skdpot.ot.slices import orthogonal_directions, uniform_directions
-from skdpot.sampling.autoencoder_training import ParityDistance, PriorDistance, prior_samples
+from skdpot.sampling.code_distances import ParityDistance, PriorDistance, prior_samples
 from tests.core.nets.jacobian_sums import wasserstein_vectors
 
 RNG = np.random.default_rng(8841)
@@ -39,11 +39,21 @@ OUTPUTS = {
 
 
 def parity(sizes=(7, 7), latent_dim=2, radius=2.0, n_projections=6):
-    return ParityDistance(latent_dim, tuple(sizes), radius, n_projections)
+    return ParityDistance(
+        latent_dim=latent_dim,
+        batch_sizes=tuple(sizes),
+        clip_output=radius,
+        n_projections=n_projections,
+    )
 
 
 def prior(kind="sphere", latent_dim=4, batch_size=20, n_projections=10):
-    return PriorDistance(kind, latent_dim, (batch_size,), n_projections)
+    return PriorDistance(
+        prior=kind,
+        latent_dim=latent_dim,
+        batch_sizes=(batch_size,),
+        n_projections=n_projections,
+    )
 
 
 CODES = {

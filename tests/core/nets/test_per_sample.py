@@ -12,8 +12,9 @@ from skdpot.nets.gradients import (
     shares_of_jacobians,
     shares_of_vectors,
 )
-from skdpot.nets.networks import build_networks
-from skdpot.nets.per_sample import ToSphere, chain_of_layers
+from skdpot.nets.layers import ToSphere
+from skdpot.nets.per_sample import chain_of_layers
+from skdpot.sampling.architecture import build_networks
 
 RNG = torch.Generator().manual_seed(7)
 N_RECORDS = 7

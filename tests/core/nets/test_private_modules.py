@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from skdpot.nets import training
+from skdpot.nets import per_record_check
 from skdpot.nets.per_record_check import check_per_record
 
 
@@ -107,8 +107,8 @@ def test_gradients_that_depend_on_other_records_are_refused(monkeypatch):
     def shifted(part, by):
         return replace(part, factors=(part.factors[0] + by, *part.factors[1:]))
 
-    jacobians = training.record_jacobians
-    monkeypatch.setattr(training, "record_jacobians", rounded_together)
+    jacobians = per_record_check.record_jacobians
+    monkeypatch.setattr(per_record_check, "record_jacobians", rounded_together)
     with pytest.raises(ValueError, match="depends on the other records"):
         check(nn.Linear(4, 4, bias=False), nn.Flatten())
 

@@ -13,28 +13,25 @@ from scipy import stats
 from torch import nn
 
 from skdpot._utils.validation import SecretStream
-from skdpot.fair.penalties import Records, ranked_steps, tabled_steps
-from skdpot.nets import gradients
+from skdpot.fair.ranked_outputs import ranked_steps
+from skdpot.fair.sketched_outputs import tabled_steps
+from skdpot.fair.training_rows import TrainingRows
+from skdpot.nets import gradient_release
 from skdpot.nets.cells import Cells
-from skdpot.nets.compared_outputs import ParityPenalty, fixed_side_sensitivity
-from skdpot.nets.gradients import TrainingPlan, plan_training
+from skdpot.nets.layers import ToSphere
 from skdpot.nets.local_penalty import LocalPenalty, network_outputs
-from skdpot.nets.output_tables import plan_tables
-from skdpot.nets.per_sample import ToSphere
+from skdpot.nets.output_tables import plan_output_tables
+from skdpot.nets.parity_penalty import ParityPenalty, fixed_side_sensitivity
+from skdpot.nets.training_plan import TrainingPlan, plan_training
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.privacy.accounting import SingleFitTarget
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.noise import noise_for_sums, noisy_sum
 from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release.gate import record_releases
-from skdpot.sampling.autoencoder_training import (
-    AutoencoderLoss,
-    ParityDistance,
-    PriorDistance,
-    private_steps,
-    public_steps,
-)
-from skdpot.sampling.generator_training import clipped_gradient, noisy_gradient_steps
+from skdpot.sampling.autoencoder_training import AutoencoderLoss, private_steps, public_steps
+from skdpot.sampling.code_distances import ParityDistance, PriorDistance
+from skdpot.sampling.generator_gradient_steps import clipped_gradient, noisy_gradient_steps
 from tests.core.nets.jacobian_sums import chunks_of, wasserstein_vectors
 from tests.fair.fair_tasks import (
     N_FEATURES,
@@ -52,13 +49,17 @@ RNG = np.random.default_rng(3511)
 SIZES = (40, 60, 50)
 CELLS = Cells(RNG.permutation(np.repeat(np.arange(3), SIZES)), SIZES, ((0, 1, 2),))
 ROWS = torch.from_numpy(RNG.uniform(-1, 1, (N, N_FEATURES))).float()
-RECORDS = Records(ROWS, TASKS["softmax"].targets(N, RNG))
+RECORDS = TrainingRows(ROWS, TASKS["softmax"].targets(N, RNG))
 DIRECTIONS = orthogonal_directions(2 * N_FEATURES, N_FEATURES, RNG).astype(np.float32)
 RADIUS = math.sqrt(N_FEATURES)
 PENALTIES = {
     "none": None,
-    "prior": PriorDistance("sphere", LATENT_DIM, (30,), LATENT_DIM),
-    "parity": ParityDistance(LATENT_DIM, (8, 12, 10), 2.0, 6),
+    "prior": PriorDistance(
+        prior="sphere", latent_dim=LATENT_DIM, batch_sizes=(30,), n_projections=LATENT_DIM
+    ),
+    "parity": ParityDistance(
+        latent_dim=LATENT_DIM, batch_sizes=(8, 12, 10), clip_output=2.0, n_projections=6
+    ),
 }
 # Cells and sizes of batches of the same rate.
 BATCHES = {"poisson": (N, 30), "one size": (N, 30), "cells": (SIZES, (8, 12, 10))}
@@ -163,7 +164,7 @@ def of_tables(release_at=(20, 40)):
 
     def steps(plan, secret):
         given = {"loss": goal, "cells": CELLS, "n_projections": 3, "public": RNG}
-        noise = plan_tables(100.0, len(release_at), 3, 40)
+        noise = plan_output_tables(100.0, len(release_at), 3, 40)
         given |= {"noise": noise, "release_at": release_at}
         return tabled_steps(RECORDS, plan=plan, secret=secret, **given)
 
@@ -205,7 +206,7 @@ def trained(network, plan, steps, exact, batches=TrainingPlan.batches):
 
     with pytest.MonkeyPatch.context() as patch, record_releases() as seen.releases:
         patch.setattr(TrainingPlan, "batches", watched)
-        patch.setattr(gradients, "noisy_sum", added)
+        patch.setattr(gradient_release, "noisy_sum", added)
         step = steps(plan, SecretStream())
         for number in range(N_STEPS):
             step(network, number)
@@ -434,7 +435,8 @@ def test_the_clipping_norm_of_pulls_is_attained():
     for parameter in network.parameters():
         nn.init.zeros_(parameter)
     network[1].weight.requires_grad_(False)
-    goal = AutoencoderLoss(clip=0.7, penalty=ParityDistance(1, (1, 1), 2.0, 1), alpha=0.4)
+    distance = ParityDistance(latent_dim=1, batch_sizes=(1, 1), clip_output=2.0, n_projections=1)
+    goal = AutoencoderLoss(clip=0.7, penalty=distance, alpha=0.4)
     goal, sums = replace(goal, n_releases=1), []
     for sign in (-1.0, 1.0):
         pulls = torch.tensor([[100.0 * sign]], dtype=torch.float64)
@@ -464,7 +466,7 @@ def test_the_sensitivity_is_attained_through_the_clipped_sum_of_groups():
         network[0].weight[:] = torch.tensor([[1.0, 0.0]])
     for parameter in network[1].parameters():
         nn.init.zeros_(parameter).requires_grad_(False)
-    term = ParityDistance(1, (20, 20), 2.0, 1)
+    term = ParityDistance(latent_dim=1, batch_sizes=(20, 20), clip_output=2.0, n_projections=1)
     goal = AutoencoderLoss(clip=1e-6, penalty=term, alpha=0.99, clip_jacobian=0.3)
     rows = np.zeros((40, 2))
     rows[0], rows[1:20] = (0.0, 50.0), (0.0, -50.0)  # code 0; Jacobians far beyond the clip

@@ -1,4 +1,4 @@
-"""Displays of fairness: scores of the groups, and accuracy against parity."""
+"""A display of the scores of a classifier in each group."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,26 +6,14 @@ from itertools import product
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from skdpot._utils.panels import (
-    COLORS,
-    add_legend_beside,
-    check_choice,
-    check_columns,
-    draw_methods,
-    single_axes,
-)
-from skdpot._utils.validation import as_finite, binary_responses
-from skdpot.fair.rates import (
-    as_labels,
-    disparate_impact,
-    equalized_odds_ratios,
-    find_positive,
-    group_codes,
-)
+from skdpot._utils.finite import as_finite
+from skdpot._utils.panels import COLORS, add_legend_beside, check_choice, single_axes
+from skdpot._utils.parameters import binary_responses
+from skdpot.fair.notions import NOTIONS
+from skdpot.fair.rates import as_labels, find_positive, group_codes, rate_ratios
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -129,13 +117,13 @@ class FairnessDisplay:
         )
         is_probability = method == "predict_proba"
         kind = "predicted probability of" if is_probability else "decision function for"
-        own = {
+        of_estimator = {
             "pos_label": positive,
             "threshold": 0.5 * is_probability if threshold is None else threshold,
             "name": type(estimator).__name__,
             "score_name": f"{kind} class {positive}",
         }
-        return cls.from_predictions(y, scores, **(own | kwargs))
+        return cls.from_predictions(y, scores, **(of_estimator | kwargs))
 
     @classmethod
     def from_predictions(
@@ -161,9 +149,10 @@ class FairnessDisplay:
             or any numbers with a `threshold`.
         sensitive_features : array-like of shape (n,)
             Groups. The name of a pandas or polars column is shown in the legend.
-        fairness : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
-            One histogram per group, with the disparate impact in the title, or one per group and
-            true class, with the equalized odds ratios.
+        fairness : str, default="demographic_parity"
+            A notion of `FairPrivateClassifier`. "demographic_parity": one histogram per group, with
+            the disparate impact in the title. Others: one per group and true class, with the ratios
+            of the rates that the notion compares.
         pos_label : label, optional
             The favorable class; 1 when the labels are 0 and 1 or −1 and 1.
         reference : label, optional
@@ -178,7 +167,7 @@ class FairnessDisplay:
         ValueError
             If the columns are not usable, or there is a single group or more than seven.
         """
-        check_choice("fairness", fairness, ("demographic_parity", "equalized_odds"))
+        check_choice("fairness", fairness, tuple(NOTIONS))
         classes = as_labels(y_true, "y_true")
         groups = as_labels(sensitive_features, "sensitive_features")
         scores = as_finite(column_or_1d(y_score), "y_score")
@@ -189,18 +178,18 @@ class FairnessDisplay:
         selected, truth = scores > threshold, classes == positive
         metrics = {"accuracy": float(np.mean(selected == truth))}
         by_group = {"sensitive_features": groups, "reference": reference}
-        odds = fairness == "equalized_odds"
-        if odds:
-            ratios = equalized_odds_ratios(truth, selected, **by_group)
+        notion = NOTIONS[fairness]
+        ratios = rate_ratios(notion, truth, selected, **by_group)
+        if notion.given_class:
             labels = {y == positive: y for y in np.unique(classes).tolist()}
-            metrics |= {f"EO ratio ({labels[y]})": float(r) for y, r in ratios.items()}
+            metrics |= {f"{notion.ratio_name} ({labels[y]})": float(r) for y, r in ratios.items()}
         else:
-            metrics["disparate impact"] = disparate_impact(selected, **by_group)
+            metrics[notion.ratio_name] = float(ratios.iloc[0])
         group_name = getattr(sensitive_features, "name", None)
         return cls(
             scores=scores,
             groups=groups,
-            classes=classes if odds else None,
+            classes=classes if notion.given_class else None,
             threshold=threshold,
             metrics=metrics,
             name=name,
@@ -271,194 +260,3 @@ class FairnessDisplay:
                 yield group, rows, style
             elif rows.any():
                 yield (group, y), rows, style | {"label": f"{group}, class {y}"}
-
-
-def _on_front(points: pd.DataFrame, signs: list[int]) -> np.ndarray:
-    """Whether no other point is better in one figure, and not worse in the other."""
-    own = points[["parity", "accuracy"]].to_numpy() * signs
-    others = own[:, np.newaxis]
-    beaten = np.all(others >= own, axis=2) & np.any(others > own, axis=2)
-    return np.asarray(~beaten.any(axis=0))
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class FairnessFrontierDisplay:
-    """Accuracy against parity of many models, with the Pareto front.
-
-    Create one with `from_estimator` or `from_results`. Parameters are stored as attributes.
-
-    Parameters
-    ----------
-    points : DataFrame
-        One row per point: its ``method``, the means ``parity`` and ``accuracy``, the standard
-        deviations ``parity_std`` and ``accuracy_std`` (NaN for a single run), and whether it is
-        ``on_front``.
-    higher_is_fairer : bool, default=True
-        Whether higher values of parity are fairer.
-    parity_name, accuracy_name : str
-        Labels of the axes.
-
-    Attributes
-    ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Where the points are drawn.
-    errorbars_ : dict of str to ErrorbarContainer
-        The points of each method.
-    front_ : matplotlib Line2D
-        The Pareto front.
-
-    Privacy
-    -------
-    Results are treated as public. Metrics of private rows are not public, even if the models are
-    private.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from skdpot.metrics import FairnessFrontierDisplay
-    >>> results = pd.DataFrame({
-    ...     "method": ["plain", "fair", "fair", "fair"],
-    ...     "alpha": [0.0, 0.5, 0.5, 0.9],
-    ...     "disparate_impact": [0.3, 0.78, 0.82, 0.75],
-    ...     "accuracy": [0.84, 0.83, 0.83, 0.80],
-    ... })
-    >>> display = FairnessFrontierDisplay.from_results(results, settings="alpha")
-    >>> display.points[["method", "parity", "accuracy", "on_front"]]
-      method  parity  accuracy  on_front
-    0  plain    0.30      0.84      True
-    1   fair    0.80      0.83      True
-    2   fair    0.75      0.80     False
-    """
-
-    points: pd.DataFrame
-    higher_is_fairer: bool = True
-    parity_name: str = "disparate impact"
-    accuracy_name: str = "accuracy"
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, *, name: str | None = None, **kwargs: Any) -> Self:
-        """Draw what a fit says of all levels of fairness, without data; return the display.
-
-        Error bars are standard errors.
-
-        Parameters
-        ----------
-        estimator : FairPrivateClassifier or FairPrivateRegressor
-            Fitted estimator with a `frontier_`. A regressor has its mean squared error on the
-            vertical axis, and its lower left is best.
-        name : str, optional
-            Name for the legend; by default that of the class.
-        **kwargs : dict
-            For `plot`, such as `ax`.
-
-        Raises
-        ------
-        AttributeError
-            If the estimator has no frontier.
-        """
-        table = estimator.frontier_
-        parity, accuracy = "wasserstein", "mean_squared_error"
-        if fair := getattr(estimator, "fairness", None):
-            known = "disparate_impact", "equalized_odds_difference"
-            parity, accuracy = known[fair != "demographic_parity"], "accuracy"
-        higher = parity == "disparate_impact"
-        points = pd.DataFrame({"method": name or type(estimator).__name__}, index=table.index)
-        for axis, column in (("parity", parity), ("accuracy", accuracy)):
-            points[axis], points[f"{axis}_std"] = table[column], table[f"{column}_se"]
-        signs = [1 if higher else -1, 1 if accuracy == "accuracy" else -1]
-        points["on_front"] = _on_front(points, signs)
-        names = (parity.replace("_", " "), accuracy.replace("_", " "))
-        return cls(
-            points=points, higher_is_fairer=higher, parity_name=names[0], accuracy_name=names[1]
-        ).plot(**kwargs)
-
-    @classmethod
-    def from_results(
-        cls,
-        results: pd.DataFrame,
-        *,
-        method: str = "method",
-        settings: str | list[str] | None = None,
-        parity: str = "disparate_impact",
-        accuracy: str = "accuracy",
-        higher_is_fairer: bool = True,
-        **kwargs: Any,
-    ) -> Self:
-        """Average repeated runs and draw them; return the display.
-
-        Parameters
-        ----------
-        results : DataFrame
-            One row per run.
-        method : str, default="method"
-            Column with the name of the method, shown by color and marker.
-        settings : str or list of str, optional
-            Columns that distinguish the points of a method, such as the weight of a penalty or ε.
-            Runs with the same method and settings become one point at their mean, with error bars
-            of one standard deviation.
-        parity, accuracy : str, default="disparate_impact", "accuracy"
-            Columns of the horizontal and of the vertical axis. Higher accuracy must be better.
-        higher_is_fairer : bool, default=True
-            False for differences and distances, for which 0 is parity.
-        **kwargs : dict
-            For `plot`, such as `ax`.
-
-        Raises
-        ------
-        ValueError
-            If a column does not exist, there are no rows, or a value is missing.
-        """
-        keys = [method, *([settings] if isinstance(settings, str) else settings or [])]
-        check_columns(results, [*keys, parity, accuracy])
-        if not len(results) or not np.isfinite(results[[parity, accuracy]].to_numpy(float)).all():
-            raise ValueError(
-                f"results must have rows, and finite numbers in {parity!r} and {accuracy!r}; "
-                "drop runs with undefined parity."
-            )
-        grouped = results.groupby(keys, sort=False, dropna=False)
-        points = grouped.agg(
-            parity=(parity, "mean"),
-            accuracy=(accuracy, "mean"),
-            parity_std=(parity, "std"),
-            accuracy_std=(accuracy, "std"),
-        )
-        points = points.reset_index().rename(columns={method: "method"})
-        points["on_front"] = _on_front(points, [1 if higher_is_fairer else -1, 1])
-        return cls(
-            points=points,
-            higher_is_fairer=higher_is_fairer,
-            parity_name=parity.replace("_", " "),
-            accuracy_name=accuracy.replace("_", " "),
-        ).plot(**kwargs)
-
-    def plot(self, ax: Any = None, *, connect: bool = True, legend: bool = True) -> Self:
-        """Draw the points and the front and return the display.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Axes to draw on; by default new ones, with the legend beside them.
-        connect : bool, default=True
-            Whether to join the points of a method by a line, in the order of the results.
-        legend : bool, default=True
-            Whether to draw the legend.
-        """
-        beside, ax = ax is None, single_axes(ax, (8, 4.8))
-        # The best accuracy among the points at least as fair, for every parity.
-        front = self.points[self.points["on_front"]].sort_values("parity")
-        style = {"color": "0.8", "linewidth": 5, "solid_capstyle": "round", "zorder": 0}
-        style["drawstyle"] = "steps-pre" if self.higher_is_fairer else "steps-post"
-        (self.front_,) = ax.plot(front["parity"], front["accuracy"], label="Pareto front", **style)
-        bars: dict[str, Any] = {
-            "capsize": 2,
-            "linestyle": "-" if connect else "",
-            "linewidth": 0.8,
-            "elinewidth": 1,
-        }
-        figures = {"x": "parity", "y": "accuracy", "xerr": "parity_std", "yerr": "accuracy_std"}
-        self.errorbars_ = draw_methods(ax, self.points, figures, bars)
-        ax.set(xlabel=self.parity_name, ylabel=self.accuracy_name)
-        self.ax_, self.figure_ = ax, ax.figure
-        if legend:
-            add_legend_beside(ax, beside)
-        return self

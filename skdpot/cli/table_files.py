@@ -1,8 +1,7 @@
-"""Tables in files, CSV or Parquet, and conditions as they are typed, such as ``age=30..40``."""
+"""Tables in CSV and Parquet files, read and written."""
 
 import csv
 import gzip
-import json
 import math
 import re
 import zlib
@@ -17,29 +16,23 @@ from typing import Any, TextIO
 import pandas as pd
 
 from skdpot._utils.nothing import MISSING_TEXTS, is_nothing
-from skdpot.cli.console import USAGE, CommandError
-from skdpot.tables.column_base import (
-    TableColumn,
-    plain_number,
-    present_texts,
-    strings,
-    text_numbers,
-)
-from skdpot.tables.frames import Table, as_float, dtype_family
-from skdpot.tables.grids import parse_conditions
-from skdpot.tables.row_map import RowMap
+from skdpot.cli.console import CommandError
+from skdpot.tables.column_values import as_float
+from skdpot.tables.dtypes import dtype_family
+from skdpot.tables.frames import Table
 from skdpot.tables.schema import TableSchema, without_unit
+from skdpot.tables.texts import plain_number, present_texts, strings, text_numbers
 
-_CODE = re.compile(r"[-+]?0\d", re.ASCII)  # what digits after a zero are: no number
-# What a spreadsheet runs: OWASP's list, and what it becomes where blanks are cut or signs are wide.
+_CODE = re.compile(r"[-+]?0\d", re.ASCII)  # digits after a zero are a code, no number
+# Texts that spreadsheets run: OWASP's list, also after blanks and with full-width signs.
 _FORMULA = re.compile(r"[\t\r\n]|\s*[=+@\-\uff1d\uff0b\uff0d\uff20]")
-_LONGEST_FIELD = 2**31 - 1  # characters, the most that Python's reader can be told everywhere
+_LONGEST_FIELD = 2**31 - 1  # characters, the largest limit of Python's reader
 _NO_PARQUET = "Parquet needs pyarrow or polars: pip install pyarrow, or convert the file to CSV."
 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """How tables are written in text files."""
+    """The format of tables in text files."""
 
     separator: str | None = None
     missing: tuple[str, ...] | None = None
@@ -51,16 +44,16 @@ class FileFormat:
         return MISSING_TEXTS if self.missing is None else frozenset(("", *self.missing))
 
     def separator_of(self, path: str | Path) -> str:
-        """Return what separates the fields of a file."""
+        """Return the separator of the fields of a file."""
         if self.separator is not None:
             return self.separator
         return "\t" if ".tsv" in Path(path).suffixes else ","
 
 
-def read_table(
+def read_table_file(
     path: str, schema: TableSchema, form: FileFormat, unit: str | None = None
 ) -> tuple[Any, TableSchema]:
-    """Read the columns that a schema describes, with its data types, and whose row it is."""
+    """Read the columns of a schema with its data types, and the column of persons."""
     schema = without_unit(schema, unit)
     if is_parquet(path):
         frame = _read_parquet(path)
@@ -82,7 +75,7 @@ def read_table(
 
 
 def read_guessable(path: str, form: FileFormat, as_text: Iterable[str] = ()) -> Any:
-    """Read a table with the data types that its values suggest, some columns as text."""
+    """Read a table with data types that its values suggest, some columns as text."""
     if is_parquet(path):
         return _read_parquet(path)
     names, texts = _read_texts(path, form)
@@ -97,14 +90,14 @@ def read_guessable(path: str, form: FileFormat, as_text: Iterable[str] = ()) -> 
 
 
 def read_header(path: str, form: FileFormat) -> Any:
-    """Return a table without rows: the names of a CSV file, and the data types of Parquet."""
+    """Return a table without rows: the names of a CSV file, the data types of Parquet."""
     if is_parquet(path):
         return _read_parquet(path).head(0)
     return pd.DataFrame({name: strings([]) for name in _read_texts(path, form, rows=False)[0]})
 
 
 def inferred_values(texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
-    """Return a column with the data type that its texts suggest, which depends on every row."""
+    """Return a column with the data type that all its texts suggest."""
     values = present_texts(texts, missing)
     plain = present_texts(texts, missing.union(filter(is_nothing, set(texts))))
     plain = plain if any(plain) else values
@@ -119,12 +112,12 @@ def inferred_values(texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
     truths = {"true": True, "false": False}
     if not all(value is None or value.lower() in truths for value in set(plain)):
         return strings(values)
-    found = [None if value is None else truths[value.lower()] for value in plain]
-    return pd.Series(found, dtype="boolean" if None in found else "bool")
+    read = [None if value is None else truths[value.lower()] for value in plain]
+    return pd.Series(read, dtype="boolean" if None in read else "bool")
 
 
 def check_writable_format(path: str | Path, kind: str) -> None:
-    """Refuse a format that a kind of table cannot be written in, before anything is charged."""
+    """Refuse a format that a kind of table cannot be written in, before the charge."""
     if is_parquet(path) and kind != "polars" and find_spec("pyarrow") is None:
         raise CommandError(
             f"{path}: writing Parquet needs pyarrow here: pip install pyarrow, or name a CSV file."
@@ -132,7 +125,7 @@ def check_writable_format(path: str | Path, kind: str) -> None:
 
 
 def is_formula(value: Any) -> bool:
-    """Whether a spreadsheet takes a value for a formula, which a number is not."""
+    """Return whether a spreadsheet runs a value as a formula; numbers are none."""
     is_text = isinstance(value, str) and _FORMULA.match(value) is not None
     return is_text and plain_number(value) is None
 
@@ -141,10 +134,10 @@ def _as_text(value: Any) -> Any:
     return f"'{value}" if is_formula(value) else value
 
 
-def write_table(path: Path, table: Any, form: FileFormat, *, guard: bool = False) -> None:
-    """Write a table in the format that the name of the file says.
+def write_table_file(path: Path, table: Any, form: FileFormat, *, guard: bool = False) -> None:
+    """Write a table in the format of the file name.
 
-    `guard` sets a mark before all in a CSV file that a spreadsheet would run.
+    `guard` writes a ' before texts of a CSV file that a spreadsheet would run.
     """
     kind = Table.of(table).kind
     if kind == "array":
@@ -159,8 +152,8 @@ def write_table(path: Path, table: Any, form: FileFormat, *, guard: bool = False
     if guard:
         names, table = list(map(_as_text, names)), _without_formulas(table, kind)
     with _opened(path, form, "wt") as stream:
-        # Python quotes the characters that end a line of its own, and readers know another; a
-        # spreadsheet may take another separator for its own.
+        # Python does not quote a lone carriage return, which some readers take for the end of a
+        # line. Guarded texts are all quoted: a spreadsheet may expect another separator.
         if kind == "polars":
             style = "non_numeric" if guard else "necessary"
             header: Any = {"delimiter": separator, "lineterminator": "\n"}
@@ -176,17 +169,18 @@ def write_table(path: Path, table: Any, form: FileFormat, *, guard: bool = False
 
 
 def _without_formulas(table: Any, kind: str) -> Any:
-    of = Table.of(table)
-    texts = [name for name in of.names if dtype_family(of.dtype(name)) in ("text", "category")]
+    known = Table.of(table)
+    families = {name: dtype_family(known.dtype(name)) for name in known.names}
+    texts = [name for name, family in families.items() if family in ("text", "category")]
     if kind == "polars":
         series: Any = import_module("polars").Series
         return table.with_columns([series(n, [*map(_as_text, table[n])]) for n in texts])
-    found = {n: table[n].astype(object).map(_as_text, na_action="ignore") for n in texts}
-    return table.assign(**found)
+    guarded = {n: table[n].astype(object).map(_as_text, na_action="ignore") for n in texts}
+    return table.assign(**guarded)
 
 
 def _holds_returns(table: pd.DataFrame) -> bool:
-    """Whether a text in the table holds the character that once ended the lines of a Mac."""
+    """Return whether a text in the table holds a carriage return."""
     texts = [str(name) for name in table.columns]
     for _, column in table.items():
         if column.dtype.kind not in "biufM":
@@ -195,23 +189,23 @@ def _holds_returns(table: pd.DataFrame) -> bool:
 
 
 def is_parquet(path: str | Path) -> bool:
-    """Whether a file is in the format that states the data types of its columns."""
+    """Return whether a file is in Parquet format."""
     return Path(path).suffix.lower() in (".parquet", ".pq")
 
 
 def _read_parquet(path: str) -> Any:
     with Path(path).open("rb"):
-        pass  # says what is wrong with the file in the words of the system
+        pass  # raises the error of the system
     pyarrow = find_spec("pyarrow") is not None
     if not pyarrow and find_spec("polars") is None:
         raise CommandError(f"{path}: {_NO_PARQUET}")
     try:
         if pyarrow:
-            # Nullable types: whether an integer is missing somewhere has no part in the type.
+            # Nullable types: a missing integer must not change the data type.
             frame: Any = pd.read_parquet(path, dtype_backend="numpy_nullable")
         else:
             frame = import_module("polars").read_parquet(path)
-    except Exception:  # libraries raise anything, and may quote what they found
+    except Exception:  # libraries raise anything, and may quote values
         frame = None
     if frame is None:
         raise CommandError(f"{path} is not an intact Parquet file.")
@@ -223,15 +217,15 @@ def _read_parquet(path: str) -> Any:
 def _read_texts(
     path: str, form: FileFormat, *, rows: bool = True
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the names of the columns of a CSV file, and the texts of each, if asked for.
+    """Return the names of the columns of a CSV file, and with `rows` the texts of each.
 
-    Every line is one record, unless a quoted field goes on in the next one: what a record holds
-    has no part in how many there are, nor in how the others are read.
+    Every line is one record, unless a quoted field continues on the next one. The content of a
+    record changes neither the number of records nor how others are read.
     """
     problem, place = "", path
     before = csv.field_size_limit(_LONGEST_FIELD)
     try:
-        # A buffer decodes beyond the header: what stands there must not have it refused.
+        # The buffer decodes beyond the header; rows there must not cause a refusal.
         with _opened(path, form, "rt", "strict" if rows else "replace") as stream:
             reader = csv.reader(stream, delimiter=form.separator_of(path), strict=True)
             names = _checked_names(path, next(reader, []))
@@ -250,7 +244,7 @@ def _read_texts(
         problem = "is not an intact gzip file."
     finally:
         csv.field_size_limit(before)
-    if problem:  # said outside, where no error of a library that may quote hangs on it
+    if problem:  # raised here, without an error of a library as its context
         raise CommandError(f"{place} {problem}")
     if not columns[0]:
         raise CommandError(f"{path} has no rows besides the header.")
@@ -261,7 +255,7 @@ def _read_columns(path: str, reader: Any, n_columns: int) -> list[list[str]]:
     columns: list[list[str]] = [[] for _ in range(n_columns)]
     known: dict[str, str] = {}  # equal texts are kept once
     for row in reader:
-        fields = row or [""]  # an empty line is a record too: one empty field
+        fields = row or [""]  # an empty line is a record of one empty field
         if len(fields) != n_columns:
             raise CommandError(
                 f"{path}, line {reader.line_num}, has {len(fields)} fields, but the header has "
@@ -274,7 +268,7 @@ def _read_columns(path: str, reader: Any, n_columns: int) -> list[list[str]]:
 
 
 def _checked_names(path: str, header: list[str]) -> list[str]:
-    """Return the names of the columns; those without one are numbered, as pandas does."""
+    """Return the names of the columns; empty names are numbered like in pandas."""
     if not header:
         raise CommandError(f"{path} is empty: the first line must name the columns.")
     names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
@@ -313,127 +307,13 @@ def _opened(
 ) -> Iterator[TextIO]:
     encoding = form.encoding
     if encoding.lower() in ("utf-8", "utf8") and mode == "rt":
-        encoding = "utf-8-sig"  # passes over the mark that some programs begin a file with
+        encoding = "utf-8-sig"  # skips a byte order mark
     compressed = Path(path).suffix.lower() == ".gz"
     try:
         opener: Any = gzip.open if compressed else open
-        # A carriage return inside of a field must not begin another record.
+        # A carriage return inside a field must not end the record.
         stream: Any = opener(path, mode, encoding=encoding, newline="\n", errors=errors)
     except LookupError:
         raise CommandError(f"The encoding {form.encoding!r} is unknown.", 2) from None
     with stream:
         yield stream
-
-
-_SYNTAX = (
-    "Write COLUMN=VALUE, COLUMN=ONE,ANOTHER for categories, COLUMN=LOW..HIGH, COLUMN>=LOW or "
-    'COLUMN<=HIGH for numbers and dates, COLUMN= for missing values, or JSON: {"age": [30, 40]}.'
-)
-
-
-def read_conditions(texts: Iterable[str], schema: TableSchema) -> dict[str, Any]:
-    """Read conditions as `DPTableSynthesizer.sample` takes them."""
-    found: dict[str, Any] = {}
-    for text in texts:
-        for name, operator, value in _parsed(text, schema):
-            column = known_column(schema, name)
-            read = _from_json if operator == "json" else _from_text
-            wanted = read(column, operator, value)
-            found[name] = _joined(name, found[name], wanted) if name in found else wanted
-    return found
-
-
-def check_conditions(conditions: dict[str, Any], schema: TableSchema, *, kept: bool) -> None:
-    """Refuse conditions that no row can satisfy, before anything is charged."""
-    open_columns = [name for name in conditions if not schema[name].is_resolved]
-    if open_columns and not kept:
-        raise CommandError(
-            f"--where on {', '.join(map(repr, open_columns))}: the schema leaves the values open, "
-            "so only the fit, which costs privacy, shows whether a row can satisfy the condition. "
-            "Add --save to keep the fit in any case, or state the values in the schema."
-        )
-    known = {name: wanted for name, wanted in conditions.items() if name not in open_columns}
-    resolved = tuple(column.grid() for column in schema if column.is_resolved)
-    parse_conditions(known, resolved)
-    if schema.is_resolved:
-        RowMap(schema).split(conditions)
-
-
-def _parsed(text: str, schema: TableSchema) -> list[tuple[str, str, Any]]:
-    if text.lstrip().startswith("{"):
-        try:
-            content = json.loads(text)
-        except (ValueError, RecursionError):
-            content = None
-        if not isinstance(content, dict):
-            raise CommandError(f"--where {text}: this is not a JSON object. {_SYNTAX}", USAGE)
-        return [(name, "json", value) for name, value in content.items()]
-    # The longest name first: a name may hold an operator itself.
-    for name in sorted(filter(text.startswith, schema.names), key=len, reverse=True):
-        found = re.fullmatch(r"\s*(>=|<=|=)(.*)", text.removeprefix(name), re.DOTALL)
-        if found:
-            return [(name, found.group(1), found.group(2).strip())]
-    name, operator, _ = re.split(r"([<>]?=|[<>]|\Z)", text, maxsplit=1)
-    if operator in ("", "<", ">"):
-        raise CommandError(f"--where {text}: this is not a condition. {_SYNTAX}", USAGE)
-    return [(name.strip(), operator, None)]
-
-
-def known_column(schema: TableSchema, name: str, option: str = "--where") -> TableColumn:
-    """Return a column that an option names, or say why the schema does not have it."""
-    if name in schema.names:
-        return schema[name]
-    for note in schema.notes:
-        if note.startswith(repr(name)):
-            raise CommandError(f"{option} {name}: {note}")
-    raise CommandError(
-        f"{option} names the column {name!r}; there are {', '.join(schema.names)}.", USAGE
-    )
-
-
-def _from_text(column: TableColumn, operator: str, text: str) -> Any:
-    if not column.on_scale:
-        if operator != "=":
-            raise CommandError(f"--where: {column.name!r} has no order; use =.", USAGE)
-        return _typed(column, text)
-    if operator == "=" and not text:
-        return None
-    low, dots, high = text.partition("..")
-    if operator == "=" and not dots:
-        value = _typed(column, low)
-        return (value, value)
-    if dots and operator != "=":
-        raise CommandError(f"--where {column.name}{operator}{text}: give one value.", USAGE)
-    if operator == ">=":
-        high = ""
-    elif operator == "<=":
-        low, high = "", low
-    return (_typed(column, low) if low else None, _typed(column, high) if high else None)
-
-
-def _from_json(column: TableColumn, _: str, value: Any) -> Any:
-    if not column.on_scale or value is None:
-        return value
-    if isinstance(value, list):
-        if len(value) != 2:
-            raise CommandError(f"--where: {column.name!r} takes [smallest, largest].", USAGE)
-        return tuple(None if end is None else _typed(column, end) for end in value)
-    return (_typed(column, value),) * 2
-
-
-def _typed(column: TableColumn, text: Any) -> Any:
-    try:
-        return column.condition(text)
-    except ValueError as error:
-        raise CommandError(f"--where: {error}", USAGE) from None
-
-
-def _joined(name: str, before: Any, after: Any) -> Any:
-    """Return both of ``age>=30`` and ``age<=40``; refuse what cannot be meant."""
-    if isinstance(before, tuple) and isinstance(after, tuple):
-        ends = list(zip(before, after, strict=True))
-        if all(None in pair for pair in ends):
-            return tuple(old if new is None else new for old, new in ends)
-    raise CommandError(
-        f"--where names {name!r} twice. For several categories write {name}=ONE,ANOTHER.", USAGE
-    )

@@ -1,0 +1,227 @@
+r"""Outputs of groups moved to one distribution, round by round.
+
+In a round, the distributions of the outputs of each group are released along the directions of an
+orthogonal basis, another one in each round, and outputs are moved to the barycentre of the groups
+along each. What a round leaves is moved by the next. The last round decides how alike groups
+become: what the rounds before got wrong is part of what it measures.
+
+Records are moved by a weighted sum of the moves of all groups. If the group is known, the weights
+are its indicators. Otherwise they are its posterior probabilities :math:`\pi_a(x)`. Let
+:math:`M_{sa}` be the mean of :math:`\pi_a` in group s, and T the maps of the groups. Moving by
+:math:`\sum_a \pi_a(x) c_a(f)` with :math:`c = M^{-1} (T - \mathrm{id})` then moves group s by about
+:math:`T_s - \mathrm{id}`. M and the distributions are measured with noise for the true groups, so
+the posterior need not be calibrated.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+
+from skdpot._utils.streams import SecretStream
+from skdpot.fair.group_scores import GroupScores
+from skdpot.fair.recalibration import Affine
+from skdpot.nets.cells import Cells
+from skdpot.nets.output_tables import OutputTables, TableNoise, plan_output_tables, release_tables
+from skdpot.ot.slices import orthogonal_directions
+from skdpot.privacy.events import Event
+from skdpot.release.moments import SumNoise, as_finite_rows, plan_sums, release_sums
+
+# From rows and groups to outputs in a ball, (n, q), and the weights of the moves, (n, k).
+ScoresOf: TypeAlias = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+_N_POINTS = 257  # of a move along a direction
+_LEVELS = (np.arange(256) + 0.5) / 256  # of the quantiles that moves are computed from
+_RIDGE = 1e-3  # keeps the inverse of M bounded
+_UNRESOLVED = 0.1  # error of a distribution function at which half of a move is left out
+_TOLD_APART = 0.03  # error at which moved groups could still be told apart
+# Levels nearer to an end than so many errors are hidden by the noise, up to the largest tail.
+_HIDDEN, _LARGEST_TAIL = 3.0, 0.2
+
+
+class BallScores(GroupScores):
+    """Networks whose outputs are shortened to a ball, with the weight of each group's moves."""
+
+    def __call__(self, rows: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return outputs and weights of rows; `codes` are their groups, read if known."""
+        outputs, weights = super().__call__(rows, codes)
+        return in_ball(as_finite_rows(outputs)), weights
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """Moves along the directions of a basis."""
+
+    basis: np.ndarray  # (q, q)
+    grid: np.ndarray  # (q, n_points)
+    moves: np.ndarray  # (q, k, n_points), of which each record takes a weighted sum
+
+    def __call__(self, outputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Return moved outputs, (n, q)."""
+        along = outputs @ self.basis.T
+        for j, (points, moves) in enumerate(zip(self.grid, self.moves, strict=True)):
+            shifts = [np.interp(along[:, j], points, move) for move in moves]
+            along[:, j] += np.einsum("nk,kn->n", weights, shifts)
+        return in_ball(along @ self.basis)
+
+
+@dataclass(frozen=True, eq=False)
+class Transport:
+    """The map of outputs to one distribution for all groups."""
+
+    rounds: tuple[Round, ...] = ()
+    last: Affine | None = None
+    within: tuple[np.ndarray, np.ndarray] | None = None  # centre and half widths of the outputs
+
+    def __call__(self, outputs: np.ndarray, weights: np.ndarray, level: float = 1.0) -> np.ndarray:
+        """Move outputs, (n, q), by a share of the way."""
+        moved = outputs
+        for move in self.rounds:
+            moved = move(moved, weights)
+        if self.last is not None:
+            moved = in_ball(self.last(moved))
+        return (1.0 - level) * outputs + level * moved
+
+    def of_rows(self, scores_of: ScoresOf, rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Score rows and move the outputs."""
+        outputs, weights = scores_of(rows, codes)
+        return self(outputs, weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundsPlan:
+    """The noise of the rounds, and their bases."""
+
+    tables: TableNoise
+    weights: SumNoise | None  # None: the weights are the groups
+    bases: np.ndarray  # (n_rounds, q, q)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events to charge."""
+        return (self.tables.event, *(() if self.weights is None else (self.weights.event,)))
+
+
+def plan_rounds(
+    mu: float,
+    cells: Cells,
+    n_outputs: int,
+    n_rounds: int,
+    rng: np.random.Generator,
+    label: str = "Predictions of each group, to be moved",
+    *,
+    mu_of_weights: float = 0.0,
+) -> RoundsPlan:
+    """Plan the rounds, and the release of the mean weights if the group is hidden."""
+    bases = orthogonal_directions(n_rounds * n_outputs, n_outputs, rng, axes_first=True)
+    # A posterior is at most this far from equal probabilities.
+    radius = math.sqrt(1.0 - 1.0 / len(cells.sizes))
+    weights = None
+    if mu_of_weights:
+        weights = plan_sums(mu_of_weights, radius, "Posteriors of each group")
+    return RoundsPlan(
+        tables=plan_output_tables(mu, n_rounds, n_outputs, max(1, min(cells.sizes)), label),
+        weights=weights,
+        bases=bases.reshape(n_rounds, n_outputs, n_outputs),
+    )
+
+
+def release_rounds(
+    scores: tuple[np.ndarray, np.ndarray],
+    scores_of: ScoresOf,
+    cells: Cells,
+    plan: RoundsPlan,
+    stream: SecretStream,
+) -> Transport:
+    """Measure and move outputs, round by round. The caller has charged the plan.
+
+    `scores` are the outputs and weights of the private rows, and `scores_of` those of other rows,
+    for audits.
+    """
+    outputs, weights = scores
+    mixing, transport = _mixing(weights, scores_of, cells, plan.weights, stream), Transport()
+    limits = np.full(outputs.shape[1], math.sqrt(outputs.shape[1]))
+    within: tuple[np.ndarray, np.ndarray] | None = None
+    for basis in plan.bases:
+        around = None if within is None else (basis @ within[0], np.abs(basis) @ within[1])
+        tables = release_tables(
+            transport(outputs, weights),
+            cells.codes,
+            cells.sizes,
+            basis,
+            limits,
+            plan.tables,
+            stream,
+            within=around,
+            values_of=partial(transport.of_rows, scores_of),
+        )
+        if within is None:
+            within = tables.range_of_interest(limits)
+        moves = _round(tables, cells.sizes, mixing, plan.tables)
+        transport = Transport((*transport.rounds, moves), within=within)
+    return transport
+
+
+def unresolved_groups(noise: TableNoise, cells: Cells) -> list[str]:
+    """Return the groups whose distribution the noise hides; all public."""
+    hidden = _errors(noise, cells.sizes) > _TOLD_APART
+    return [f"{name} ({cells.sizes[k]} records)" for k, name in enumerate(cells.names) if hidden[k]]
+
+
+def in_ball(outputs: np.ndarray, radius: float | None = None) -> np.ndarray:
+    """Shorten to a ball, by default one that holds the cube [-1, 1]^q."""
+    radius = math.sqrt(outputs.shape[1]) if radius is None else radius
+    norms = np.linalg.norm(outputs, axis=1, keepdims=True) / radius
+    return outputs / np.maximum(norms, 1.0)
+
+
+def _mixing(
+    weights: np.ndarray,
+    scores_of: ScoresOf,
+    cells: Cells,
+    noise: SumNoise | None,
+    stream: SecretStream,
+) -> np.ndarray:
+    """Return the map from moves of groups to moves by weights: a regularised inverse of M."""
+    n_groups = len(cells.sizes)
+    if noise is None:
+        return np.eye(n_groups)
+    centre = 1.0 / n_groups
+
+    def vectors_of(rows: np.ndarray, _: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        return scores_of(rows, codes)[1] - centre
+
+    sums = release_sums(weights - centre, cells.codes, n_groups, noise, stream, vectors_of)
+    sizes = np.array(cells.sizes, dtype=np.float64)[:, None]
+    means = np.clip(sums / sizes + centre, 0.0, 1.0)
+    ridge = _RIDGE + float(np.mean((noise.sigma / sizes) ** 2)) * n_groups
+    return np.linalg.solve(means.T @ means + ridge * np.eye(n_groups), means.T)
+
+
+def _round(
+    tables: OutputTables, sizes: Sequence[int], mixing: np.ndarray, noise: TableNoise
+) -> Round:
+    """Return the moves to the barycentre of noisy distributions."""
+    of_group, error = np.array(sizes, dtype=np.float64), _errors(noise, sizes)
+    ends = np.minimum(_HIDDEN * error, _LARGEST_TAIL)[:, None]
+    inside = np.clip(_LEVELS, ends, 1.0 - ends)
+    pairs = zip(tables.tables, inside, strict=True)
+    quantiles = np.stack([table.quantiles(levels) for table, levels in pairs])  # (K, q, levels)
+    moves = np.einsum("k,kql->ql", of_group / sum(sizes), quantiles) - quantiles
+    moves *= (1.0 / (1.0 + (error / _UNRESOLVED) ** 2))[:, None, None]
+    quantiles = quantiles + tables.centres[:, None]
+    half = tables.tables[0].half_widths
+    grid = tables.centres[:, None] + np.linspace(-1.0, 1.0, _N_POINTS) * half[:, None]
+    on_grid = [
+        [np.interp(points, *pair) for pair in zip(quantiles[:, j], moves[:, j], strict=True)]
+        for j, points in enumerate(grid)
+    ]
+    return Round(tables.directions, grid, mixing @ np.array(on_grid))
+
+
+def _errors(noise: TableNoise, sizes: Sequence[int]) -> np.ndarray:
+    """Return the typical error of the distribution function of each group."""
+    return noise.sigma * noise.strategy.typical_deviation / np.array(sizes, dtype=np.float64)
