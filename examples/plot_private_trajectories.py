@@ -34,8 +34,8 @@ from skdpot.metrics import (
     marginal_wasserstein_distances,
     path_sliced_wasserstein_distance,
 )
-from skdpot.trajectories.path_distance import resample_paths
-from skdpot.trajectories.simulated import branch_of, branching_paths
+from skdpot.trajectories.moving_clusters import branch_of, branching_paths
+from skdpot.trajectories.path_metrics import resample_paths
 
 plt.style.use("skdpot.pictures")
 rng = np.random.default_rng(0)

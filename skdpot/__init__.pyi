@@ -22,4 +22,4 @@ from .search.private_search import PrivateSearchCV as PrivateSearchCV
 from .tables.encoder import TableEncoder as TableEncoder
 from .tables.schema import TableSchema as TableSchema
 from .tables.synthesizer import DPTableSynthesizer as DPTableSynthesizer
-from .trajectories.trajectory_sampler import PrivateTrajectorySampler as PrivateTrajectorySampler
+from .trajectories.sampler import PrivateTrajectorySampler as PrivateTrajectorySampler

@@ -46,5 +46,5 @@ from .sampling.moments import Moments as Moments
 from .sampling.noisy_rows import Presample as Presample
 from .sampling.noisy_rows import Resample as Resample
 from .sampling.sketch import Sketch as Sketch
-from .trajectories.mean_field_langevin import MeanFieldLangevin as MeanFieldLangevin
-from .trajectories.trajectory_sketch import TrajectorySketch as TrajectorySketch
+from .trajectories.langevin_mechanism import MeanFieldLangevin as MeanFieldLangevin
+from .trajectories.sketch_mechanism import TrajectorySketch as TrajectorySketch

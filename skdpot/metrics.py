@@ -18,7 +18,7 @@ from skdpot.sampling.train_on_synthetic import train_synthetic_test_real
 from skdpot.tables.marginals import marginal_total_variation
 from skdpot.tables.marginals_display import MarginalsDisplay
 from skdpot.trajectories.display import TrajectoryDisplay
-from skdpot.trajectories.path_distance import (
+from skdpot.trajectories.path_metrics import (
     marginal_wasserstein_distances,
     path_sliced_wasserstein_distance,
 )

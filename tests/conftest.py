@@ -10,7 +10,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are drawn on no screen
 
 # The shared suites are imported, not collected; their asserts shall speak all the same.
-pytest.register_assert_rewrite("tests.contract")
+pytest.register_assert_rewrite("tests.contract", "tests.laws")
 
 
 def pytest_collection_modifyitems(items):
@@ -27,8 +27,8 @@ def pytest_collection_modifyitems(items):
 def few_synthetic_rows(monkeypatch):
     """Take few rows, directions and levels where more make a figure more exact, nothing else."""
     numbers = {
-        "search.trials._N_DIRECTIONS": 8,
-        "search.trials._N_SYNTHETIC": 200,
+        "search.scorers._N_DIRECTIONS": 8,
+        "search.scorers._N_SYNTHETIC": 200,
         "tables.synthesizer._SCORED_ROWS": 500,
         "fair.fair_rule._SHOWN": (0.0, 0.5, 1.0),
         "tables.report._FEWEST": 500,

@@ -61,8 +61,8 @@ from skdpot.datasets import (
     make_spiral_trajectories,
 )
 from skdpot.metrics import path_sliced_wasserstein_distance, wasserstein_distance
-from skdpot.trajectories.path_distance import resample_paths
-from skdpot.trajectories.simulated import branch_of, branching_paths
+from skdpot.trajectories.moving_clusters import branch_of, branching_paths
+from skdpot.trajectories.path_metrics import resample_paths
 
 BUDGETS = ((2.0, 1e-3), (1.0, 1e-4))
 BRANCHING_BUDGET = (1.0, 1e-2)

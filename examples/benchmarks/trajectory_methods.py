@@ -24,8 +24,9 @@ from skdpot.mechanisms import MeanFieldLangevin, TrajectorySketch
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.events import gdp_mu
 from skdpot.release.bounds import DataBounds
-from skdpot.trajectories.langevin import LangevinPhase, plan_langevin
-from skdpot.trajectories.path_distance import resample_paths
+from skdpot.trajectories.langevin_release import plan_langevin
+from skdpot.trajectories.path_metrics import resample_paths
+from skdpot.trajectories.schedule import Phase
 
 __all__ = ["METHODS", "PRIVATE", "UNCOUPLED", "WANDERING", "Recovered", "fitted", "paper_settings"]
 
@@ -113,7 +114,7 @@ def paper_settings(
     rate = PAPER_BATCH / scarcest
     steps = plan_langevin(
         PrivacyTarget(epsilon / 2, delta / 2),
-        [LangevinPhase(step, 1.0, n_iter)],
+        [Phase(step, 1.0, n_iter)],
         clip=PAPER["clip_gradient"],
         dim=2 * PAPER["n_particles"],
         sampling_rate=rate,

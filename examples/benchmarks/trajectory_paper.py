@@ -25,7 +25,7 @@ from trajectory_tasks import StrokeTask, stroke_tasks
 
 from skdpot.datasets import make_branching_trajectories
 from skdpot.metrics import wasserstein_distance
-from skdpot.trajectories.simulated import branch_of
+from skdpot.trajectories.moving_clusters import branch_of
 
 __all__ = ["paper"]
 

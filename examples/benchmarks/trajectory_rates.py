@@ -23,7 +23,7 @@ from trajectory_methods import fitted
 
 from skdpot import PrivateTrajectorySampler
 from skdpot.datasets import make_ornstein_uhlenbeck_trajectories
-from skdpot.trajectories.simulated import OrnsteinUhlenbeck
+from skdpot.trajectories.ornstein_uhlenbeck import OrnsteinUhlenbeck
 
 __all__ = ["rates"]
 

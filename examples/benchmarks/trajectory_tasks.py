@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from skdpot.datasets import one_point_per_person
-from skdpot.trajectories.path_distance import resample_paths
+from skdpot.trajectories.path_metrics import resample_paths
 
 __all__ = ["DIGITS", "GRID", "SIZES", "StrokeTask", "stroke_tasks"]
 

@@ -15,7 +15,7 @@ from skdpot._utils.validation import as_points
 from skdpot.audit.part_audits import unpaid_copy
 from skdpot.audit.synthetic_rows import SyntheticMembership, synthetic_membership
 from skdpot.privacy.spent import silent_parts, total_spent
-from skdpot.search.trials import take
+from skdpot.search.fit_data import take
 from skdpot.tables.encoder import TableEncoder
 from skdpot.tables.frames import Table
 

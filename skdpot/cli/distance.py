@@ -12,7 +12,7 @@ from skdpot.cli.console import BUDGET_EXCEEDED, USAGE, CommandError, Console, co
 from skdpot.cli.payment import Payment, budget_facts, summary, warn_of_epsilon
 from skdpot.cli.schemas import confirmed_schema
 from skdpot.cli.table_files import FileFormat, read_guessable, read_table_file
-from skdpot.distance.exchange import DistanceEstimate
+from skdpot.distance.estimates import DistanceEstimate
 from skdpot.distance.wasserstein_distance import PrivateWassersteinDistance
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.budget import PrivacyBudget, rounded_down, rounded_up

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
+from skdpot._utils.arrays import IntArray
 from skdpot._utils.validation import SecretStream, check_count
 from skdpot.release.contributions import read_persons
 
@@ -73,10 +75,12 @@ class PersonKFold(BaseCrossValidator):
     [6, 6, 6, 6, 6]
     """
 
-    keeps_persons_apart = True  # says `check_search` of a splitter that proves what it does
+    keeps_persons_apart = True  # read by `check_search`; the class has the proof
     __metadata_request__split = {"groups": True}
 
-    def __init__(self, n_splits: int = 5, *, random_state: Any = None) -> None:
+    def __init__(
+        self, n_splits: int = 5, *, random_state: int | np.random.RandomState | None = None
+    ) -> None:
         self.n_splits = n_splits
         self.random_state = random_state
 
@@ -109,6 +113,17 @@ class PersonKFold(BaseCrossValidator):
         seed = self.random_state
         if seed is not None:
             seed = int(check_random_state(seed).randint(2**31))
-        folds = SecretStream(seed).random_uint64(n_persons).argsort().argsort() % n_splits
+        folds = _folds_of_persons(persons, n_splits, SecretStream(seed))
         for fold in range(n_splits):
             yield np.flatnonzero(folds[persons] == fold)
+
+
+def _folds_of_persons(persons: IntArray, n_splits: int, stream: SecretStream) -> IntArray:
+    """Return the fold of each person, from the rank of a random number of the person."""
+    numbers = stream.random_uint64(int(persons.max()) + 1)
+    return _ranks(numbers) % n_splits
+
+
+def _ranks(numbers: npt.NDArray[np.uint64]) -> IntArray:
+    """Return the rank of each number."""
+    return numbers.argsort().argsort()

@@ -1,6 +1,6 @@
-"""Hyper-parameter search with a private result."""
+"""The estimator: hyper-parameter search with a private result."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import sklearn
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier, is_regressor
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -32,36 +33,33 @@ from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin, parts_of
 from skdpot.privacy.spent import PrivacySpent
-from skdpot.search.plan import SearchPlan, Splits, draw_splits, plan_search
-from skdpot.search.trials import (
-    ONE_ROW,
-    Rows,
-    Scorer,
-    SearchTask,
-    best_trial,
-    check_candidates,
-    find_scorer,
-    fit_alone,
-    hand_over,
-    own_copy,
-    private_parts,
-    refuse_reserved,
-    try_out,
-)
+from skdpot.search.candidates import check_candidates, own_copy
+from skdpot.search.fit_data import FitData
+from skdpot.search.fits import fit_alone, hand_over
+from skdpot.search.made_up_rows import try_out
+from skdpot.search.plan import SearchPlan, plan_search
+from skdpot.search.private_parts import ONE_ROW, private_prefixes, refuse_reserved
+from skdpot.search.scorers import Scorer, find_scorer
+from skdpot.search.splits import Splits, draw_splits
+from skdpot.search.task import SearchTask
+from skdpot.search.trials import best_trial
+
+# Shapes of the laws of the number of trials: truncated negative binomial, or Poisson.
+_SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": np.inf}
 
 
 def read_rows_and_targets(
-    search: Any, X: Any, y: Any, by_class: bool
+    search: "PrivateSearchCV", X: Any, y: Any, by_class: bool
 ) -> tuple[int, Any, np.ndarray | None]:
-    """Return the number of rows, the targets and the classes; refuse what cannot be fitted."""
+    """Return the number of rows, the targets and the classes; refuse invalid ones."""
     tags = get_tags(search.estimator)
     if tags.input_tags.string or tags.input_tags.categorical:
         n_samples = num_samples(X)
     else:
         n_samples = len(validate_rows(search, X, reset=True, min_samples=2))
     if is_classifier(search.estimator):
-        found = (getattr(part, "classes", None) for part in parts_of(search.estimator))
-        declared = next((classes for classes in found if classes is not None), None)
+        of_parts = (getattr(part, "classes", None) for part in parts_of(search.estimator))
+        declared = next((classes for classes in of_parts if classes is not None), None)
         codes, search.classes_ = encode_labels(y, n_samples, declared, needed_by="A classifier")
         return n_samples, search.classes_[codes], search.classes_
     if is_regressor(search.estimator):
@@ -73,12 +71,14 @@ def read_rows_and_targets(
     return n_samples, y, encode_labels(y, n_samples)[1] if by_class else None
 
 
-def read_options(search: Any, fit_params: dict[str, Any], n_samples: int) -> dict[str, Any]:
+def read_options(
+    search: "PrivateSearchCV", fit_params: dict[str, Any], n_samples: int
+) -> dict[str, Any]:
     """Return the further arguments of the candidates' fits, one value per row."""
-    given = {name: value for name, value in fit_params.items() if value is not None}
-    if given and sklearn.get_config()["enable_metadata_routing"]:
-        given = dict(process_routing(search, "fit", **given).estimator.fit)
-    for name, value in given.items():
+    options = {name: value for name, value in fit_params.items() if value is not None}
+    if options and sklearn.get_config()["enable_metadata_routing"]:
+        options = dict(process_routing(search, "fit", **options).estimator.fit)
+    for name, value in options.items():
         if name.rpartition("__")[2] == "groups":
             raise ValueError(f"`{name}` is not for a search, whose records are rows: {ONE_ROW}")
         if isinstance(value, str) or not hasattr(value, "__len__") or len(value) != n_samples:
@@ -86,13 +86,13 @@ def read_options(search: Any, fit_params: dict[str, Any], n_samples: int) -> dic
                 f"`{name}` must hold one value for each of the {n_samples} rows. Set other options "
                 "as parameters of the estimator."
             )
-    return given
+    return options
 
 
 def _winner_has(method: str) -> Callable[[Any], bool]:
-    """Return whether the winner has a method, or raise what is missing."""
+    """Return a check that the winner, or before a fit the estimator, has a method."""
 
-    def check(search: Any) -> bool:
+    def check(search: "PrivateSearchCV") -> bool:
         fitted = "privacy_spent_" in vars(search)
         getattr(search.best_estimator_ if fitted else search.estimator, method)
         return True
@@ -101,17 +101,14 @@ def _winner_has(method: str) -> Callable[[Any], bool]:
 
 
 def _of_winner(method: str, doc: str) -> Any:
-    """Return a method that calls the winner's own, and exists if that does."""
+    """Return a method that delegates to the winner, and exists if the winner has it."""
 
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self: "PrivateSearchCV", *args: Any, **kwargs: Any) -> Any:
         check_is_fitted(self, "privacy_spent_")
         return getattr(self.best_estimator_, method)(*args, **kwargs)
 
     call.__name__, call.__qualname__, call.__doc__ = method, f"PrivateSearchCV.{method}", doc
     return available_if(_winner_has(method))(call)
-
-
-_SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": np.inf}
 
 
 @dataclass(eq=False, repr=False)
@@ -259,15 +256,15 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     _: KW_ONLY
     epsilon: float = 1.0
     delta: float = 1e-5
-    scoring: Any = None
+    scoring: str | Callable[..., Any] | None = None
     score_on: str = "held_out"
-    score_bounds: Any = None
+    score_bounds: Sequence[ArrayLike] | None = None
     cv: Any = 0.2
     distribution: str | float = "geometric"
     n_trials: float = 10
     refit: bool = False
     budget: PrivacyBudget | None = None
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
     verbose: int = 0
 
     _parameter_constraints = PrivateEstimatorMixin._parameter_constraints | {
@@ -342,21 +339,28 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
             # Validate.
             parts, scorer, by_class = self._settle()
             n_samples, y, classes = read_rows_and_targets(self, X, y, by_class)
-            rows = Rows(X, y, read_options(self, fit_params, n_samples))
+            data = FitData(X, y, read_options(self, fit_params, n_samples))
             # Plan and charge.
             streams = spawn_streams(self.random_state, type(self).__name__)
             splits, plan = self._plan(n_samples, streams.public, parts, scorer)
-            laws = self.param_distributions
-            task = SearchTask(self.estimator, parts, laws, splits, scorer, plan, classes)
-            try_out(task, rows)
+            task = SearchTask(
+                estimator=self.estimator,
+                parts=parts,
+                distributions=self.param_distributions,
+                splits=splits,
+                scorer=scorer,
+                plan=plan,
+                classes=classes,
+            )
+            try_out(task, data)
             spent = self._charge(FitContext.of(self, X, streams), plan, n_samples, classes)
             if self.verbose:
                 tqdm.write(str(plan))
             # Release.
-            best = best_trial(task, rows, streams.secret)
+            best = best_trial(task, data, streams.secret)
             winner = best.estimator
             if plan.refit is not None:
-                winner = fit_alone(task, best.parameters, rows, plan.refit, streams.secret)
+                winner = fit_alone(task, best.parameters, data, plan.refit, streams.secret)
             # Store.
             if winner is not None:
                 hand_over(winner, parts, spent)
@@ -372,21 +376,22 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         return self
 
     def _settle(self) -> tuple[tuple[str, ...], Scorer, bool]:
-        """Check everything that does not depend on the data."""
-        # Of a copy: what is fitted are the parameters, not the parts of an earlier fit.
-        parts = private_parts(own_copy(self.estimator))
-        given = self.param_distributions
-        for candidates in given if isinstance(given, list) else [given]:
-            refuse_reserved(candidates, parts)
-        by_class = check_candidates(self.estimator, given, parts)
+        """Check all but the data; return parts, score, and whether candidates need classes."""
+        # Of a copy, without the fitted parts of an earlier fit.
+        parts = private_prefixes(own_copy(self.estimator))
+        laws = self.param_distributions
+        for alternative in laws if isinstance(laws, list) else [laws]:
+            refuse_reserved(alternative, parts)
+        by_class = check_candidates(self.estimator, laws, parts)
         scorer = find_scorer(self.scoring, self.score_on, self.score_bounds, self.estimator)
         return parts, scorer, by_class
 
     def _plan(
         self, n_samples: int, rng: np.random.Generator, parts: tuple[str, ...], scorer: Scorer
     ) -> tuple[Splits, SearchPlan]:
+        """Draw the splits, and plan the cost of everything."""
         everything = np.arange(n_samples)
-        splits = Splits(((everything, everything[:0]),), 1, 0, True)
+        splits = Splits(((everything, everything[:0]),), most_fits=1, most_scores=0, disjoint=True)
         if self.score_on == "held_out":
             splits = draw_splits(self.cv, n_samples, rng)
         shape = self.distribution
@@ -402,13 +407,14 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         )
 
     def _charge(
-        self, context: FitContext, plan: SearchPlan, n_samples: int, classes: Any
+        self, context: FitContext, plan: SearchPlan, n_samples: int, classes: np.ndarray | None
     ) -> PrivacySpent:
+        """Charge the search, and state its assumptions."""
         score, parts = plan.score_noise, parts_of(self.estimator)
-        # What no check can verify about the parts of candidates.
+        # Properties of the parts of candidates that no check can verify.
         occur = is_classifier(self.estimator) and not any(hasattr(p, "classes") for p in parts)
         mixed = not (len(parts) == 1 and parts[0] is self.estimator)
-        listed = (
+        assumptions = (
             (True, "the split of the rows, drawn from their number alone"),
             (True, "the distribution of the candidates, and that of the number of trials"),
             (
@@ -425,7 +431,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
             n_samples,
             (
                 *context.assumptions(classes=classes is not None, declared_bounds=False),
-                *(text for holds, text in listed if holds),
+                *(text for applies, text in assumptions if applies),
             ),
             f"best of a random number of trials, scored by {plan.score}",
             scales=(None, None) if score is None else (score.sigma, score.sensitivity),

@@ -1,7 +1,8 @@
 """Display of trajectories: true paths, observed points, private means and recovered paths."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,16 +19,24 @@ from skdpot._utils.panels import (
     widened,
 )
 from skdpot._utils.validation import as_finite, solver_generator
-from skdpot.trajectories.path_distance import is_date, resample_paths, timed_paths, timed_rows
+from skdpot.trajectories.path_metrics import (
+    is_date,
+    read_paths_and_times,
+    read_points_and_times,
+    resample_paths,
+)
 
 _TITLES = {"true": "true paths", "seen": "points seen", "recovered": "recovered paths"}
 _PANEL_HEIGHT = 2.7  # inches
-_REACH = {"seen": (0.002, 0.998)}  # quantiles that set the limits of a panel, if not all
-_N_SHADES = 64  # along a path
-_PALEST = 0.9  # of viridis; what follows is too pale for lines on white
+# Quantiles of the points that set the limits of a panel; a few far points would shrink the rest.
+_LIMITING_QUANTILES = {"seen": (0.002, 0.998)}
+# Shades of color along a path.
+_N_SHADES = 64
+# Share of viridis that is used; its end is too pale for lines on white.
+_PALEST = 0.9
 
-# Where paths (n, k, 2) or points (n, 2) are drawn, and their times, by panel.
-Content = dict[str, tuple[np.ndarray, np.ndarray]]
+# Paths (n, k, 2) or points (n, 2) as drawn, and their times, by panel.
+Content: TypeAlias = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -71,7 +80,7 @@ class TrajectoryDisplay(PanelDisplay):
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.trajectories.simulated import branching_paths
+    >>> from skdpot.trajectories.moving_clusters import branching_paths
     >>> from skdpot.datasets import one_point_per_person
     >>> from skdpot.metrics import TrajectoryDisplay
     >>> times = np.linspace(0, 1, 20)
@@ -92,7 +101,7 @@ class TrajectoryDisplay(PanelDisplay):
     true_paths: np.ndarray | None = None
     true_times: np.ndarray | None = None
     features: tuple[int, ...] = (0, 1)
-    feature_names: Any = None
+    feature_names: Sequence[str] | None = None
     name: str | None = None
     means_name: str = "means"
     dates: bool = False
@@ -101,8 +110,8 @@ class TrajectoryDisplay(PanelDisplay):
     def from_estimator(
         cls,
         sampler: Any,
-        X: Any = None,
-        t: Any = None,
+        X: ArrayLike | None = None,
+        t: ArrayLike | None = None,
         *,
         n_paths: int = 50,
         times: ArrayLike | None = None,
@@ -140,7 +149,7 @@ class TrajectoryDisplay(PanelDisplay):
         check_is_fitted(sampler)
         stamps = sampler.times_ if times is None else times
         options = {} if random_state is None else {"random_state": random_state}
-        own = {
+        content = {
             "means": np.mean(sampler.particles_, axis=1),
             "mean_times": sampler.times_,
             "means_name": "private means",
@@ -149,11 +158,11 @@ class TrajectoryDisplay(PanelDisplay):
             "n_paths": n_paths,
         }
         if confidence is not None:
-            found = sampler.estimate()
-            own |= {"means": found.value, "mean_intervals": found.interval(confidence)}
-            own["means_name"] = f"private means, {100 * confidence:g} % intervals"
+            estimate = sampler.estimate()
+            content |= {"means": estimate.value, "mean_intervals": estimate.interval(confidence)}
+            content["means_name"] = f"private means, {100 * confidence:g} % intervals"
         paths = sampler.sample(n_paths, stamps, **options)
-        return cls.from_paths(paths, stamps, points=X, point_times=t, **(own | kwargs))
+        return cls.from_paths(paths, stamps, points=X, point_times=t, **(content | kwargs))
 
     @classmethod
     def from_paths(
@@ -164,12 +173,12 @@ class TrajectoryDisplay(PanelDisplay):
         means: ArrayLike | None = None,
         mean_times: ArrayLike | None = None,
         mean_intervals: ArrayLike | None = None,
-        points: Any = None,
-        point_times: Any = None,
+        points: ArrayLike | None = None,
+        point_times: ArrayLike | None = None,
         true_paths: ArrayLike | None = None,
         true_times: ArrayLike | None = None,
-        features: Any = None,
-        feature_names: Any = None,
+        features: int | str | Sequence[int | str] | None = None,
+        feature_names: Sequence[str] | None = None,
         name: str | None = None,
         means_name: str = "means",
         **kwargs: Any,
@@ -201,17 +210,17 @@ class TrajectoryDisplay(PanelDisplay):
         ValueError
             If points, paths, times or features do not fit together.
         """
-        recovered, stamps = timed_paths(paths, times, "paths", "times")
+        recovered, stamps = read_paths_and_times(paths, times, "paths", "times")
         n_features = recovered.shape[2]
         if means is None:
             means, mean_times = recovered.mean(axis=0), stamps
         parts: dict[str, Any] = {"paths": recovered, "times": stamps}
-        given = {
-            ("means", "mean_times"): (timed_rows, means, mean_times),
-            ("points", "point_times"): (timed_rows, points, point_times),
-            ("true_paths", "true_times"): (timed_paths, true_paths, true_times),
+        optional = {
+            ("means", "mean_times"): (read_points_and_times, means, mean_times),
+            ("points", "point_times"): (read_points_and_times, points, point_times),
+            ("true_paths", "true_times"): (read_paths_and_times, true_paths, true_times),
         }
-        for (key, times_key), (read, data, at) in given.items():
+        for (key, times_key), (read, data, at) in optional.items():
             if data is None and at is None:
                 continue
             if data is None or at is None:
@@ -243,7 +252,7 @@ class TrajectoryDisplay(PanelDisplay):
         self,
         ax: Any = None,
         *,
-        panels: Any = None,
+        panels: Sequence[str] | None = None,
         name: str | None = None,
         n_paths: int = 50,
         max_points: int = 3000,
@@ -270,17 +279,16 @@ class TrajectoryDisplay(PanelDisplay):
         colorbar : bool, default=True
             Whether to draw the key to the colors, which takes room from the Axes.
         """
-        there = self._content(n_paths, max_points)
+        available = self._content(n_paths, max_points)
         if panels is None:
-            panels = ["recovered"] if ax is not None and np.ndim(ax) == 0 else list(there)
-        absent = [key for key in panels if key not in there]
+            panels = ["recovered"] if ax is not None and np.ndim(ax) == 0 else list(available)
+        absent = [key for key in panels if key not in available]
         if absent or not len(panels):
-            raise ValueError(f"panels must be among {list(there)}; got {list(panels)!r}.")
-        content = {key: there[key] for key in panels}
-        # Single points seen far out would make the rest small: paths decide, and most points.
+            raise ValueError(f"panels must be among {list(available)}; got {list(panels)!r}.")
+        content = {key: available[key] for key in panels}
         corners = [
-            np.quantile(where.reshape(-1, 2), _REACH.get(key, (0.0, 1.0)), axis=0)
-            for key, (where, _) in content.items()
+            np.quantile(xy.reshape(-1, 2), _LIMITING_QUANTILES.get(key, (0.0, 1.0)), axis=0)
+            for key, (xy, _) in content.items()
         ]
         if "means" in content and self.mean_intervals is not None:
             low, high = self._intervals(*self.mean_intervals)
@@ -288,7 +296,7 @@ class TrajectoryDisplay(PanelDisplay):
         limits = widened(np.stack([np.min(corners, axis=0)[0], np.max(corners, axis=0)[1]]), 0.04)
         shape = np.divide(*(limits[1] - limits[0])) if len(self.features) == 2 else 1.0
         size = _PANEL_HEIGHT * float(np.clip(shape, 0.6, 1.6)) + 0.3, _PANEL_HEIGHT
-        options: Any = {"margin": (1.2, 1.1), "layout": "compressed"}
+        options: dict[str, Any] = {"margin": (1.2, 1.1), "layout": "compressed"}
         options |= {"sharex": True, "sharey": True}
         self._take_axes(ax, len(content), len(content), size, **options)
         style = _colors(cmap, content)
@@ -313,65 +321,71 @@ class TrajectoryDisplay(PanelDisplay):
         for key, (data, times) in parts.items():
             if data is None or times is None:
                 continue
-            if key == "seen":  # shuffled, so that no time hides another
+            if key == "seen":  # in random order, so that no time is drawn over another
                 order = solver_generator(0).permutation(len(data))[:max_points]
                 data, times = data[order], times[order]
-            where = (data[:n_paths] if data.ndim == 3 else data)[..., list(self.features)]
-            content[key] = self._against_time(where, times), times
+            chosen = (data[:n_paths] if data.ndim == 3 else data)[..., list(self.features)]
+            content[key] = self._against_time(chosen, times), times
         return content
 
-    def _against_time(self, where: np.ndarray, times: np.ndarray) -> np.ndarray:
+    def _against_time(self, values: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Add the time to a single feature, as the horizontal axis."""
         if len(self.features) == 2:
-            return where
-        horizontal = np.broadcast_to(times[:, np.newaxis], where.shape)
-        return np.concatenate([horizontal, where], axis=-1)
+            return values
+        horizontal = np.broadcast_to(times[:, np.newaxis], values.shape)
+        return np.concatenate([horizontal, values], axis=-1)
 
     def _intervals(self, *ends: np.ndarray) -> list[np.ndarray]:
-        """Return where intervals of the means end, (T, 2)."""
+        """Return the ends of the intervals of the means as drawn, (T, 2) each."""
         times = np.asarray(self.mean_times)
         return [self._against_time(end[:, list(self.features)], times) for end in ends]
 
-    def _draw_intervals(self, ax: Any, where: np.ndarray) -> None:
+    def _draw_intervals(self, ax: Any, means: np.ndarray) -> None:
+        """Draw intervals around means (T, 2): a band against time, otherwise bars."""
         if self.mean_intervals is None:
             return
         low, high = self._intervals(*self.mean_intervals)
         if len(self.features) == 1:
-            ax.fill_between(where[:, 0], low[:, 1], high[:, 1], color="0.85", zorder=0)
+            ax.fill_between(means[:, 0], low[:, 1], high[:, 1], color="0.85", zorder=0)
         else:
-            errors = np.maximum(np.stack([where - low, high - where]), 0.0)
+            errors = np.maximum(np.stack([means - low, high - means]), 0.0)
             bars = {"xerr": errors[..., 0], "yerr": errors[..., 1]}
-            ax.errorbar(*where.T, **bars, fmt="none", ecolor="0.4", elinewidth=1, zorder=1)
+            ax.errorbar(*means.T, **bars, fmt="none", ecolor="0.4", elinewidth=1, zorder=1)
 
-    def _draw(self, ax: Any, key: str, where: Any, times: Any, style: dict[str, Any]) -> Any:
-        if where.ndim == 3 and len(times) > 1:
-            # More points on the same lines, so that the colour changes along them.
+    def _draw(
+        self, ax: Any, key: str, xy: np.ndarray, times: np.ndarray, style: dict[str, Any]
+    ) -> Any:
+        """Draw paths (n, k, 2) or points (n, 2) in one panel; return the artist."""
+        if xy.ndim == 3 and len(times) > 1:
+            # More points on the same lines, so that the color changes along them.
             fine = np.union1d(times, np.linspace(times[0], times[-1], _N_SHADES))
-            ways, middles = resample_paths(where, times, fine), (fine[:-1] + fine[1:]) / 2
-            width = float(np.clip(10 / len(ways) ** 0.5, 0.7, 2.0))
-            return draw_ways(ax, ways, middles, linewidths=width, alpha=0.8, **style)
-        if where.ndim == 3:
-            where, times = where[:, 0], np.repeat(times, len(where))
-        own = {"s": 9, "alpha": 0.6} if key == "seen" else {"s": 9}
+            lines, middles = resample_paths(xy, times, fine), (fine[:-1] + fine[1:]) / 2
+            width = float(np.clip(10 / len(lines) ** 0.5, 0.7, 2.0))
+            return draw_ways(ax, lines, middles, linewidths=width, alpha=0.8, **style)
+        if xy.ndim == 3:
+            xy, times = xy[:, 0], np.repeat(times, len(xy))
+        of_panel = {"s": 9, "alpha": 0.6} if key == "seen" else {"s": 9}
         if key == "means":
-            ax.plot(*where.T, color="0.6", linewidth=1, zorder=1)
-            self._draw_intervals(ax, where)
-            own = {"s": 50, "zorder": 2}
-        return ax.scatter(*where.T, c=times, linewidths=0, **style, **own)
+            ax.plot(*xy.T, color="0.6", linewidth=1, zorder=1)
+            self._draw_intervals(ax, xy)
+            of_panel = {"s": 50, "zorder": 2}
+        return ax.scatter(*xy.T, c=times, linewidths=0, **style, **of_panel)
 
     def _add_colorbar(self) -> Any:
+        """Draw the key to the colors beside the panels."""
         options = {"label": "time", "pad": 0.02, "shrink": 0.9}
         artist = self.axes_[-1].collections[-1]
         bar = self.figure_.colorbar(artist, ax=list(self.axes_), **options)
-        # Points are drawn translucent; the key to their colours is not.
+        # Points are drawn translucent; the key to their colors is opaque.
         bar.solids.set_alpha(1.0)
         if self.dates:
             show_dates(bar.ax.yaxis)
         return bar
 
     def _label(self, content: Content, limits: np.ndarray) -> None:
-        known = feature_labels(self.feature_names, self.paths.shape[2])
-        names = [known[k] for k in self.features]
+        """Set titles, limits and labels of the axes."""
+        labels = feature_labels(self.feature_names, self.paths.shape[2])
+        names = [labels[k] for k in self.features]
         titles = {**_TITLES, "means": self.means_name}
         for ax, key in zip(self.axes_, content, strict=True):
             ax.set_title(titles[key], fontsize="medium")
@@ -384,7 +398,7 @@ class TrajectoryDisplay(PanelDisplay):
 
 
 def _colors(cmap: Any, content: Content) -> dict[str, Any]:
-    """Return the colours of time, which span the first to the last time of all panels."""
+    """Return the colors of time, from the first to the last time of all panels."""
     import matplotlib as mpl
 
     stamps = np.concatenate([times for _, times in content.values()])

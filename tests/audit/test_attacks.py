@@ -21,7 +21,7 @@ from skdpot.audit.attacks import default_score
 from skdpot.audit.audited_fit import AuditTask
 from skdpot.audit.canaries import antipodal_pairs, default_canaries
 from skdpot.preprocessing import BooleanColumn, CategoricalColumn, NumericColumn, TableSchema
-from skdpot.trajectories.langevin import clipped_fit_gradient, clipped_pulls
+from skdpot.trajectories.fit_gradient import clipped_fit_gradient, clipped_pulls
 from tests.flat_options import flow_sampler, made, trajectory_sampler
 
 pytestmark = [

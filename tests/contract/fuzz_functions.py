@@ -22,7 +22,8 @@ from skdpot.privacy import (
     gdp_mu,
 )
 from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.trajectories.simulated import OrnsteinUhlenbeck
+from skdpot.trajectories import path_metrics
+from skdpot.trajectories.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from tests.contract.fuzz_harness import attempt
 from tests.contract.fuzz_strategies import constants, labels, tables
 
@@ -161,7 +162,10 @@ def of(module: Any, names: Iterable[str], *, undefined: bool = False) -> dict[st
 
 DISTANCES = (
     *("wasserstein_distance", "sliced_wasserstein_distance", "frechet_distance"),
-    *("GaussianStatistics", "resample_paths"),
+    "GaussianStatistics",
+)
+PATHS_COMPARED = (
+    "resample_paths",
     *("marginal_wasserstein_distances", "path_sliced_wasserstein_distance"),
 )
 FAIRNESS = (
@@ -171,6 +175,7 @@ FAIRNESS = (
 )
 FUNCTIONS: dict[str, Function] = {
     **of(distances, DISTANCES),
+    **of(path_metrics, PATHS_COMPARED),
     **of(fairness, FAIRNESS, undefined=True),
     **of(datasets, (name for name in datasets.__all__ if name != "OrnsteinUhlenbeck")),
     "datasets.OrnsteinUhlenbeck": Function(law_density, undefined=True),

@@ -38,8 +38,9 @@ from skdpot.sampling.autoencoder_training import AutoencoderLoss, private_steps
 from skdpot.tables.category_selection import plan_category_selection, select_categories
 from skdpot.tables.contingency import Marginal
 from skdpot.tables.marginal_release import misfit_sensitivity, release_marginals, release_misfits
-from skdpot.trajectories.langevin import LangevinPhase, mean_field_langevin, plan_langevin
-from skdpot.trajectories.warm_start import plan_warm_start, release_mean_start
+from skdpot.trajectories.langevin_release import mean_field_langevin, plan_langevin
+from skdpot.trajectories.schedule import Phase
+from skdpot.trajectories.warm_start_release import plan_warm_start, release_mean_start
 from tests.core.release.exact import no_noise
 
 EPSILON, DELTA = 50.0, 1e-5
@@ -160,7 +161,7 @@ def langevin():
     """One step of a particle that stands alone, and a record on either side of it."""
     options = {"clip": 0.5, "dim": 12, "sampling_rate": 1.0, "n_samples": 4}
     box, start = DataBounds.from_box(-1, 1, 1), np.zeros((1, 1, 1))
-    plan = plan_langevin(TARGET, [LangevinPhase(0.01, 0.3, 1)], bounds=box, **options)
+    plan = plan_langevin(TARGET, [Phase(0.01, 0.3, 1)], bounds=box, **options)
     options = {"bandwidth": 0.2, "regularization": 1e-3, "coupling": None}
 
     def run(X):

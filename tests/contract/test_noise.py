@@ -25,8 +25,13 @@ from skdpot.release.bounds import (
 from skdpot.release.gate import record_releases
 from skdpot.sampling.row_releases import StepDirections, noisy_batches, plan_rows
 from skdpot.tables.category_selection import plan_category_selection, select_categories
-from skdpot.trajectories.langevin import LangevinPhase, mean_field_langevin, plan_langevin
-from skdpot.trajectories.warm_start import plan_warm_start, release_kmeans_start, release_mean_start
+from skdpot.trajectories.langevin_release import mean_field_langevin, plan_langevin
+from skdpot.trajectories.schedule import Phase
+from skdpot.trajectories.warm_start_release import (
+    plan_warm_start,
+    release_kmeans_start,
+    release_mean_start,
+)
 from tests.contract.test_replaced_records import no_coupling
 from tests.core.release.exact import again, gaps, streams
 
@@ -57,7 +62,7 @@ def tables(seed):
 
 
 def langevin(seed):
-    phases = [LangevinPhase(0.03, 0.3, 1), LangevinPhase(0.01, 0.3, 2)]
+    phases = [Phase(0.03, 0.3, 1), Phase(0.01, 0.3, 2)]
     target, box = PrivacyTarget(1.0, 1e-3), DataBounds.from_box(-1, 1, 2)
     shape = {"dim": 4000, "sampling_rate": 1.0, "bounds": box, "n_samples": 100}
     made = plan_langevin(target, phases, clip=0.6, noise_multiplier=(1.7, 5.0), **shape)

@@ -15,7 +15,7 @@ from skdpot.nets import gradients
 from skdpot.nets.compared_outputs import Probabilities
 from skdpot.nets.gradients import pulled_back_sum, shares_of_vectors
 from skdpot.sampling.autoencoder_training import AutoencoderLoss
-from skdpot.trajectories.langevin import _clipped_shares
+from skdpot.trajectories.fit_gradient import clipped_shares
 from tests.contract.fits import ROWS
 from tests.core.nets.test_per_sample import Residual, flat
 
@@ -194,9 +194,9 @@ def test_a_record_pulls_at_particles_alike_in_every_sample(n_particles):
     rng = np.random.default_rng(3)
     for d, width in ((1, 0.3), (2, 1e-3), (5, 10.0)):
         particles, rows = rng.normal(size=(n_particles, d)), 2 * rng.normal(size=(40, d))
-        given = width, 1.0, 0.5
-        shares = _clipped_shares(particles, rows, *given)
+        given = {"bandwidth": width, "weight": 1.0, "clip": 0.5}
+        shares = clipped_shares(particles, rows, **given)
         for n in range(1, 40):
             drawn = rng.choice(40, n, replace=False)
-            found = _clipped_shares(particles, rows[drawn], *given)
+            found = clipped_shares(particles, rows[drawn], **given)
             np.testing.assert_array_equal(found, shares[drawn])

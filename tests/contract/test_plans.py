@@ -12,7 +12,7 @@ from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent
 from skdpot.release.bounds import plan_private_bounds
 from skdpot.tables.category_selection import plan_category_selection
-from skdpot.trajectories.warm_start import plan_warm_start
+from skdpot.trajectories.warm_start_release import plan_warm_start
 
 
 def threshold(mu, n, public_classes):

@@ -22,8 +22,13 @@ from skdpot.release.bounds import (
     release_private_bounds,
 )
 from skdpot.tables.category_selection import plan_category_selection, select_categories
-from skdpot.trajectories.langevin import LangevinPhase, mean_field_langevin, plan_langevin
-from skdpot.trajectories.warm_start import plan_warm_start, release_kmeans_start, release_mean_start
+from skdpot.trajectories.langevin_release import mean_field_langevin, plan_langevin
+from skdpot.trajectories.schedule import Phase
+from skdpot.trajectories.warm_start_release import (
+    plan_warm_start,
+    release_kmeans_start,
+    release_mean_start,
+)
 from tests.core.release.exact import moves, streams
 
 EXTREMES = (0.0, -0.0, 1.0, -1.0, 5e-324, 1e-8, 1e5, -1e200, 1e308)
@@ -75,7 +80,7 @@ def langevin(rng):
     """A record on either side of a particle that stands alone, or anywhere."""
     made = plan_langevin(
         PrivacyTarget(1.0, 1e-3),
-        [LangevinPhase(0.01, 0.3, 2), LangevinPhase(0.02, 0.1, 1)],
+        [Phase(0.01, 0.3, 2), Phase(0.02, 0.1, 1)],
         clip=10.0 ** rng.uniform(-3, 3),
         dim=12,
         sampling_rate=rng.choice([1.0, 0.7]),

@@ -15,7 +15,7 @@ from skdpot import (
 )
 from skdpot.exceptions import OpenSketchError, PrivacyWarning
 from skdpot.ot.flow import NumpyDrift
-from skdpot.trajectories import trajectory_sketch
+from skdpot.trajectories import sketch_mechanism
 from tests.flat_options import flow_sampler, sliced_generator, trajectory_sampler
 from tests.trajectories.trajectory_examples import MFLD, SKETCH, quiet_fit
 
@@ -139,7 +139,7 @@ def interrupt(monkeypatch, kind, estimator, *given, error=KeyboardInterrupt):
     def stop(*args, **kwargs):
         raise error
 
-    flow = (trajectory_sketch, "coupled_flow") if kind == "paths" else (NumpyDrift, "residual")
+    flow = (sketch_mechanism, "coupled_flow") if kind == "paths" else (NumpyDrift, "residual")
     with monkeypatch.context() as patch:
         patch.setattr(*flow, stop)
         with pytest.raises(error):

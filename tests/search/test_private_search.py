@@ -33,8 +33,12 @@ from skdpot.privacy.accounting import PrivacyTarget, compose, privacy_target
 from skdpot.privacy.selection import BudgetedEvent, TrialLaw
 from skdpot.release.gate import record_releases
 from skdpot.search import trials
-from skdpot.search.plan import draw_splits
-from skdpot.search.trials import find_scorer
+from skdpot.search.candidates import draw_candidate
+from skdpot.search.fit_data import FitData
+from skdpot.search.scorers import find_scorer
+from skdpot.search.splits import draw_splits
+from skdpot.search.task import SearchTask
+from skdpot.search.trials import best_trial, noisy_score
 from tests.contract.reachable import reachable
 from tests.flat_options import flow_sampler, made
 from tests.search.search_cases import BAD, FLOW, NoisyThreshold, search, with_trials
@@ -74,8 +78,8 @@ def test_scikit_learn_checks(estimator, check):
 
 def test_one_charge_before_anything_runs(log, monkeypatch):
     with_trials(monkeypatch, 5)
-    budget = PrivacyBudget(2.1)
-    found = search(budget=budget, epsilon=2.0).fit(X, Y)
+    budget = PrivacyBudget(1.05)
+    found = search(budget=budget).fit(X, Y)
     assert "BudgetedEvent" in budget.history()["event"][0]
     assert found.privacy_spent_.event == found.plan_.event
     assert "how long the search takes" in " ".join(found.privacy_spent_.assumptions)
@@ -151,7 +155,7 @@ def test_the_law_that_is_charged_is_the_one_that_is_drawn(monkeypatch, name, sha
 
 def test_every_fit_has_a_budget_of_its_own_that_it_cannot_overspend(log, monkeypatch):
     with_trials(monkeypatch, 6)
-    plan = search(epsilon=2.0).fit(X, Y).plan_
+    plan = search().fit(X, Y).plan_
     assert len({id(parameters["budget"]) for parameters, *_ in log}) == 6
     for parameters, rows, *_ in list(log):
         assert parameters["epsilon"] == parameters["budget"].epsilon == plan.fit.epsilon
@@ -219,10 +223,10 @@ def test_a_held_out_row_that_a_score_refuses_counts_nothing():
             raise ValueError(f"{rows}")
         return np.ones(len(rows))
 
-    rows, budget = X.copy(), PrivacyBudget(50.0)
+    rows, budget = X.copy(), PrivacyBudget(5.0)
     rows[::2, 0] = BAD
     assert find_scorer(score, "held_out", None, None).total(None, rows, Y) == len(rows) // 2
-    found = search(scoring=score, budget=budget, epsilon=50.0).fit(rows, Y)
+    found = search(scoring=score, budget=budget).fit(rows, Y)
     assert found.best_score_ == pytest.approx(0.5, abs=0.2)
 
 
@@ -289,7 +293,7 @@ def planned_task(**options):
     made = search(**options)
     splits = draw_splits(0.2, len(X), np.random.default_rng(0))
     scorer, laws = find_scorer(None, "held_out", None, made.estimator), made.param_distributions
-    return trials.SearchTask(made.estimator, ("",), laws, splits, scorer, made.plan(X))
+    return SearchTask(made.estimator, ("",), laws, splits, scorer, made.plan(X))
 
 
 class Counting:
@@ -310,12 +314,12 @@ class Counting:
 def test_a_candidate_has_one_law_at_every_index(log, monkeypatch, laws):
     """A trial is a function of its own words: with the same ones all trials are the same."""
     with_trials(monkeypatch, 6)
-    task, rows = planned_task(candidates=laws), trials.Rows(X, Y, {})
-    trials.best_trial(task, rows, Repeating())
+    task, rows = planned_task(candidates=laws), FitData(X, Y, {})
+    best_trial(task, rows, Repeating())
     assert len(log) == 6
     assert len({parameters["shift"] for parameters, *_ in log}) == 1
     log.clear()
-    trials.best_trial(task, rows, SecretStream())
+    best_trial(task, rows, SecretStream())
     if laws is LAWS:  # two of six doubles are equal with probability 1e-14
         assert len({parameters["shift"] for parameters, *_ in log}) == 6
 
@@ -329,7 +333,7 @@ def test_parameters_do_not_show_the_index_of_their_trial(monkeypatch):
         rng = np.random.RandomState(seed)
         monkeypatch.setattr(SecretStream, "random_bits", lambda stream, n, seed=seed: seed)
         tried |= {one["shift"] for one in ParameterSampler(laws, 8, random_state=rng)}
-        tried.add(trials._draw_candidate(laws, SecretStream())["shift"])
+        tried.add(draw_candidate(laws, SecretStream())["shift"])
 
     def short(stream, n):
         return original(stream, n) % (64 if n < 100 else 2**n)
@@ -396,7 +400,7 @@ def test_trials_of_a_seeded_search_differ(log, monkeypatch):
 def test_the_noise_of_a_score_is_the_planned_one():
     """200 scores of one number: false alarms below 1e-6, by the chi-squared law."""
     task, stream = planned_task(epsilon=1.0), SecretStream(4)
-    scores = np.array([trials._noisy(55.0, task, stream) for _ in range(200)])
+    scores = np.array([noisy_score(55.0, task, stream) for _ in range(200)])
     assert 0.6 < np.var(scores) / task.plan.score_deviation**2 < 1.55
     assert abs(scores.mean() - 55 / 200) < 5 * task.plan.score_deviation / math.sqrt(200)
     units = scores * task.plan.n_scored / task.plan.score_noise.lattice
@@ -515,7 +519,7 @@ def test_splits_are_drawn_from_the_number_of_rows():
             seen.append((np.array(X), y, groups))
             return super().split(X)
 
-    search(cv=Watching(3), refit=True).fit(X, Y)
+    search(cv=Watching(3), refit=True, epsilon=math.inf).fit(X, Y)
     [(rows, y, groups)] = seen
     assert rows.shape == (1000, 1)
     assert not rows.any()

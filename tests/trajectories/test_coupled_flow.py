@@ -10,17 +10,12 @@ from hypothesis import strategies as st
 from skdpot.exceptions import PrivacyWarning
 from skdpot.ot.sinkhorn import WarmCoupling
 from skdpot.ot.slices import CDFTable, bin_edges, make_directions
-from skdpot.trajectories.langevin import LangevinPhase
-from skdpot.trajectories.trajectory_sketch import (
-    CoupledFlowProblem,
-    along_paths,
-    coupled_flow,
-    followed_paths,
-    smoothed_along_the_flow,
-)
+from skdpot.trajectories.coupled_flow import CoupledFlowProblem, along_paths, coupled_flow
+from skdpot.trajectories.followed_flow import followed_paths, smoothed_along_the_flow
+from skdpot.trajectories.schedule import Phase
 from tests.flat_options import trajectory_sampler
 
-STEPS = (LangevinPhase(1.0, 0.05, 60), LangevinPhase(0.3, 0.05, 60))
+STEPS = (Phase(1.0, 0.05, 60), Phase(0.3, 0.05, 60))
 
 
 def table_of(rows, directions, n_bins=256, width=2.0):
@@ -104,7 +99,7 @@ def test_without_ties_every_time_is_a_flow_of_its_own():
 @pytest.mark.filterwarnings("error")
 def test_no_regularisation_makes_it_diverge(regularization, spacing):
     times = np.array([0, spacing, 0.5, 0.75, 1.0])
-    steps = (LangevinPhase(1.0, 0.05, 80),)
+    steps = (Phase(1.0, 0.05, 80),)
     task = problem(CLOUDS, regularization=regularization, times=times, n_particles=60)
     found = solve(task, steps)
     assert np.isfinite(found.particles).all()
@@ -118,10 +113,10 @@ def test_any_shape(n_times, n_features, n_particles, seed):
     rng = np.random.default_rng(seed)
     clouds = rng.uniform(-1, 1, (n_times, 40, n_features))
     task = problem(clouds, n_particles=n_particles, n_projections=4, regularization=1e-3)
-    found = solve(task, (LangevinPhase(0.5, 0.1, 4),), seed=seed)
+    found = solve(task, (Phase(0.5, 0.1, 4),), seed=seed)
     assert found.particles.shape == (n_times, n_particles, n_features)
     assert np.isfinite(found.particles).all()
-    again = solve(task, (LangevinPhase(0.5, 0.1, 4),), seed=seed)
+    again = solve(task, (Phase(0.5, 0.1, 4),), seed=seed)
     np.testing.assert_array_equal(found.particles, again.particles)
 
 
@@ -208,7 +203,14 @@ def test_quantiles_stay_within_the_bins():
     assert np.abs(problem(clouds).quantiles).max() <= 2
 
 
-@pytest.mark.parametrize("kind", ["one jump", "back and forth", "breathing"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "one jump",
+        pytest.param("back and forth", marks=pytest.mark.slow),
+        pytest.param("breathing", marks=pytest.mark.slow),
+    ],
+)
 def test_smoothing_in_time_spares_what_does_not_change_smoothly(kind):
     """Only as much is averaged as the errors of the tables can explain."""
     knot = np.repeat(np.arange(10), 1000)

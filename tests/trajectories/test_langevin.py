@@ -17,15 +17,11 @@ from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.noise import noise_for_sums
 from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release.bounds import DataBounds
-from skdpot.trajectories.langevin import (
-    LangevinPhase,
-    averaged_over_neighbours,
-    check_steps,
-    clipped_fit_gradient,
-    mean_field_langevin,
-    plan_langevin,
-)
-from skdpot.trajectories.warm_start import plan_warm_start
+from skdpot.trajectories.fit_gradient import averaged_over_neighbours, clipped_fit_gradient
+from skdpot.trajectories.langevin_release import mean_field_langevin, plan_langevin
+from skdpot.trajectories.schedule import Phase
+from skdpot.trajectories.time_coupling import check_steps
+from skdpot.trajectories.warm_start_release import plan_warm_start
 
 BOX = DataBounds.from_box(-1, 1, 2)
 TARGET, FREE = PrivacyTarget(1.0, 1e-3), PrivacyTarget(math.inf, 1e-5)
@@ -45,7 +41,7 @@ def springs(particles, spacings, diffusivity):
 
 
 def plan(*phases, kappa=0.0, rate=1.0, clip=0.5, target=TARGET, **options):
-    given = [LangevinPhase(*phase) for phase in phases] or [LangevinPhase(0.01, 0.3, 1)]
+    given = [Phase(*phase) for phase in phases] or [Phase(0.01, 0.3, 1)]
     options |= {"noise_multiplier": kappa, "sampling_rate": rate, "clip": clip}
     return plan_langevin(target, given, dim=12, bounds=BOX, n_samples=100, **options)
 

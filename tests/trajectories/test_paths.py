@@ -8,8 +8,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from skdpot.ot.sinkhorn import schrodinger_potentials
-from skdpot.trajectories.paths import (
-    PathMeasure,
+from skdpot.trajectories.couplings import (
     coupling_of,
     drifting_plans,
     entropic_plans,
@@ -17,6 +16,7 @@ from skdpot.trajectories.paths import (
     kept_plans,
     sample_next,
 )
+from skdpot.trajectories.path_measure import PathMeasure
 
 TIMES = np.array([0.0, 0.2, 0.7, 1.0])
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from skdpot.trajectories.trajectory_sketch import smoothing_weights
+from skdpot.trajectories.smoothing import smoothing_weights
 
 TIMES = np.array([0.0, 0.05, 0.2, 0.3, 0.45, 0.5, 0.7, 0.85, 0.9, 1.0])
 VARIANCES = np.array([1.0, 2.0, 1.0, 0.5, 1.0, 4.0, 1.0, 1.0, 0.3, 1.0])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skdpot.trajectories.paths import TimeAxis, read_stamps
+from skdpot.trajectories.time_axis import TimeAxis, read_stamps
 
 DAYS = np.array(["2020-01-01", "2020-01-02", "2020-01-05"], dtype="datetime64[D]")
 IN_PARIS = pd.to_datetime(["2020-01-01 01:00", "2020-01-02 01:00", "2020-01-05 01:00"]).tz_localize(

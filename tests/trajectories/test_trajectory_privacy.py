@@ -15,7 +15,7 @@ from scipy import stats
 from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release.strategy import Energy
-from skdpot.trajectories.paths import timed_rows
+from skdpot.trajectories.timed_rows import divide_by_time
 from tests.flat_options import trajectory_sampler
 from tests.trajectories.trajectory_examples import MFLD, SKETCH, quiet_fit
 
@@ -32,7 +32,9 @@ def sampler(mechanism="sketch", **changes):
 
 def used_rows(estimator, rows, t, groups, rng):
     limits = {name: getattr(estimator, name) for name in ("n_times", "n_time_subsample")}
-    return timed_rows(rows, t, **limits, group_size=estimator.group_size, groups=groups, rng=rng)
+    return divide_by_time(
+        rows, t, **limits, group_size=estimator.group_size, groups=groups, rng=rng
+    )
 
 
 # The account, on another route --------------------------------------------------------------

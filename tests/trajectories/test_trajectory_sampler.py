@@ -189,7 +189,7 @@ def diffusion():
     rows, t, law = make_ornstein_uhlenbeck_trajectories(
         2000, 11, initial_covariance=0.1, diffusivity=0.3, random_state=1
     )
-    options = {"bounds": (-2.5, 2.5), "diffusivity": 0.3 / 2.5**2, "n_particles": 400}
+    options = {"bounds": (-2.5, 2.5), "diffusivity": 0.3 / 2.5**2, "n_particles": 200}
     estimator = trajectory_sampler(epsilon=np.inf, random_state=0, **options)
     return quiet_fit(estimator, rows, t), law
 
@@ -235,7 +235,8 @@ def test_mfld_moves_from_the_center_towards_the_rows():
 def test_times_help_each_other_without_noise_too():
     """What differs from one time to the next is then the chance of who was seen."""
     rows, t, law = make_ornstein_uhlenbeck_trajectories(64, 9, diffusivity=0.1, random_state=0)
-    options = {"epsilon": np.inf, "bounds": (-1, 2), "n_particles": 150, "random_state": 0}
+    options = {"epsilon": np.inf, "bounds": (-1, 2), "n_particles": 80, "random_state": 0}
+    options |= {"n_projections": 16, "n_bins": 64}
     fitted = quiet_fit(trajectory_sampler(**options), rows, t)
     truth = law.sample_paths(600, fitted.times_, np.random.default_rng(1))
     together, apart = (
@@ -280,6 +281,7 @@ def test_standard_errors_are_those_of_noise_and_sampling():
     assert (narrow < wide).all()
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_truth():
     """Means of a known law, by 3 independent releases: 30 numbers of which 95 % should be in."""
     inside = []

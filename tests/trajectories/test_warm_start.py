@@ -10,8 +10,8 @@ from sklearn.cluster import KMeans
 
 from skdpot._utils.validation import SecretStream
 from skdpot.release.gate import record_releases
-from skdpot.trajectories import warm_start
-from skdpot.trajectories.warm_start import (
+from skdpot.trajectories.warm_start_release import (
+    _lloyd_step,
     plan_warm_start,
     release_kmeans_start,
     release_mean_start,
@@ -69,7 +69,7 @@ def test_lloyd_steps_are_those_of_scikit_learn():
     secret, public = SecretStream(0), np.random.default_rng(0)
     ours = centers
     for _ in range(50):
-        ours, shares = warm_start._lloyd_step(rows, ours, plan, secret, public)
+        ours, shares = _lloyd_step(rows, ours, plan, secret=secret, public=public)
     theirs = KMeans(3, init=centers, n_init=1, max_iter=50, tol=0.0).fit(rows)
     np.testing.assert_allclose(ours, theirs.cluster_centers_, atol=1e-8)
     np.testing.assert_allclose(shares, np.bincount(theirs.labels_) / 400)

@@ -82,10 +82,6 @@ def times_the_largest_value(releases, rows):
         yield replace(release, value=min(np.abs(rows).max(), 100.0) * release.value)
 
 
-def the_exact_score(score, total, task):
-    return total / task.plan.n_scored
-
-
 # fmt: off
 INJECTIONS: Injections = {
     1: [
@@ -141,7 +137,6 @@ INJECTIONS: Injections = {
         (returning("private_steps", by_the_norms_of_rows), {"steps by the largest row": "contract/test_replay.py::test_a_fit_follows_from_its_releases[autoencoder]"}),
         (returning("BoundsPlan.settled", as_wide_as_the_rows, "Gradient.release"), {"outputs as wide as the rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[generator, gradient]"}),
         (returning("noisy_batches", times_the_largest_value), {"projected rows up to the largest": "contract/test_replay.py::test_a_fit_follows_from_its_releases[flow, resample]"}),
-        (returning("_noisy", the_exact_score), {"trials compared by exact scores": "contract/test_replay.py::test_a_fit_follows_from_its_releases[search]"}),
     ],
 }
 # fmt: on

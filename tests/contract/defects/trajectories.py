@@ -5,13 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from skdpot.trajectories.fit_gradient import softmax_weights
 from tests.contract.injection import (
     LARGE,
     Injections,
     given,
     half,
     half_noise,
-    rewritten,
+    instead,
+    returning,
     skipped,
     twice,
 )
@@ -27,6 +29,21 @@ def moved_by_true_means(start, rows):
 
 def times_the_spread_of_rows(smoothing, rows):
     return smoothing * rows[0].std()
+
+
+def clipped_particle_by_particle(points, part, bandwidth, weight, clip):
+    squares = ((part[:, None] - points) ** 2).sum(axis=2)
+    shares = softmax_weights(squares, bandwidth)
+    norms = shares * np.sqrt(squares)
+    factors = weight * len(points) / bandwidth / bandwidth
+    clipped = np.minimum(clip, factors * norms)
+    return shares * np.divide(clipped, norms, out=np.zeros_like(norms), where=norms > 1e-140)
+
+
+def with_true_counts(sums_and_counts, rows, centers):
+    distances = ((rows[:, None] - centers) ** 2).sum(axis=2)
+    counts = np.bincount(distances.argmin(axis=1), minlength=len(centers))
+    return sums_and_counts[0], counts.astype(float)
 
 
 def with_noises_exchanged(plan):
@@ -53,7 +70,7 @@ INJECTIONS: Injections = {
         (given("GaussianEvent.__init__", "WarmStartPlan.event", n_steps=1), {"Lloyd steps": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[paths, mfld, kmeans]"}),
     ],
     6: [
-        (rewritten("_clipped_shares", ("np.sqrt(np.einsum('bk,bk,bk->b', shares, shares, squares))", "shares * np.sqrt(squares)"), ("where=spread)[:, None]", "where=spread)")), {
+        (instead("clipped_shares", clipped_particle_by_particle), {
             "one record": "trajectories/test_langevin.py::test_no_neighbour_moves_a_sum_further_than_twice_the_clip",
             "a whole step": "contract/test_replaced_records.py::test_no_release_moves_further_than_its_sensitivity[mean-field Langevin]"}),
     ],
@@ -62,7 +79,7 @@ INJECTIONS: Injections = {
         (given("poisson_batches", "mean_field_langevin", rate=twice), {"batches of mean-field Langevin": "trajectories/test_langevin.py::test_every_record_takes_part_at_the_rate_of_the_event"}),
     ],
     17: [
-        (rewritten("plan_langevin", ("isinstance(one, BoundsPlan | WarmStartPlan)", "isinstance(one, WarmStartPlan)")), {"mean-field Langevin": "trajectories/test_trajectory_privacy.py::test_epsilon_of_mfld_is_that_of_its_noise[options2-1-warm2]"}),
+        (given("_events_before_steps", bounds=None), {"mean-field Langevin": "trajectories/test_trajectory_privacy.py::test_epsilon_of_mfld_is_that_of_its_noise[options2-1-warm2]"}),
     ],
     18: [
         (given("Event.grouped", "plan_langevin", group_size=1), {"steps of mean-field Langevin": "trajectories/test_trajectory_privacy.py::test_epsilon_of_mfld_is_that_of_its_noise[options0-3-warm0]"}),
@@ -72,10 +89,10 @@ INJECTIONS: Injections = {
         (skipped("check_steps", within="MeanFieldLangevin.release"), {"steps that diverge": "contract/test_refusals.py::test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value[mfld, a long step]"}),
     ],
     23: [
-        (rewritten("mean_field_langevin", ("isinstance(plan.event, NonPrivateEvent)", "True")), {"fit of particles to private rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld]"}),
+        (returning("LangevinPlan.protects_rows", False), {"fit of particles to private rows": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld]"}),
     ],
     25: [
-        (rewritten("_lloyd_step", ("least = max(1.0", "counts = np.bincount(_nearest(rows, centers), minlength=len(centers)).astype(float); least = max(1.0")), {"true counts of clusters": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld, kmeans]"}),
+        (returning("_released_sums", with_true_counts, within="_lloyd_step"), {"true counts of clusters": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld, kmeans]"}),
         (given("mean_field_langevin", radius=mean_norm), {"particles within the mean private norm": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld]"}),
         (given("mean_field_langevin", start=moved_by_true_means), {"particles start at true means": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld]"}),
         (given("mean_field_langevin", smoothing=times_the_spread_of_rows), {"gradients averaged as far as rows lie": "contract/test_replay.py::test_a_fit_follows_from_its_releases[paths, mfld, batches]"}),

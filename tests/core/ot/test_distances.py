@@ -30,7 +30,7 @@ from skdpot.metrics import (
 )
 from skdpot.ot.directions import orthogonal_directions
 from skdpot.ot.distances import GaussianStatistics
-from skdpot.trajectories.path_distance import resample_paths
+from skdpot.trajectories.path_metrics import resample_paths
 
 quick = settings(max_examples=40, deadline=None)
 orders = st.sampled_from([1.0, 1.5, 2.0, 3.0])

@@ -1,4 +1,4 @@
-"""TODO: path_distance."""
+"""Distances between samples of paths, or of marginals, and the reading of paths and times."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,21 +9,16 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import column_or_1d
 
-from skdpot._utils.validation import (
-    FINITE,
-    as_finite,
-    as_points,
-    check_count,
-    solver_generator,
-)
+from skdpot._utils.arrays import FloatArray
+from skdpot._utils.validation import FINITE, as_finite, as_points, check_count, solver_generator
 from skdpot.ot.distances import sliced_wasserstein_distance, wasserstein_distance
 
 
-def timed_paths(
-    paths: Any, times: Any, name: str, times_name: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return paths and as many increasing times."""
-    rows, stamps = as_paths(paths, name), _numbers(times, times_name)
+def read_paths_and_times(
+    paths: ArrayLike, times: ArrayLike, name: str, times_name: str
+) -> tuple[FloatArray, FloatArray]:
+    """Return finite paths (n, k, d) and k increasing times."""
+    rows, stamps = as_paths(paths, name), read_times(times, times_name)
     if len(stamps) != rows.shape[1]:
         raise ValueError(f"{name} have {rows.shape[1]} times and {times_name} has {len(stamps)}.")
     if (np.diff(stamps) <= 0).any():
@@ -31,21 +26,23 @@ def timed_paths(
     return rows, stamps
 
 
-def timed_rows(rows: Any, times: Any, name: str, times_name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows and as many times."""
-    points, stamps = as_points(rows, name), _numbers(times, times_name)
+def read_points_and_times(
+    rows: ArrayLike, times: ArrayLike, name: str, times_name: str
+) -> tuple[FloatArray, FloatArray]:
+    """Return finite rows (n, d) and n times."""
+    points, stamps = as_points(rows, name), read_times(times, times_name)
     check_consistent_length(points, stamps)
     return points, stamps
 
 
-def is_date(times: Any) -> bool:
-    """Tell dates from numbers."""
+def is_date(times: ArrayLike) -> bool:
+    """Return whether times are dates."""
     return np.asarray(times).dtype.kind == "M"
 
 
-def _numbers(times: Any, name: str) -> np.ndarray:
-    """Return finite times; dates become the days that matplotlib counts."""
-    stamps: np.ndarray = column_or_1d(times)
+def read_times(times: ArrayLike, name: str) -> FloatArray:
+    """Return finite times; dates become days as matplotlib counts them."""
+    stamps: FloatArray = column_or_1d(times)
     if is_date(stamps):
         from matplotlib.dates import date2num
 
@@ -53,10 +50,10 @@ def _numbers(times: Any, name: str) -> np.ndarray:
     return as_finite(stamps, name, FINITE)
 
 
-def resample_paths(paths: ArrayLike, times: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Interpolate paths linearly at other times."""
-    points, stamps = timed_paths(paths, times, "paths", "times")
-    wanted = _numbers(at, "at")
+def resample_paths(paths: ArrayLike, times: ArrayLike, at: ArrayLike) -> FloatArray:
+    """Interpolate paths (n, k, d) with times (k,) linearly at other times, (n, n_at, d)."""
+    points, stamps = read_paths_and_times(paths, times, "paths", "times")
+    wanted = read_times(at, "at")
     if wanted.min() < stamps[0] or wanted.max() > stamps[-1]:
         raise ValueError(
             f"at must lie in [{stamps[0]:g}, {stamps[-1]:g}]; paths are not extrapolated."
@@ -85,7 +82,7 @@ def path_sliced_wasserstein_distance(
     ----------
     first, second : array-like of shape (n, k, d), (m, k, d)
         Samples of paths at the same times. All times have equal weight, so choose equally spaced
-        ones (`skdpot.trajectories.path_distance.resample_paths`).
+        ones (`skdpot.trajectories.path_metrics.resample_paths`).
     n_projections : int, default=256
         Number of directions, rounded up to a multiple of k·d.
     random_state : int, RandomState or None, default=0
@@ -115,15 +112,15 @@ def path_sliced_wasserstein_distance(
     >>> path_sliced_wasserstein_distance(paths, paths + 1.0)
     1.0
     """
-    one, other = as_paths(first, "first"), as_paths(second, "second")
-    if one.shape[1:] != other.shape[1:]:
+    first, second = as_paths(first, "first"), as_paths(second, "second")
+    if first.shape[1:] != second.shape[1:]:
         raise ValueError(
-            f"first has {one.shape[1]} times and {one.shape[2]} features, second has "
-            f"{other.shape[1]} and {other.shape[2]}: both must be the same."
+            f"first has {first.shape[1]} times and {first.shape[2]} features, second has "
+            f"{second.shape[1]} and {second.shape[2]}: both must be the same."
         )
     return sliced_wasserstein_distance(
-        one.reshape(len(one), -1),
-        other.reshape(len(other), -1),
+        first.reshape(len(first), -1),
+        second.reshape(len(second), -1),
         n_projections=n_projections,
         random_state=random_state,
     )
@@ -200,8 +197,8 @@ def marginal_wasserstein_distances(
     )
 
 
-def as_paths(paths: ArrayLike, name: str) -> np.ndarray:
-    """Return finite float64 paths."""
+def as_paths(paths: ArrayLike, name: str) -> FloatArray:
+    """Return finite float64 paths (n, k, d)."""
     points = as_finite(paths, name, FINITE)
     if points.ndim != 3 or 0 in points.shape:
         raise ValueError(

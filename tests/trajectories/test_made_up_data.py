@@ -1,4 +1,4 @@
-"""The generators against the laws that they claim; random bounds state their false-alarm rates."""
+"""Made-up trajectories against the laws that they claim."""
 
 import math
 from functools import partial
@@ -8,8 +8,6 @@ import pytest
 from scipy import integrate, stats
 
 from skdpot.datasets import (
-    make_biased_classification,
-    make_biased_regression,
     make_branching_trajectories,
     make_commuting_trajectories,
     make_forking_trajectories,
@@ -18,81 +16,11 @@ from skdpot.datasets import (
     make_spiral_trajectories,
     one_point_per_person,
 )
-from skdpot.metrics import disparate_impact
-from skdpot.trajectories.simulated import OrnsteinUhlenbeck, branch_of, branching_paths
+from skdpot.trajectories.moving_clusters import branch_of, branching_paths
+from skdpot.trajectories.ornstein_uhlenbeck import OrnsteinUhlenbeck
+from tests.laws import FALSE_ALARM, assert_moments, assert_normal, assert_repeatable
 
 N = 30_000
-FALSE_ALARM = 1e-7  # of one comparison; there are fewer than 200 in this file, and all are seeded
-Z = stats.norm.isf(FALSE_ALARM / 2)
-BOTH = pytest.mark.parametrize("make", [make_biased_classification, make_biased_regression])
-
-
-def assert_mean(sample, expected, variance):
-    """The means of the columns are normal to a good approximation at this n."""
-    error = np.abs(np.mean(sample, axis=0) - expected)
-    assert np.all(error < Z * math.sqrt(variance / len(sample)))
-
-
-def assert_normal(sample, variance, others=()):
-    """Independent normal columns with mean zero and one variance, independent of others too."""
-    for column in sample.T:
-        assert stats.kstest(column / math.sqrt(variance), "norm").pvalue > FALSE_ALARM
-    # Correlations of independent columns have standard deviation 1/√n.
-    correlation = np.corrcoef(np.column_stack([sample, *others]), rowvar=False)[: sample.shape[1]]
-    np.fill_diagonal(correlation, 0.0)
-    bound = stats.norm.isf(FALSE_ALARM / 2 / correlation.size) / math.sqrt(len(sample))
-    assert np.abs(correlation).max() < bound
-
-
-def assert_moments(sample, mean, covariance):
-    """Means and covariances of normal rows; a covariance's variance is s_ii·s_jj + s_ij²."""
-    z = stats.norm.isf(FALSE_ALARM / (2 * covariance.size))
-    variances = np.diag(covariance)
-    assert np.all(np.abs(sample.mean(axis=0) - mean) < z * np.sqrt(variances / len(sample)))
-    found = (sample - mean).T @ (sample - mean) / len(sample)
-    spread = np.sqrt((np.outer(variances, variances) + covariance**2) / len(sample))
-    assert np.all(np.abs(found - covariance) < z * spread)
-
-
-OTHERS = {"n_core": 6, "n_spurious": 3, "core_variance": 0.09, "spurious_variance": 0.25}
-
-
-@pytest.mark.parametrize("given", [{}, {"alignment": 0.2, **OTHERS}], ids=["paper", "others"])
-def test_the_law(given):
-    """Responses, groups, and normal noise that is independent of all else."""
-    X, y, group = make_biased_classification(**given, random_state=0)
-    X_again, Y, group_again = make_biased_regression(**given, random_state=0)
-    np.testing.assert_array_equal(X, X_again)
-    np.testing.assert_array_equal(group, group_again)
-    np.testing.assert_array_equal(y, Y[:, 1] > 1 - Y[:, 0])
-    assert y.dtype == group.dtype == np.int64
-    cells = np.histogram2d(*Y.T, bins=8, range=[[0, 1], [0, 1]])[0]
-    assert stats.chisquare(cells.ravel()).pvalue > FALSE_ALARM
-    # The alignment is the same in either class.
-    share, n_core = given.get("alignment", 0.7), given.get("n_core", 8)
-    for label in (0, 1):
-        assert_mean((group == y)[y == label], share, share * (1 - share))
-    # (1 - p) / p, whose logarithm has variance 2 (p / (1 - p) + (1 - p) / p) / n.
-    odds = (1 - share) / share
-    impact = disparate_impact(y, sensitive_features=group, reference=1)
-    assert abs(math.log(impact / odds)) < Z * math.sqrt(2 * (odds + 1 / odds) / N)
-    core = (X[:, :n_core] - np.tile(Y, n_core // 2)) / given.get("core_variance", 0.2) ** 0.5
-    spurious = (X[:, n_core:] - group[:, None]) / given.get("spurious_variance", 0.4) ** 0.5
-    assert core.shape[1] == n_core
-    assert spurious.shape == (N, given.get("n_spurious", 8))
-    assert_normal(np.hstack([core, spurious]), 1.0, [Y, y, group, group == y])
-
-
-@BOTH
-def test_edges(make):
-    X, *_ = make(40, n_core=2, n_spurious=0, core_variance=0, random_state=0)
-    assert X.shape == (40, 2)
-    assert ((X >= 0) & (X <= 1)).all()
-    assert len(make(1)[0]) == 1
-    X, _, group = make(40, alignment=1, spurious_variance=0, random_state=0)
-    np.testing.assert_array_equal(X[:, 8:], np.tile(group[:, np.newaxis], 8))
-
-
 LAW = OrnsteinUhlenbeck.of(
     mean_reversion=[2.0, 0.0, 0.5],
     mean=[0.0, 5.0, -1.0],
@@ -339,8 +267,6 @@ STACK = np.arange(240.0).reshape(60, 4, 1)
 @pytest.mark.parametrize(
     "make",
     [
-        lambda seed: make_biased_classification(50, random_state=seed),
-        lambda seed: make_biased_regression(50, random_state=seed),
         lambda seed: make_branching_trajectories(20, 3, random_state=seed),
         lambda seed: branching_paths(20, [0.2, 0.5], random_state=seed),
         lambda seed: make_ornstein_uhlenbeck_trajectories(20, 3, random_state=seed)[:2],
@@ -352,27 +278,11 @@ STACK = np.arange(240.0).reshape(60, 4, 1)
     ],
 )
 def test_random_state(make):
-    state = np.random.RandomState(3)
-    for a, b, again in zip(make(3), make(3), make(state), strict=True):
-        np.testing.assert_array_equal(a, b)
-        np.testing.assert_array_equal(a, again)
-    for one, other in ((3, 4), (3, state), (None, None)):
-        assert not np.array_equal(make(one)[0], make(other)[0])
+    assert_repeatable(make)
 
 
 COVARIANCE = "initial_covariance"
 REFUSED = [
-    *(
-        (partial(make, **options), message)
-        for make in (make_biased_classification, make_biased_regression)
-        for options, message in (
-            ({"n_samples": 10.5}, "n_samples must be an instance of"),
-            ({"n_core": 3}, "n_core=3 must be even"),
-            ({"n_spurious": -1}, "n_spurious == -1, must be >= 0"),
-            ({"alignment": 1.1}, "alignment=1.1 must be finite, at least 0 and at most 1"),
-            ({"spurious_variance": math.inf}, "spurious_variance=inf must be finite"),
-        )
-    ),
     *(
         (partial(make_ornstein_uhlenbeck_trajectories, 10, 2, **options), message)
         for options, message in (

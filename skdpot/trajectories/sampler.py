@@ -1,6 +1,7 @@
-"""Trajectories of a population from one point per person, with privacy."""
+"""The estimator: trajectories of a population from one point per person, with privacy."""
 
 import math
+from collections.abc import Callable
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
@@ -30,31 +31,33 @@ from skdpot.base import FitContext, PrivateSampler, chosen_mechanism, like_input
 from skdpot.ot.distances import wasserstein_distance
 from skdpot.release.gate import Records, Release
 from skdpot.release.sketch import SlicedSketch
-from skdpot.trajectories.mean_field_langevin import MeanFieldLangevin
-from skdpot.trajectories.paths import (
-    PathMeasure,
-    SimulatedEstimate,
-    drifting_plans,
-    entropic_plans,
-    exact_plans,
-    kept_plans,
-    read_stamps,
-    timed_rows,
-)
-from skdpot.trajectories.trajectory_sketch import TrajectorySketch
+from skdpot.trajectories.couplings import drifting_plans, entropic_plans, exact_plans, kept_plans
+from skdpot.trajectories.langevin_mechanism import MeanFieldLangevin
+from skdpot.trajectories.mechanism import MovedParticles, TrajectoryMechanism
+from skdpot.trajectories.path_measure import PathMeasure
+from skdpot.trajectories.simulated_estimate import SimulatedEstimate
+from skdpot.trajectories.sketch_mechanism import TrajectorySketch
+from skdpot.trajectories.time_axis import read_stamps
+from skdpot.trajectories.timed_rows import divide_by_time
 
-MECHANISMS: dict[str, type[Any]] = {"sketch": TrajectorySketch, "mfld": MeanFieldLangevin}
-
-_MOST_SCORED = 2000  # rows of a time that a score looks at
-_FREE = ("coupling", "diffusivity")  # parameters of what follows from any release ...
-_FREE_OF_SKETCH = (  # ... and from a sketch
+MECHANISMS: dict[str, type[TrajectoryMechanism]] = {
+    "sketch": TrajectorySketch,
+    "mfld": MeanFieldLangevin,
+}
+# A score is computed from at most this many rows of a time.
+_MOST_SCORED = 2000
+# Parameters that can change after any release, and after the release of a sketch.
+_FREE = ("coupling", "diffusivity")
+_FREE_OF_SKETCH = (
     "n_particles",
     "mechanism__regularization",
     "mechanism__smooth",
     "mechanism__schedule",
 )
-_DRAWN_AT_LEFT_OUT = 1000  # points that are compared with a table that was left out
-_SIMULATED: WeakKeyDictionary[PathMeasure, list[Any]] = WeakKeyDictionary()  # fits, of a fit
+# Points that are drawn to be compared with a table that was left out.
+_DRAWN_AT_LEFT_OUT = 1000
+# Simulated fits of a fit, kept as long as its paths.
+_SIMULATED: WeakKeyDictionary[PathMeasure, list[Any]] = WeakKeyDictionary()
 
 
 @dataclass(eq=False, repr=False)
@@ -101,12 +104,12 @@ class PrivateTrajectorySampler(PrivateSampler):
         Variance per unit of time of the Brownian motion that couples times and interpolates
         between them. The unit of time is the span of all times; the unit of length is half the
         side of the box of `bounds` (in general, the radius of the ball of all rows over sqrt(d)).
-        Where paths follow the flow (see `TrajectorySketch`), marginals hardly depend on it.
-        Otherwise those between the times are the wider the larger it is.
+        If paths follow the flow (see `TrajectorySketch`), marginals hardly depend on it. Otherwise
+        it widens the marginals between the times.
     coupling : {"entropic", "exact"}, default="entropic"
         Transport plan between neighbouring times: that of the diffusion, which drifts with the flow
         of the population, or that of the flow alone (optimal transport, smoothed as the tables
-        are), which mixes clusters less and does not wander.
+        are), which mixes clusters less and adds no random motion.
     random_state : int, RandomState or None, default=None
         Seed of everything, the noise included. For tests only: it lets anyone remove the noise.
     verbose : int, default=0
@@ -124,8 +127,8 @@ class PrivateTrajectorySampler(PrivateSampler):
         Synthetic rows of each time, in the units of the data.
     path_ : PathMeasure
         Law of the paths: particles, plans between neighbouring times, and bridges, in mapped
-        units and on a time axis from 0 to 1. ``path_.objective`` is what the particles have of the
-        objective that is minimised; its ``fit`` is None where no release tells it (private "mfld").
+        units and on a time axis from 0 to 1. ``path_.objective`` is the objective at the particles;
+        its ``fit`` is None if the release does not determine it (private "mfld").
     sketch_ : SlicedSketch
         The release; only with "sketch". Its classes are the indices of the times.
     centers_ : ndarray of shape (n_times, n_clusters, n_features)
@@ -244,8 +247,9 @@ class PrivateTrajectorySampler(PrivateSampler):
         """
         streams = spawn_streams(self.random_state, type(self).__name__)
         with all_or_nothing(self, forget=True):
+            # Validate.
             rows = validate_rows(self, X, reset=True, min_samples=2)
-            data = timed_rows(
+            data = divide_by_time(
                 rows,
                 _one_of(y, t),
                 n_times=self.n_times,
@@ -255,17 +259,29 @@ class PrivateTrajectorySampler(PrivateSampler):
                 rng=streams.public,
             )
             mechanism = chosen_mechanism(self.mechanism, MECHANISMS)
-            context, size = FitContext.of(self, X, streams), self._size(mechanism)
-            release = mechanism.release(context, data, size, self.diffusivity)
-            self._store(mechanism, release, X)
+            # Plan, charge and release.
+            result = mechanism.release(
+                FitContext.of(self, X, streams),
+                data,
+                n_particles=self._n_particles(mechanism),
+                diffusivity=self.diffusivity,
+            )
+            # Store.
+            self._store(mechanism, result, X)
             self.n_samples_, self.time_counts_ = len(data.rows), data.counts
             self.times_, self._axis = data.axis.stamps, data.axis
-            for name, value in release.attributes.items():
-                setattr(self, name, self._to_data(value) if name == "centers_" else value)
+            if "centers_" in result.attributes:
+                self.centers_ = self._to_data(result.attributes["centers_"])
+        # Solve: particles and paths are post-processing.
         self._make(streams.solver)
         return self
 
-    def sample(self, n_samples: int = 1, times: Any = None, random_state: Any = None) -> np.ndarray:
+    def sample(
+        self,
+        n_samples: int = 1,
+        times: ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> np.ndarray:
         """Draw paths, at no privacy cost.
 
         Parameters
@@ -293,7 +309,10 @@ class PrivateTrajectorySampler(PrivateSampler):
         return self._to_data(self.path_.sample(check_count(n_samples, "n_samples"), at, rng))
 
     def sample_frame(
-        self, n_samples: int = 1, times: Any = None, random_state: Any = None
+        self,
+        n_samples: int = 1,
+        times: ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> pd.DataFrame:
         """Draw paths as a long table.
 
@@ -328,7 +347,9 @@ class PrivateTrajectorySampler(PrivateSampler):
         table.insert(0, "path", np.repeat(np.arange(n_samples), len(stamps)))
         return table
 
-    def sample_marginal(self, time: Any, n_samples: int = 1, random_state: Any = None) -> Any:
+    def sample_marginal(
+        self, time: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
+    ) -> Any:
         """Draw rows at one time, which need not be in `times_`, at no privacy cost.
 
         Parameters
@@ -357,7 +378,7 @@ class PrivateTrajectorySampler(PrivateSampler):
         (at,) = self._axis.to_unit(time)
         return like_input(self, self._to_data(self.path_.sample_marginal(at, n_samples, rng)))
 
-    def score(self, X: Any, y: Any = None, *, t: Any = None) -> float:
+    def score(self, X: Any, y: ArrayLike | None = None, *, t: ArrayLike | None = None) -> float:
         """Negative mean, over times, of the Wasserstein-2 distance from X to synthetic rows.
 
         Parameters
@@ -375,18 +396,21 @@ class PrivateTrajectorySampler(PrivateSampler):
         float
             −W₂ in the units of the data, averaged over the times that occur; higher is better. At
             most 2,000 rows per time are used. Few rows or particles are further from the population
-            than many, the more so the more features there are, and `estimate` does not correct it.
+            than many, and the difference grows with the number of features. `estimate` does not
+            correct it.
         """
         rng = self._ready(0)
         rows = validate_rows(self, X, reset=False)
         positions = self._axis.positions(read_stamps(_one_of(y, t), "t", len(rows)))
         distances = []
         for i in np.unique(positions):
-            seen = rng.permutation(np.flatnonzero(positions == i))[:_MOST_SCORED]
-            distances.append(wasserstein_distance(rows[seen], self.particles_[i]))
+            scored = rng.permutation(np.flatnonzero(positions == i))[:_MOST_SCORED]
+            distances.append(wasserstein_distance(rows[scored], self.particles_[i]))
         return -float(np.mean(distances))
 
-    def estimate(self, statistic: Any = None, *, n_simulations: int = 20) -> SimulatedEstimate:
+    def estimate(
+        self, statistic: Callable[[Any], ArrayLike] | None = None, *, n_simulations: int = 20
+    ) -> SimulatedEstimate:
         """Estimate statistics of the population with their errors, at no privacy cost.
 
         A parametric bootstrap of the fit: people are drawn from the particles of each time and
@@ -433,17 +457,19 @@ class PrivateTrajectorySampler(PrivateSampler):
         self._ready(0)
         self._check_sketched("estimate")
         n_simulations = check_count(n_simulations, "n_simulations", least=8)
-        made: list[Self] = _SIMULATED.setdefault(self.path_, [])
-        for number in range(len(made), n_simulations):
-            made.append(self._simulated(np.random.default_rng(number)))
-        given = _means if statistic is None else statistic
+        simulated: list[Self] = _SIMULATED.setdefault(self.path_, [])
+        for number in range(len(simulated), n_simulations):
+            simulated.append(self._simulated(np.random.default_rng(number)))
+        function = _means if statistic is None else statistic
         values = [
-            as_finite(given(fitted), "The statistic", "must return finite numbers.")
-            for fitted in (self, *made[:n_simulations])
+            as_finite(function(fitted), "The statistic", "must return finite numbers.")
+            for fitted in (self, *simulated[:n_simulations])
         ]
         return SimulatedEstimate.of(values[0], np.stack(values[1:]))
 
-    def with_params(self, *, random_state: Any = None, **params: Any) -> Self:
+    def with_params(
+        self, *, random_state: int | np.random.RandomState | None = None, **params: Any
+    ) -> Self:
         """Return a fitted copy with other paths from the same release, at no privacy cost.
 
         Parameters
@@ -484,7 +510,12 @@ class PrivateTrajectorySampler(PrivateSampler):
             other._make(rng)
         return other
 
-    def select(self, param_grid: Any, *, random_state: Any = 0) -> Self:
+    def select(
+        self,
+        param_grid: dict[str, Any] | list[dict[str, Any]],
+        *,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> Self:
         """Choose how paths are made by how well they predict times left out, at no privacy cost.
 
         The tables of every other time are left out, paths are made of the rest, and their marginals
@@ -535,10 +566,11 @@ class PrivateTrajectorySampler(PrivateSampler):
         return best
 
     def _check_sketched(self, method: str) -> None:
+        """Refuse a method that needs the release of a sketch."""
         if not hasattr(self, "sketch_"):
             raise ValueError(
-                f'{method} needs mechanism="sketch". What noise does to the particles of '
-                '"mfld" is not known: each step depends on those before.'
+                f'{method} needs mechanism="sketch". The effect of noise on the particles of '
+                '"mfld" is not known, because each step depends on earlier ones.'
             )
 
     def _simulated(self, rng: np.random.Generator) -> Self:
@@ -567,56 +599,59 @@ class PrivateTrajectorySampler(PrivateSampler):
                 squared.append(table.squared_distances_to_sample(projections).mean())
         return float(np.mean(squared))
 
-    def _keep(self, value: Any) -> None:
-        """Keep the sketch, or the particles that were moved with noise."""
-        self._moved = None if isinstance(value, SlicedSketch) else value
-        if self._moved is None:
+    def _keep(self, value: SlicedSketch | MovedParticles) -> None:
+        """Keep a released sketch as `sketch_`, and released particles for `_make`."""
+        if isinstance(value, SlicedSketch):
             super()._keep(value)
+        else:
+            self._released_particles = value
 
     def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
-        """Return rows, in units of length where particles move, and the numbers of their times."""
+        """Return rows, in mapped units for gradients and warm starts, and the indices of times."""
         positions = self._axis.positions(np.asarray(y))
         if hasattr(self, "sketch_") or release.kind == "histogram":
             return super()._seen_by(release, X, positions)
         return self.bounds_.to_units(X), positions
 
-    def _size(self, mechanism: Any) -> int:
+    def _n_particles(self, mechanism: TrajectoryMechanism) -> int:
         return int(self.n_particles or mechanism.default_particles)
 
     def _make(self, rng: np.random.Generator) -> None:
-        """Run what follows from the release, and keep particles and paths."""
-        moved = self._moved
-        if moved is None:
-            moved = self.mechanism_.move(
-                self.sketch_,
-                self._axis,
-                self._size(self.mechanism_),
-                self.diffusivity,
-                rng,
-                bool(self.verbose),
-            )
-        particles, self.displacements_, fit = moved
-        self.particles_ = self._to_data(particles)
-        self._join(particles, fit)
+        """Make particles and paths from the release."""
+        sketched = hasattr(self, "sketch_")
+        moved = self.mechanism_.move(
+            self.sketch_ if sketched else self._released_particles,
+            self._axis,
+            n_particles=self._n_particles(self.mechanism_),
+            diffusivity=self.diffusivity,
+            rng=rng,
+            progress=bool(self.verbose),
+        )
+        self.displacements_ = moved.displacements
+        self.particles_ = self._to_data(moved.particles)
+        self._join(moved.particles, moved.fit)
 
     def _join(self, particles: np.ndarray, fit: float | None) -> None:
-        """Join particles of neighbouring times to paths."""
-        followed = self._moved is None and self.mechanism_.follows(self._axis)
+        """Couple particles of neighbouring times, and keep the law of their paths."""
+        followed = self.mechanism_.follows(self._axis)
         if self.coupling == "exact":
             plans = (kept_plans if followed else exact_plans)(particles)
         else:
             join = drifting_plans if followed else entropic_plans
             plans = join(particles, self._axis.spacings, self.diffusivity)
-        times = self._axis.unit_knots
-        self.path_ = PathMeasure(times, particles, plans, self.diffusivity, followed, fit)
+        self.path_ = PathMeasure(
+            times=self._axis.unit_knots,
+            particles=particles,
+            plans=plans,
+            diffusivity=self.diffusivity,
+            followed=followed,
+            fit=fit,
+        )
 
     def _to_data(self, points: np.ndarray) -> np.ndarray:
-        """Map to the units of the data, inside the bounds that the rows were in."""
-        bounds = self.bounds_
-        unit = bounds.radius / math.sqrt(bounds.n_features)
-        rows = bounds.from_ball(points.reshape(-1, points.shape[-1]) * unit)
-        inside: np.ndarray = bounds.from_ball(bounds.to_ball(rows))
-        return inside.reshape(points.shape)
+        """Map points (..., d) to the units of the data, within the bounds of the rows."""
+        rows = self.bounds_.from_units(points.reshape(-1, points.shape[-1]))
+        return rows.reshape(points.shape)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -630,8 +665,8 @@ def _means(fitted: Any) -> np.ndarray:
     return means
 
 
-def _one_of(y: Any, t: Any) -> Any:
-    """Return the time stamps, which have the place of y and may be given by their own name."""
+def _one_of(y: ArrayLike | None, t: ArrayLike | None) -> ArrayLike | None:
+    """Return the time stamps, passed either as y or as t."""
     if y is not None and t is not None:
         raise TypeError("The time stamps were given twice, as y and t; pass them once.")
     return t if y is None else y

@@ -1,4 +1,4 @@
-"""A mechanism for trajectories: private mean-field Langevin dynamics."""
+"""The mechanism of mean-field Langevin dynamics: a release in every step."""
 
 import math
 from dataclasses import KW_ONLY, dataclass
@@ -8,37 +8,39 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from skdpot._utils.validation import Interval, StrOptions
-from skdpot.base import COUNT, LENGTH, FitContext, Mechanism, MechanismResult
+from skdpot.base import COUNT, LENGTH, FitContext, MechanismResult
 from skdpot.ot.sinkhorn import WarmCoupling
 from skdpot.release.bounds import planned_bounds, public_bounds
-from skdpot.trajectories.langevin import (
-    LangevinPlan,
-    check_steps,
-    longest_stable_step,
-    mean_field_langevin,
-    plan_langevin,
-    read_phases,
-    time_weights,
-)
-from skdpot.trajectories.paths import TimedRows
-from skdpot.trajectories.warm_start import (
+from skdpot.trajectories.langevin_release import LangevinPlan, mean_field_langevin, plan_langevin
+from skdpot.trajectories.mechanism import MovedParticles, TrajectoryMechanism
+from skdpot.trajectories.schedule import read_phases
+from skdpot.trajectories.time_axis import TimeAxis
+from skdpot.trajectories.time_coupling import check_steps, longest_stable_step, time_weights
+from skdpot.trajectories.timed_rows import TimedRows
+from skdpot.trajectories.warm_start_release import (
     plan_warm_start,
     release_kmeans_start,
     release_mean_start,
     start_particles,
 )
 
-_STEP, _N_ITER = 0.0006, 40
+# The default schedule; steps are shorter if times are close to each other: at most this share of
+# the longest stable step.
+_STEP = 0.0006
+_N_ITER = 40
+_SHARE_OF_STABLE_STEP = 0.9
 _CLIP_PER_PARTICLE = 35.0
-_NEIGHBOURHOOD = 2.0  # over which noisy gradients are averaged, in bandwidths
-_WIDEST_MOVE = 1e6  # of all particles together in one iteration, in units of length
-_MEAN_SPREAD = 0.2  # of particles around a mean
-_START_SPREAD = 0.5  # of particles that no warm start has placed
-_OF_STABLE = 0.9  # of the longest stable step, where times are near to each other
+# Width, in bandwidths, of the kernel that averages noisy gradients.
+_NEIGHBOURHOOD = 2.0
+# Longest move of all particles together in one iteration, in units of length.
+_LONGEST_MOVE = 1e6
+# Spread of particles around a released mean, and around the centre of the bounds.
+_SPREAD_AROUND_MEAN = 0.2
+_SPREAD_AROUND_ORIGIN = 0.5
 
 
 @dataclass(eq=False, repr=False)
-class MeanFieldLangevin(Mechanism):
+class MeanFieldLangevin(TrajectoryMechanism):
     """Release noisy sums of clipped gradients: Algorithm 1 of Gu, Chien and Greenewald.
 
     Particles of all times follow noisy gradients of the likelihood of the rows, while neighbouring
@@ -48,7 +50,7 @@ class MeanFieldLangevin(Mechanism):
     ----------
     schedule : list of (step, tau, n_iter), optional
         Phases: step size η, diffusivity of the reference process (None: that of the sampler),
-        and number of iterations. By default 40 steps of 0.0006; shorter where times are close.
+        and number of iterations. By default 40 steps of 0.0006; shorter if times are close.
     warm_start : {"mean", "kmeans"} or None, default=None
         Where the particles start: at private means, or at private k-means centres with noisy
         counts. With None they start around the centre of the bounds; the default schedule is then
@@ -86,7 +88,7 @@ class MeanFieldLangevin(Mechanism):
     most 1/512 of that (`skdpot.privacy.noise.noise_for_sums`). Sums are divided by the expected
     size of the sample. Warm starts are events of their own (Gaussian, on a lattice). One row
     affects the releases of one time only, so these are the whole charge; for the interleaved steps
-    see the proof in `skdpot.trajectories.langevin`.
+    see the proof in `skdpot.trajectories.langevin_release`.
 
     See Also
     --------
@@ -136,12 +138,12 @@ class MeanFieldLangevin(Mechanism):
     def release(
         self, context: FitContext, data: TimedRows, n_particles: int, diffusivity: float
     ) -> MechanismResult:
-        """Charge, warm-start and run the particles; every step sees private rows."""
-        n_features = data.rows.shape[1]
+        """Charge, place the particles, and move them; every step releases a sum over rows."""
+        # Validate and plan.
         self._check_regularization(data)
-        plan = self._plan(context, data, n_particles, diffusivity)
+        plan = self._plan(context, data, n_particles=n_particles, diffusivity=diffusivity)
         check_steps(plan.phases, data.axis.spacings)
-        streams = context.streams
+        # Charge.
         spent = context.charge(
             plan,
             data.assumptions,
@@ -151,20 +153,23 @@ class MeanFieldLangevin(Mechanism):
             public_labels=True,
             group_size=data.group_size,
         )
+        # Release.
+        streams, n_features = context.streams, data.rows.shape[1]
         bounds = plan.bounds.settled(data.rows, streams)
-        mapped = bounds.to_ball(data.rows) * (math.sqrt(n_features) / bounds.radius)
+        mapped = bounds.to_units(data.rows)
         rows = [mapped[data.positions == i] for i in range(data.axis.n_times)]
-        found: dict[str, Any] = {"noise_multiplier_": plan.noise_multipliers}
+        released: dict[str, Any] = {"noise_multiplier_": plan.noise_multipliers}
         centers, shares = np.zeros((data.axis.n_times, n_features)), None
-        spread = _START_SPREAD
+        spread = _SPREAD_AROUND_ORIGIN
         if plan.warm is not None and plan.warm.method == "mean":
-            centers, spread = release_mean_start(rows, plan.warm, streams.secret), _MEAN_SPREAD
-            found["centers_"] = centers
+            spread = _SPREAD_AROUND_MEAN
+            centers = release_mean_start(rows, plan.warm, streams.secret)
+            released["centers_"] = centers
         elif plan.warm is not None:
             spread = self.bandwidth
             centers, shares = release_kmeans_start(rows, plan.warm, streams.secret, streams.public)
-            found |= {"centers_": centers, "cluster_shares_": shares}
-        start = start_particles(centers, shares, n_particles, spread, streams.solver)
+            released |= {"centers_": centers, "cluster_shares_": shares}
+        start = start_particles(centers, shares, m=n_particles, spread=spread, rng=streams.solver)
         moved = mean_field_langevin(
             rows,
             start,
@@ -179,26 +184,42 @@ class MeanFieldLangevin(Mechanism):
             wander=streams.solver if self.entropy else None,
             progress=context.progress("steps"),
         )
-        return MechanismResult(moved, bounds, spent, attributes=found)
+        return MechanismResult(moved, bounds, spent, attributes=released)
+
+    def move(
+        self,
+        released: MovedParticles,
+        axis: TimeAxis,
+        n_particles: int,
+        diffusivity: float,
+        rng: np.random.Generator,
+        progress: bool,
+    ) -> MovedParticles:
+        """Return the released particles, which have been moved already."""
+        return released
+
+    def follows(self, axis: TimeAxis) -> bool:
+        """Return False: each step moves particles at random."""
+        return False
 
     def _plan(
-        self, context: FitContext, data: TimedRows, n_particles: int, diffusivity: float
+        self, context: FitContext, data: TimedRows, *, n_particles: int, diffusivity: float
     ) -> LangevinPlan:
-        """Fix what every phase does and costs, from public facts."""
-        longest = _OF_STABLE * longest_stable_step(data.axis.spacings)
+        """Plan phases, bounds, warm start and noise from public facts."""
+        longest = _SHARE_OF_STABLE_STEP * longest_stable_step(data.axis.spacings)
         default = ((min(_STEP, longest), None, _N_ITER),)
         phases = read_phases(default if self.schedule is None else self.schedule, diffusivity)
         target = context.target
         n_samples, n_features = data.rows.shape
-        given = public_bounds(context.bounds, context.norm_bound, n_features)
+        declared = public_bounds(context.bounds, context.norm_bound, n_features)
         warm = None
         if self.warm_start is not None:
             warm = plan_warm_start(
                 self.warm_start,
-                target.mu_cap * math.sqrt(self.warm_start_share),
-                math.sqrt(n_features),
-                n_features,
-                self.n_clusters,
+                mu=target.mu_cap * math.sqrt(self.warm_start_share),
+                radius=math.sqrt(n_features),
+                n_features=n_features,
+                n_clusters=self.n_clusters,
                 group_size=data.group_size,
             )
         plan = plan_langevin(
@@ -207,17 +228,19 @@ class MeanFieldLangevin(Mechanism):
             clip=self.clip_gradient or _CLIP_PER_PARTICLE * math.sqrt(n_particles),
             dim=n_particles * n_features,
             sampling_rate=self.batch_fraction,
-            bounds=planned_bounds(given or n_samples, n_features, target.mu_cap, data.group_size),
+            bounds=planned_bounds(
+                declared or n_samples, n_features, target.mu_cap, data.group_size
+            ),
             n_samples=n_samples,
             noise_multiplier=self.noise_multiplier,
             warm=warm,
             group_size=data.group_size,
         )
-        _refuse_wild_steps(plan, int(data.counts.min()), n_particles * n_features)
+        _refuse_long_moves(plan, n_rows=int(data.counts.min()), n_numbers=n_particles * n_features)
         return plan
 
     def _check_regularization(self, data: TimedRows) -> None:
-        """Refuse, before any charge, a divisor that gives no finite positive weight."""
+        """Refuse a divisor for which weights of times are not finite and positive."""
         with np.errstate(divide="ignore", over="ignore"):
             weights = time_weights(data.axis.spacings) / self.regularization
         if not (np.isfinite(weights) & (weights > 0)).all():
@@ -227,16 +250,16 @@ class MeanFieldLangevin(Mechanism):
             )
 
 
-def _refuse_wild_steps(plan: LangevinPlan, n_rows: int, n_numbers: int) -> None:
-    """Refuse, before any charge, noise and clipping that would move particles out of range."""
-    widest = max(
+def _refuse_long_moves(plan: LangevinPlan, *, n_rows: int, n_numbers: int) -> None:
+    """Refuse noise and clipping that would move particles out of range in one iteration."""
+    longest = max(
         phase.step_size * (plan.clip + 10.0 * sigma * math.sqrt(n_numbers) / n_rows)
         for phase, sigma in zip(plan.phases, plan.sigma, strict=True)
     )
-    if not widest / plan.sampling_rate <= _WIDEST_MOVE:
+    if not longest / plan.sampling_rate <= _LONGEST_MOVE:
         raise ValueError(
             "The steps of schedule would move particles by up to "
-            f"{widest / plan.sampling_rate:.3g} units of length in one iteration, because of "
+            f"{longest / plan.sampling_rate:.3g} units of length in one iteration, because of "
             "clip_gradient and its noise. Use shorter steps, a smaller clip_gradient or "
             "noise_multiplier, or a higher batch_fraction."
         )
