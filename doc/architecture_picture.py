@@ -1,6 +1,6 @@
 """Draw the pictures of the page on the architecture.
 
-``python doc/architecture_picture.py`` reads the layers from ``pyproject.toml`` and writes
+``python doc/architecture_picture.py`` reads layers and wings from ``pyproject.toml`` and writes
 ``images/architecture.png``, and ``images/private_row.png``, the walk of one private row.
 """
 
@@ -11,118 +11,150 @@ import matplotlib.pyplot as plt
 from matplotlib.patches import FancyBboxPatch
 
 HERE = Path(__file__).parent
+PACKAGE = HERE.parent / "skdpot"
 OURS, ORANGE, GREY, PALE = "#0072B2", "#D55E00", "#5f6b70", "#f3f5f6"
-PACKAGES = {
-    "cli": "the program skdpot",
-    "audit": "attacks on fits and messages, and the privacy report",
-    "preprocessing": "public names of encoders, scalers and columns",
-    "estimators": "the public classes: validate, call a mechanism, store, sample",
-    "mechanisms": "one class per mechanism: plan, charge, release",
-    "federated": "parties,\nmessages, protocols",
-    "nets": "training of networks",
-    "tables": "columns, schemas,\nmodels of tables",
-    "trajectories": "times and paths",
-    "metrics": "distances, fairness, displays",
-    "datasets": "generated data",
-    "release": "counts, sums and projections of private rows, with noise; the gate released()",
-    "ot": "optimal transport without privacy:\nprojections, plans, flows",
-    "privacy": "events, accounting, calibration,\nbudgets, noise on a lattice",
+WIDTH, MARGIN, GAP = 5.6, 0.42, 0.08  # inches; so narrow that a telephone shows it readably
+CONTENTS = {
+    "cli": "the program skdpot and its page",
+    "audit": "attacks on fits and messages, privacy report",
+    "distance": "distances between\nparties, messages",
+    "fair": "fair predictors, rules,\nbarycentres, rates",
+    "sampling": "flow, generator,\nautoencoder",
+    "search": "private search,\nfolds of persons",
+    "tables": "synthetic tables,\ncolumns, schemas",
+    "trajectories": "paths of a\npopulation",
+    "base": "what a mechanism is; the terms of a fit; samplers",
+    "nets": "training on noisy gradients",
+    "release": "what reads rows and adds noise: sketch,\nmoments, bounds; the gate pass_gate()",
+    "ot": "optimal transport\nwithout privacy",
+    "privacy": "events, accounts,\nbudgets, noise",
+    "sources": "exact counts of\nfiles and clusters",
     "_utils": "validation, random streams, records in files",
     "exceptions": "errors and warnings",
 }
+HIDDEN = {"__about__"}  # holds the version
 # The steps of DPSlicedFlowSampler(...).fit(X).sample(n): what happens, where, and until when it is
 # private.
 STEPS = [
-    ("validate", "_utils/validation.py", True),
-    ("plan the noise\n(public facts)", "release/histogram.py\nprivacy/accounting.py", True),
-    ("charge", "privacy/spent.py\nprivacy/ledger.py", True),
-    ("draw the noise", "privacy/noise.py", True),
-    ("clip, project,\nadd counts", "release/bounds.py\nrelease/histogram.py", True),
-    ("gate", "release/release.py", False),
+    ("validate", "sampling/synthetic_rows.py", True),
+    ("plan the noise", "sampling/sketch.py, release/sketch.py", True),
+    ("charge", "base.py, privacy/spent.py", True),
+    ("draw the noise", "release/histogram.py, privacy/noise.py", True),
+    ("clip, project, add counts", "release/bounds.py, release/histogram.py", True),
+    ("pass the gate", "release/gate.py", False),
     ("decode", "release/decoding.py", False),
-    ("particle flow", "ot/flow.py\not/slices.py", False),
-    ("sample", "estimators/\nflow_sampler.py", False),
+    ("particle flow", "sampling/flow_sampler.py, ot/flow.py", False),
+    ("sample", "sampling/flow_sampler.py", False),
 ]
 
 
 def box(ax: plt.Axes, left: float, bottom: float, width: float, height: float, edge: str) -> None:
     """Draw a box with round corners."""
-    style = "round,pad=0,rounding_size=0.08"
+    style = "round,pad=0,rounding_size=0.06"
     patch = FancyBboxPatch(
-        (left, bottom), width, height, boxstyle=style, facecolor=PALE, edgecolor=edge, lw=1.4
+        (left, bottom), width, height, boxstyle=style, facecolor=PALE, edgecolor=edge, lw=1.2
     )
     ax.add_patch(patch)
 
 
-def blank(width: float, height: float) -> tuple[plt.Figure, plt.Axes]:
+def blank(height: float) -> tuple[plt.Figure, plt.Axes]:
     """Return a figure with axes in inches and nothing else."""
-    figure = plt.figure(figsize=(width, height))
+    figure = plt.figure(figsize=(WIDTH, height))
     ax = figure.add_axes((0, 0, 1, 1))
-    ax.set(xlim=(0, width), ylim=(0, height))
+    ax.set(xlim=(0, WIDTH), ylim=(0, height))
     ax.axis("off")
     return figure, ax
 
 
-def draw_layers(layers: list[list[str]]) -> None:
+def bands(layers: list[list[str]], wings: set[str]) -> list[tuple[str, list[list[str]]]]:
+    """Return titles and the rows of packages below them, at most three in a row."""
+    place = next(k for k, names in enumerate(layers) if set(names) == wings)
+    doors = {name for name in layers[place - 1] if (PACKAGE / f"{name}.py").exists()}
+    wide = [layers[place][k : k + 3] for k in range(0, len(wings), 3)]
+    return [
+        ("on top: may use everything below", layers[: place - bool(doors)]),
+        ("doors: only name what users import", [sorted(doors)]),
+        ("wings: one task each, and none imports another", wide),
+        ("core: knows no task", layers[place + 1 :]),
+    ]
+
+
+def draw_layers(layers: list[list[str]], wings: set[str]) -> None:
     """Draw the packages, the users' side above."""
-    width, gap, margin = 9.6, 0.12, 0.55
-    heights = [0.42 if len(names) == 1 else 0.72 for names in layers]
-    figure, ax = blank(width, sum(heights) + gap * (len(layers) - 1) + 0.2)
-    top = ax.get_ylim()[1] - 0.1
-    arrow = {"arrowstyle": "-|>", "color": GREY, "lw": 1.6}
-    ax.annotate("", (0.34, 0.1), (0.34, top), arrowprops=arrow)
-    ax.text(0.15, top / 2, "imports", color=GREY, fontsize=10.5, rotation=90, va="center")
-    for names, height in zip(layers, heights, strict=True):
-        bottom, each = top - height, (width - margin - 0.1 - gap * (len(names) - 1)) / len(names)
-        for place, name in enumerate(names):
-            left, middle = margin + place * (each + gap), bottom + height / 2
-            colour = ORANGE if name == "release" else OURS
-            box(ax, left, bottom, each, height, ORANGE if name == "release" else GREY)
-            if len(names) == 1:
-                ax.text(left + 0.15, middle, name, color=colour, fontsize=12, va="center")
-                ax.text(left + 1.6, middle, PACKAGES[name], fontsize=10.5, va="center")
-            else:
-                ax.text(left + 0.13, top - 0.17, name, color=colour, fontsize=12, va="center")
-                ax.text(left + 0.13, top - 0.31, PACKAGES[name], fontsize=9.5, va="top")
-        top = bottom - gap
+    titled = bands(layers, wings)
+    heights = {1: 0.4, 2: 0.4, 3: 0.72, 6: 0.56}
+    rows = [row for _, rows in titled for row in rows]
+    height = sum(heights[len(row)] + GAP for row in rows) + 0.28 * len(titled) + 0.12
+    figure, ax = blank(height)
+    arrow = {"arrowstyle": "-|>", "color": GREY, "lw": 1.4}
+    ax.annotate("", (0.28, 0.08), (0.28, height - 0.08), arrowprops=arrow)
+    ax.text(0.04, height / 2, "imports", color=GREY, fontsize=10, rotation=90, va="center")
+    top = height - 0.06
+    for title, of_title in titled:
+        ax.text(MARGIN, top - 0.13, title, color=GREY, fontsize=10, va="center")
+        top -= 0.26
+        for names in of_title:
+            draw_row(ax, names, top, heights[len(names)])
+            top -= heights[len(names)] + GAP
+        top -= 0.02
     save(figure, "architecture")
+
+
+def draw_row(ax: plt.Axes, names: list[str], top: float, height: float) -> None:
+    """Draw packages side by side; of many, in one box, the names alone."""
+    whole = WIDTH - MARGIN - 0.08
+    middle = top - height / 2
+    if len(names) > 3:
+        box(ax, MARGIN, top - height, whole, height, GREY)
+        half = (len(names) + 1) // 2
+        text = "\n".join("   ".join(names[k : k + half]) for k in (0, half))
+        ax.text(MARGIN + 0.1, middle, text, color=OURS, fontsize=10.5, va="center", linespacing=1.4)
+        return
+    each = (whole - GAP * (len(names) - 1)) / len(names)
+    for place, name in enumerate(names):
+        left, colour = MARGIN + place * (each + GAP), ORANGE if name == "release" else OURS
+        box(ax, left, top - height, each, height, ORANGE if name == "release" else GREY)
+        if len(names) == 1:
+            ax.text(left + 0.1, middle, name, color=colour, fontsize=10.5, va="center")
+            ax.text(left + 1.05, middle, CONTENTS[name], fontsize=9.5, va="center")
+        else:
+            ax.text(left + 0.1, top - 0.15, name, color=colour, fontsize=10.5, va="center")
+            ax.text(left + 0.1, top - 0.28, CONTENTS[name], fontsize=9.5, va="top")
 
 
 def draw_walk() -> None:
     """Draw the steps of a fit: private ones above, what follows from a release below."""
-    width, side, height, gap = 9.6, 1.62, 0.66, 0.33
-    figure, ax = blank(width, 3.1)
-    arrow = {"arrowstyle": "-|>", "color": GREY, "lw": 1.4, "shrinkA": 0, "shrinkB": 0}
-    before = [step for step in STEPS if step[2]]
+    height, each = 0.3 + 0.42 * len(STEPS) + 0.55, 0.42
+    figure, ax = blank(height)
+    top, width = height - 0.32, 2.0
+    ax.text(0.08, height - 0.15, "The row is private.", color=ORANGE, fontsize=10.5, va="center")
     for number, (what, where, is_private) in enumerate(STEPS):
-        # To the right, then below from the right to the left.
-        column = number if is_private else 2 * len(before) - 1 - number
-        left, bottom = 0.1 + column * (side + gap), 2.1 if is_private else 0.55
-        middle, high = left + side / 2, bottom + height / 2
-        box(ax, left, bottom, side, height, ORANGE if is_private else OURS)
-        ax.text(middle, high, what, ha="center", va="center", fontsize=10.5)
-        ax.text(middle, bottom - 0.06, where, ha="center", va="top", fontsize=9, color=GREY)
-        if number == len(before):
-            ax.annotate("", (middle, bottom + height), (middle, 1.66), arrowprops=arrow)
-        elif number:
-            start = left - gap if is_private else left + side + gap
-            end = left if is_private else left + side
-            ax.annotate("", (end, high), (start, high), arrowprops=arrow)
-    ax.plot([0.1, width - 0.1], [1.48, 1.48], color=GREY, ls=":", lw=1.2)
-    ax.text(0.1, 2.9, "The row is private.", color=ORANGE, fontsize=11, va="center")
-    ax.text(0.1, 0.95, "The rest is", color=OURS, fontsize=11, va="center")
-    ax.text(0.1, 0.73, "post-processing.", color=OURS, fontsize=11, va="center")
+        if not is_private and STEPS[number - 1][2]:
+            ax.plot([0.08, WIDTH - 0.08], [top - 0.06, top - 0.06], color=GREY, ls=":", lw=1.2)
+            text = "The rest is computed from the release."
+            ax.text(0.08, top - 0.25, text, color=OURS, fontsize=10.5, va="center")
+            top -= 0.42
+        middle = top - 0.17
+        box(ax, 0.08, top - 0.34, width, 0.34, ORANGE if is_private else OURS)
+        ax.text(0.08 + width / 2, middle, what, ha="center", va="center", fontsize=10.5)
+        ax.text(0.2 + width, middle, where, va="center", fontsize=9.5, color=GREY)
+        top -= each
     save(figure, "private_row")
 
 
 def save(figure: plt.Figure, name: str) -> None:
     """Write a picture and close it."""
-    figure.savefig(HERE / "images" / f"{name}.png", dpi=110, facecolor="white")
+    figure.savefig(HERE / "images" / f"{name}.png", dpi=150, facecolor="white")
     plt.close(figure)
 
 
 if __name__ == "__main__":
     project = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))
-    contract = project["tool"]["importlinter"]["contracts"][0]
-    draw_layers([[name.strip() for name in layer.split("|")] for layer in contract["layers"]])
+    contracts = {one["type"]: one for one in reversed(project["tool"]["importlinter"]["contracts"])}
+    layers = [
+        [name for name in map(str.strip, layer.split("|")) if name not in HIDDEN]
+        for layer in contracts["layers"]["layers"]
+    ]
+    wings = {name.removeprefix("skdpot.") for name in contracts["independence"]["modules"]}
+    draw_layers(layers, wings)
     draw_walk()

@@ -86,8 +86,11 @@ html_show_sourcelink = False
 NumpyDocString.sections["Privacy"] = []
 
 
-def privacy_to_box(app, what, name, obj, options, lines):
-    """Show a docstring's Privacy section as a box after its introduction."""
+_boxes = {}
+
+
+def cut_privacy(app, what, name, obj, options, lines):
+    """Take a docstring's Privacy section out, which numpydoc would not render."""
     # A shape such as (n_features_in_,) would be read as a link.
     lines[:] = [re.sub(r"\((\w+_),", r"(``\1``,", line) for line in lines]
     heads = [i for i in range(len(lines) - 1) if lines[i + 1] and set(lines[i + 1]) == {"-"}]
@@ -96,9 +99,18 @@ def privacy_to_box(app, what, name, obj, options, lines):
         return
     end = min((i for i in heads if i > start), default=len(lines))
     text = ["   " + line if line else "" for line in lines[start + 2 : end]]
+    _boxes[what, name] = [".. admonition:: Privacy", "   :class: privacy-note", "", *text, ""]
     del lines[start:end]
-    first = min(heads)
-    lines[first:first] = [".. admonition:: Privacy", "   :class: privacy-note", "", *text, ""]
+
+
+def show_privacy(app, what, name, obj, options, lines):
+    """Show it as a box after the parameters, what is returned and what is raised."""
+    box = _boxes.pop((what, name), None)
+    if box is not None:
+        after = (".. seealso::", ".. rubric::", ":Attributes:")
+        place = (i for i, line in enumerate(lines) if line.startswith(after))
+        first = next(place, len(lines))
+        lines[first:first] = ["", *box]
 
 
 def skip_foreign(app, what, name, obj, skip, options):
@@ -108,6 +120,7 @@ def skip_foreign(app, what, name, obj, skip, options):
 
 
 def setup(app):
-    """Listen before numpydoc, whose priority is 500."""
+    """Listen before and after numpydoc, whose priority is 500."""
     app.connect("autodoc-skip-member", skip_foreign)
-    app.connect("autodoc-process-docstring", privacy_to_box, priority=400)
+    app.connect("autodoc-process-docstring", cut_privacy, priority=400)
+    app.connect("autodoc-process-docstring", show_privacy, priority=600)

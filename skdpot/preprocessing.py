@@ -4,6 +4,7 @@ from skdpot.privacy.pipelines import finite_rows
 from skdpot.release.private_scaler import PrivateScaler
 from skdpot.sampling.image_codes import ImageCodes
 from skdpot.tables.categorical_column import BooleanColumn, CategoricalColumn
+from skdpot.tables.column_base import TableColumn
 from skdpot.tables.datetime_column import DatetimeColumn
 from skdpot.tables.encoder import TableEncoder
 from skdpot.tables.numeric_column import NumericColumn
@@ -24,6 +25,7 @@ __all__ = [
     "Pattern",
     "PrivateScaler",
     "SumTo",
+    "TableColumn",
     "TableEncoder",
     "TableSchema",
     "TimedeltaColumn",

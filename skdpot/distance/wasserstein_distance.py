@@ -157,7 +157,7 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     _parameter_constraints = {
         **PrivateEstimatorMixin._parameter_constraints,
         **ROW_BOUNDS,
-        "protocol": [StrOptions(set(PROTOCOLS)), *PROTOCOLS.values()],
+        "protocol": [StrOptions(set(PROTOCOLS)), DistanceProtocol],
     }
 
     @fit_context(prefer_skip_nested_validation=True)

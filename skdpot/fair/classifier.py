@@ -14,6 +14,7 @@ from skdpot.fair.bayes_rule import BayesRule
 from skdpot.fair.decisions import RULE_PARAMETERS, FairDecisions
 from skdpot.fair.mechanism import FairMechanism, FairTask
 from skdpot.fair.notions import NOTIONS
+from skdpot.fair.penalty_mechanism import PenaltyMechanism
 from skdpot.fair.predictor import PENALTY_MECHANISMS, FairPredictor
 from skdpot.fair.score_losses import LOSSES
 from skdpot.nets.cells import SAME_CLASS, SAME_GROUP, Cells, within_classes
@@ -183,7 +184,7 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
     _parameter_constraints = {
         **FairPredictor._parameter_constraints,
         **RULE_PARAMETERS,
-        "mechanism": [StrOptions(set(_mechanisms)), *_mechanisms.values()],
+        "mechanism": [StrOptions(set(_mechanisms)), BayesRule, PenaltyMechanism],
         "classes": ["array-like", None],
     }
 

@@ -168,7 +168,7 @@ class DPDomainAdapter(ClassifierMixin, NetworkPredictor):
     _parameter_constraints = {
         **PrivateEstimatorMixin._parameter_constraints,
         "module": [StrOptions({"linear", "mlp"}), HasMethods("parameters"), callable],
-        "mechanism": [StrOptions(set(_MECHANISMS)), *_MECHANISMS.values()],
+        "mechanism": [StrOptions(set(_MECHANISMS)), TransportedRows, PenaltyMechanism],
         "classes": ["array-like", None],
     }
 

@@ -96,7 +96,7 @@ class FairPredictor(NetworkPredictor, ABC):
         **PrivateEstimatorMixin._parameter_constraints,
         "group_aware": ["boolean"],
         "module": [StrOptions({"linear", "mlp"}), HasMethods("parameters"), callable],
-        "mechanism": [StrOptions(set(PENALTY_MECHANISMS)), *PENALTY_MECHANISMS.values()],
+        "mechanism": [StrOptions(set(PENALTY_MECHANISMS)), PenaltyMechanism],
     }
 
     @fit_context(prefer_skip_nested_validation=True)

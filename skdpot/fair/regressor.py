@@ -17,6 +17,7 @@ from skdpot._utils.parameters import Interval, StrOptions, check_is_fitted, chec
 from skdpot.base import FitContext
 from skdpot.fair.barycenter import Barycenter
 from skdpot.fair.mechanism import FairMechanism, FairTask
+from skdpot.fair.penalty_mechanism import PenaltyMechanism
 from skdpot.fair.predictor import PENALTY_MECHANISMS, FairPredictor
 from skdpot.fair.score_losses import LOSSES
 from skdpot.fair.sketched_outputs import SketchedOutputs
@@ -177,7 +178,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     _parameter_constraints = {
         **FairPredictor._parameter_constraints,
         "level": [Interval(Real, 0, 1, closed="both")],
-        "mechanism": [StrOptions(set(_mechanisms)), *_mechanisms.values()],
+        "mechanism": [StrOptions(set(_mechanisms)), Barycenter, PenaltyMechanism],
         "fairness": [StrOptions({"demographic_parity", "equalized_odds"})],
         "target_bounds": [str, tuple, list, np.ndarray],
     }

@@ -10,23 +10,28 @@ engine and in the process of the fit, which are trusted alike. Nothing else sees
 added to noise that is drawn there, and forgotten.
 """
 
-from skdpot.sources.exact_counts import ExactCounts, Tables
-from skdpot.sources.reading import Batch, fit_rows, read_numbers, record_columns, source_of
-from skdpot.sources.rows import HeldRows, Rows, SourceRows, count_rows
-from skdpot.sources.source import Source, head_of
+from skdpot.sources.exact_counts import ExactCounts
+from skdpot.sources.exact_counts import Tables as Tables
+from skdpot.sources.reading import (
+    Batch as Batch,
+)
+from skdpot.sources.reading import (
+    fit_rows as fit_rows,
+)
+from skdpot.sources.reading import (
+    read_numbers as read_numbers,
+)
+from skdpot.sources.reading import (
+    record_columns as record_columns,
+)
+from skdpot.sources.reading import (
+    source_of as source_of,
+)
+from skdpot.sources.rows import HeldRows as HeldRows
+from skdpot.sources.rows import Rows as Rows
+from skdpot.sources.rows import SourceRows as SourceRows
+from skdpot.sources.rows import count_rows as count_rows
+from skdpot.sources.source import Source
+from skdpot.sources.source import head_of as head_of
 
-__all__ = [
-    "Batch",
-    "ExactCounts",
-    "HeldRows",
-    "Rows",
-    "Source",
-    "SourceRows",
-    "Tables",
-    "count_rows",
-    "fit_rows",
-    "head_of",
-    "read_numbers",
-    "record_columns",
-    "source_of",
-]
+__all__ = ["ExactCounts", "Source"]  # the rest is for the package

@@ -202,7 +202,7 @@ class PrivateTrajectorySampler(PrivateSampler):
     _made_last = "path_"
     _parameter_constraints = PrivateSampler._parameter_constraints | {
         "group_size": SlicedSketch._parameter_constraints["group_size"],
-        "mechanism": [StrOptions(set(MECHANISMS)), *MECHANISMS.values()],
+        "mechanism": [StrOptions(set(MECHANISMS)), TrajectoryMechanism],
         "n_times": [Interval(Integral, 1, None, closed="left"), None],
         "n_time_subsample": [Interval(Integral, 2, None, closed="left"), None],
         "n_particles": [Interval(Integral, 1, None, closed="left"), None],

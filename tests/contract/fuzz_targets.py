@@ -33,7 +33,6 @@ from skdpot.mechanisms import (
     FedWad,
     LatentNetwork,
     MeanFieldLangevin,
-    Moments,
     PriorPenalty,
     RankedOutputs,
     SketchedOutputs,
@@ -148,6 +147,12 @@ def purse() -> PrivacyBudget:
     return _budget[0]
 
 
+def made_small(mechanism: type[Any]) -> Any:
+    """Return a mechanism along few directions, where it has directions."""
+    few = {"n_projections": 3}
+    return mechanism(**few) if "n_projections" in mechanism().get_params() else mechanism()
+
+
 BOX = {"bounds": (-1, 1)}
 SKETCH = BOX | {"n_projections": 3, "n_bins": 8}
 QUICK = BOX | {"n_steps": 2}
@@ -164,7 +169,7 @@ TARGETS = {
     f"{type(small).__name__} {name}".strip(): Target(small)
     for name, small in (
         *(
-            (name, kind(of() if of is Moments else of(n_projections=3), **QUICK | more))
+            (name, kind(made_small(of), **QUICK | more))
             for kind, more in ((DPSlicedFlowSampler, {"n_particles": 20}), (DPSlicedGenerator, {}))
             for name, of in kind._mechanisms.items()
         ),
@@ -224,8 +229,8 @@ def good_fit(name: str) -> Any:
         labels = y[target.second]
         if getattr(target.small, "classes", None):
             labels = np.array(target.small.classes)[labels]
-        rows_only = hasattr(getattr(target.small, "mechanism", None), "sigma")
-        more = {"conditional": True} if "conditional" in target.variants and not rows_only else {}
+        takes_classes = hasattr(getattr(target.small, "mechanism", target.small), "classes")
+        more = {"conditional": True} if "conditional" in target.variants and takes_classes else {}
         more |= {"budget": purse()} if "budget" in target.parameters else {}
         return clone(target.small).set_params(**more).fit(X, labels, **options)
 

@@ -161,17 +161,24 @@ def streamed() -> Found:
     return described_sketch(first) | described_sketch(first.merge(second), "merged: ")
 
 
+def described_releases(releases: Any) -> Found:
+    """Return what a mechanism released: noisy projections, or the numbers of a dataclass."""
+    if not hasattr(releases, "batches"):
+        return {f"released {name}": value for name, value in vars(releases).items()}
+    return {
+        "released directions": Single([batch.directions for batch in releases.batches]),
+        "released rows": Single(
+            np.concatenate([batch.values.ravel() for batch in releases.batches])
+        ),
+        "released sigma": releases.sigma,
+    }
+
+
 def described_rows(fitted: Any, tolerance: float = 2e-5) -> Found:
     """Return what the flow sampler and the generator released, and what they sample."""
     released = described_sketch(fitted.sketch_, "sketch: ") if hasattr(fitted, "sketch_") else {}
     if hasattr(fitted, "releases_"):
-        batches = fitted.releases_.batches
-        values = np.concatenate([batch.values.ravel() for batch in batches])
-        released |= {
-            "released directions": Single([batch.directions for batch in batches]),
-            "released rows": Single(values),
-            "released sigma": fitted.releases_.sigma,
-        }
+        released |= described_releases(fitted.releases_)
     if hasattr(fitted, "moments_"):
         released |= {"released moments": Exact(fitted.moments_.release.value)}
     found = released | statement(fitted) | bounds_of(fitted.bounds_)

@@ -2,9 +2,10 @@
 
 ``events.json``, ``fits.json`` and ``audits.json`` hold numbers that were recorded once;
 ``test_golden.py`` computes them anew and compares. A changed number is a changed behaviour: it is
-a bug, or it is explained in the changelog. To record again, all of it or the named parts::
+a bug, or it is explained in the changelog. ``--new`` records what is new in all parts, or in those
+named; without it everything is recorded again::
 
-    python -m tests.golden.record [events] [fits] [audits]
+    python -m tests.golden.record [--new] [events] [fits] [audits]
 
 Constructor calls are in `tests.golden.events`, `tests.golden.fits` and `tests.golden.audits`.
 Mend them when the interface changes; the numbers stay. A part that is renamed is renamed in the
@@ -124,11 +125,14 @@ def recorded(part: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _record(part: str) -> None:
+def _record(part: str, kept: Mapping[str, Any]) -> None:
+    """Write one part of the record; cases of `kept` stay as they are."""
     if part == "events":
-        found = event_figures(sampled=True) | event_figures(sampled=False)
+        events = event_figures(sampled=True) | event_figures(sampled=False)
+        found = {name: kept.get(name, figures) for name, figures in events.items()}
     else:
-        found = {n: fit_record(f) for n, f in (CASES if part == "fits" else AUDITS).items()}
+        cases = CASES if part == "fits" else AUDITS
+        found = {n: kept[n] if n in kept else fit_record(f) for n, f in cases.items()}
     lines = [  # one output per line: what changes is seen in a diff
         f"{json.dumps(case)}: {{\n"
         + ",\n".join(f"  {json.dumps(name)}: {json.dumps(v)}" for name, v in outputs.items())
@@ -139,5 +143,6 @@ def _record(part: str) -> None:
 
 
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or PARTS:
-        _record(chosen)
+    only_new = "--new" in sys.argv
+    for chosen in [part for part in PARTS if part in sys.argv] or PARTS:
+        _record(chosen, recorded(chosen) if only_new else {})
