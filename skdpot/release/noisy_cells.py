@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +62,7 @@ def _bells(n_cells: int, n_samples: int, sigma: float) -> tuple[FloatArray, ...]
     places = np.arange(-n_cells, n_cells + 0.5, 0.5) / spreads[:, None]
     pairs = 2 * (np.arange(1, n_cells) + n_cells) - np.arange(2 * n_cells)[:, None]
     cumulative = np.empty((2, middles.size, spreads.size, n_cells + 1))
-    laws: list[Callable[[FloatArray], FloatArray]] = [ndtr, _heavy_tailed]
+    laws: list[Callable[..., Any]] = [ndtr, _heavy_tailed]
     for law, of_law in zip(laws, cumulative, strict=True):
         of_law[..., 1:-1] = law(places)[:, pairs].swapaxes(0, 1)
         of_law[..., 0], of_law[..., -1] = law(np.array([-np.inf, np.inf]))
