@@ -37,10 +37,10 @@ HIDDEN = {"__about__"}  # holds the version
 # private.
 STEPS = [
     ("validate", "sampling/synthetic_rows.py", True),
-    ("plan the noise", "sampling/sketch.py, release/sketch.py", True),
-    ("charge", "base.py, privacy/spent.py", True),
+    ("plan the noise", "sampling/sketch.py, release/sketch_plan.py", True),
+    ("charge", "base.py, privacy/charges.py", True),
     ("draw the noise", "release/histogram.py, privacy/noise.py", True),
-    ("clip, project, add counts", "release/bounds.py, release/histogram.py", True),
+    ("clip, project, add counts", "release/bounds.py, release/projection_counts.py", True),
     ("pass the gate", "release/gate.py", False),
     ("decode", "release/decoding.py", False),
     ("particle flow", "sampling/flow_sampler.py, ot/flow.py", False),
