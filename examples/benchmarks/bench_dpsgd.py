@@ -31,12 +31,12 @@ import pandas as pd
 import torch
 from torch import nn
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.nets import per_sample
 from skdpot.nets.gradients import by_jacobians, pulled_back_sum
 from skdpot.nets.layers import ToSphere
 from skdpot.nets.training_plan import plan_training
-from skdpot.privacy.accounting import PrivacyTarget
+from skdpot.privacy.targets import PrivacyTarget
 from skdpot.release.bounds import DataBounds
 from skdpot.sampling.architecture import build_networks
 from skdpot.sampling.autoencoder_training import (

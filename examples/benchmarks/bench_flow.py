@@ -22,9 +22,10 @@ import torch
 from tqdm import tqdm
 
 from skdpot import DPSlicedFlowSampler
-from skdpot._utils.validation import one_blas_thread
-from skdpot.ot.flow import DirectionBatch, NumpyDrift, TorchDrift
-from skdpot.ot.slices import orthogonal_directions
+from skdpot._utils.threads import one_blas_thread
+from skdpot.ot.directions import orthogonal_directions
+from skdpot.ot.drift import NumpyDrift, TorchDrift
+from skdpot.ot.flow_problems import DirectionBatch
 
 N_LEVELS = 1024
 STEP = 0.5

@@ -34,11 +34,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 import skdpot
-from skdpot._utils.validation import spawn_streams
+from skdpot._utils.streams import spawn_streams
 from skdpot.exceptions import PrivacyWarning
 from skdpot.fair.scores import plan_scores
 from skdpot.nets.networks import build_predictor, evaluate
-from skdpot.privacy.events import gdp_mu
+from skdpot.privacy.gdp import gdp_mu
 
 DELTA = 1e-5
 N_BINS = 15

@@ -12,13 +12,13 @@ from scipy.optimize import brentq
 from scipy.stats import nct
 from tqdm.auto import tqdm
 
-from skdpot._utils.validation import check_confidence, check_count
+from skdpot._utils.arguments import check_confidence, check_count
 from skdpot.audit.attacks import scores_of
 from skdpot.audit.audited_fit import Score, checked_task, named_parameters
 from skdpot.audit.canaries import CanaryPairs
 from skdpot.audit.claims import check_claim, claimed, lower_text, verdict_of
 from skdpot.audit.membership import MembershipResult
-from skdpot.privacy.events import gdp_epsilon
+from skdpot.privacy.gdp import gdp_epsilon
 
 
 def gaussian_audit(

@@ -14,14 +14,11 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 import skdpot
+from skdpot._utils.arguments import check_confidence, check_count
+from skdpot._utils.finite import as_points
 from skdpot._utils.pages import HtmlReport, render
-from skdpot._utils.validation import (
-    as_points,
-    check_confidence,
-    check_count,
-    check_is_fitted,
-    solver_generator,
-)
+from skdpot._utils.parameters import check_is_fitted
+from skdpot._utils.streams import solver_generator
 from skdpot.audit.claims import lower_text
 from skdpot.audit.part_audits import PartAudit, audit_copies, private_estimators
 from skdpot.audit.report_membership import MembershipTrial, try_membership
@@ -42,8 +39,9 @@ from skdpot.audit.report_words import (
 from skdpot.audit.synthetic_rows import SyntheticMembership
 from skdpot.exceptions import LedgerError
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
-from skdpot.privacy.events import gdp_mu
-from skdpot.privacy.spent import PrivacySpent, silent_parts, total_spent
+from skdpot.privacy.gdp import gdp_mu
+from skdpot.privacy.spent import silent_parts, total_spent
+from skdpot.privacy.statement import PrivacySpent
 from skdpot.tables.frames import Table
 
 NOT_COVERED = (

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.validation import check_count
+from skdpot._utils.arguments import check_count
 from skdpot.base import COUNT
 from skdpot.distance.estimates import DistanceEstimate, PairwiseResult
 from skdpot.distance.exchange import SERVER, Exchange, check_participants, matching
@@ -31,7 +31,8 @@ from skdpot.distance.not_private import (
     reference_for,
 )
 from skdpot.distance.party import Party
-from skdpot.ot.measures import DiscreteMeasure, interpolate, optimal_plan
+from skdpot.ot.measures import DiscreteMeasure
+from skdpot.ot.plans import interpolate, optimal_plan
 
 
 @dataclass(frozen=True, eq=False)

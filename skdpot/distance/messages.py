@@ -11,16 +11,17 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdpot._utils.arguments import check_count
 from skdpot._utils.arrays import FloatArray
+from skdpot._utils.finite import as_finite
 from skdpot._utils.records import MOST_BYTES, Record
-from skdpot._utils.validation import as_finite, check_count
 from skdpot.exceptions import MessageError
+from skdpot.ot.directions import make_directions
 from skdpot.ot.measures import DiscreteMeasure
-from skdpot.ot.slices import make_directions
-from skdpot.privacy.spent import PrivacySpent
+from skdpot.privacy.statement import PrivacySpent
 from skdpot.release.bounds import DataBounds, public_bounds
-from skdpot.release.histogram import projection_half_widths
 from skdpot.release.sketch import SlicedSketch
+from skdpot.release.sketch_plan import projection_half_widths
 from skdpot.release.sketch_record import SketchRecord
 
 FRACTIONS = (0.25, 0.5, 0.75)

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.validation import Interval, StrOptions, spawn_streams
+from skdpot._utils.parameters import Interval, StrOptions
+from skdpot._utils.streams import spawn_streams
 from skdpot.base import COUNT, FitContext, MechanismResult
 from skdpot.distance.compared_tables import table_of
 from skdpot.distance.debiased import DROWNING_NOISE, debiased_pair, debiased_squared_distance
@@ -23,9 +24,12 @@ from skdpot.distance.exchange import SERVER, Exchange, check_participants
 from skdpot.distance.messages import Message, SketchMessage, SketchRequest, check_type
 from skdpot.distance.party import Party, data_of, rehearsed, release_seed
 from skdpot.exceptions import BudgetExceededError, MessageError, warn_of_privacy
-from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem, sliced_flow
-from skdpot.ot.measures import sliced_values, weights_of
-from skdpot.ot.slices import CDFTable, make_directions
+from skdpot.ot.data_values import sliced_values
+from skdpot.ot.directions import make_directions
+from skdpot.ot.flow import FlowSchedule, sliced_flow
+from skdpot.ot.flow_problems import SlicedFlowProblem
+from skdpot.ot.measures import weights_of
+from skdpot.ot.slices import CDFTable
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import Event

@@ -11,31 +11,27 @@ import pandas as pd
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 
-from skdpot._utils.validation import (
+from skdpot._utils.arguments import check_count
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.parameters import (
     Interval,
     StrOptions,
     all_or_nothing,
-    check_count,
     check_is_fitted,
     fit_context,
-    image_rows,
-    read_rows,
-    resolve_device,
-    solver_generator,
-    spawn_streams,
-    validate_rows,
-    without_groups,
 )
+from skdpot._utils.rows import image_rows, read_rows, validate_rows, without_groups
+from skdpot._utils.streams import solver_generator, spawn_streams
 from skdpot.base import FitContext, MechanismResult, chosen_mechanism, like_input
 from skdpot.nets.cells import Cells, one_cell
 from skdpot.nets.networks import evaluate
 from skdpot.nets.per_record_check import check_per_record
 from skdpot.nets.training import check_callbacks
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.earlier_steps import made_by
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import made_by
 from skdpot.release.bounds import DataBounds, public_bounds
-from skdpot.release.gate import Records, Release
+from skdpot.release.releases import Records, Release
 from skdpot.sampling.architecture import NETWORKS, Architecture
 from skdpot.sampling.autoencoder_mechanism import AutoencoderMechanism, AutoencoderTask
 from skdpot.sampling.code_distances import Prior, prior_samples

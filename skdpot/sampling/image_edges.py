@@ -11,8 +11,8 @@ from sklearn.utils import check_array
 from torch import nn
 from torch.nn import functional
 
-from skdpot._utils.validation import solver_generator
-from skdpot.ot.slices import image_directions
+from skdpot._utils.streams import solver_generator
+from skdpot.ot.directions import image_directions
 from skdpot.sampling.architecture import image_dimensions
 
 LEAST_WITH_EDGES = 5  # pixels of a side

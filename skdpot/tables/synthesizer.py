@@ -14,26 +14,26 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from tqdm.auto import tqdm
 
+from skdpot._utils.arguments import check_count
 from skdpot._utils.arrays import FloatArray, IntArray
-from skdpot._utils.validation import (
+from skdpot._utils.parameters import (
     Interval,
-    Streams,
     StrOptions,
     all_or_nothing,
-    check_count,
     check_is_fitted,
     fit_context,
-    solver_generator,
-    spawn_streams,
 )
+from skdpot._utils.streams import Streams, solver_generator, spawn_streams
 from skdpot.exceptions import warn_of_privacy
-from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.charges import SEEDED, charge
+from skdpot.privacy.earlier_steps import warn_of_composition
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import SEEDED, PrivacySpent, charge, warn_of_composition
+from skdpot.privacy.statement import PrivacySpent
+from skdpot.privacy.targets import privacy_target
 from skdpot.release.contributions import WEIGHTINGS, Unit
-from skdpot.release.gate import Records, Release
+from skdpot.release.releases import Records, Release
 from skdpot.sources import Rows
 from skdpot.tables.column_values import PlainColumn
 from skdpot.tables.conditions import Condition, parse_conditions
