@@ -57,6 +57,13 @@ def test_events_and_accounts_load_neither_pandas_nor_scikit_learn():
     assert run(code, SLOW) == []
 
 
+def test_the_command_budget_loads_neither_pandas_nor_scikit_learn(tmp_path):
+    path = str(tmp_path / "study.db")
+    run(BUDGET.format(path=path))
+    code = f"from skdpot.cli.main import main\nassert main(['budget', {path!r}]) == 0"
+    assert run(code, SLOW) == []
+
+
 def test_the_program_loads_a_command_when_it_is_called():
     assert run("import skdpot.cli.main", SLOW) == []
 

@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import Any
 
 from skdpot.cli.console import CommandError, Console
-from skdpot.privacy.budget import PrivacyBudget, rounded_down, rounded_up
+from skdpot.privacy.budget import PrivacyBudget, history_rows, rounded_down, rounded_up
 
 DEFAULT_DELTA = 1e-5  # largest default
 
@@ -47,8 +47,11 @@ class Payment:
 
 def budget_facts(path: str, budget: PrivacyBudget) -> dict[str, Any]:
     """Return the contents of a ledger for JSON."""
-    history = budget.history()[["time", "label", "event", "mu", "leak", "epsilon", "open"]]
-    charges = [row | {"time": row["time"].isoformat()} for row in history.to_dict("records")]
+    stated = ("label", "event", "mu", "leak", "epsilon", "open")
+    charges = [
+        {"time": row["time"].isoformat()} | {name: row[name] for name in stated}
+        for row in history_rows(budget)
+    ]
     return {
         "ledger": path,
         "epsilon": budget.epsilon,
