@@ -121,3 +121,13 @@ def test_files_are_without_asserts_and_private_names_have_one_home(path):
 def test_estimators_say_what_is_private(name):
     text = getdoc(getattr(skdpot, name)) or ""
     assert re.search(r"^Privacy\n-{7}$", text, re.M), f"{name} has no section Privacy"
+
+
+@pytest.mark.parametrize(
+    "wing", ["distance", "fair", "sampling", "search", "tables", "trajectories", "nets", "audit"]
+)
+def test_a_wing_opens_with_its_page(wing):
+    page = getdoc(import_module(f"skdpot.{wing}")) or ""
+    assert 5 <= len(page.splitlines()) <= 30
+    named = set(re.findall(r"`(\w+)`", page))
+    assert named & {path.stem for path in (ROOT / "skdpot" / wing).glob("*.py")}

@@ -31,7 +31,7 @@ import pandas as pd
 import torch
 from torch import nn
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.nets import per_sample
 from skdpot.nets.gradients import by_jacobians, pulled_back_sum
 from skdpot.nets.layers import ToSphere

@@ -33,7 +33,7 @@ from opacus.optimizers import DPOptimizer
 from torch import nn
 from torch.nn import functional
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.nets.gradients import pulled_back_sum, shares_of_jacobians, shares_of_vectors
 from skdpot.nets.parity_penalty import ParityPenalty
 from skdpot.nets.per_sample import record_outputs

@@ -22,7 +22,7 @@ import torch
 from tqdm import tqdm
 
 from skdpot import DPSlicedFlowSampler
-from skdpot._utils.validation import one_blas_thread
+from skdpot._utils.threads import one_blas_thread
 from skdpot.ot.flow import DirectionBatch, NumpyDrift, TorchDrift
 from skdpot.ot.slices import orthogonal_directions
 

@@ -34,7 +34,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 import skdpot
-from skdpot._utils.validation import spawn_streams
+from skdpot._utils.streams import spawn_streams
 from skdpot.exceptions import PrivacyWarning
 from skdpot.fair.scores import plan_scores
 from skdpot.nets.networks import build_predictor, evaluate

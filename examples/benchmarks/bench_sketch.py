@@ -27,7 +27,7 @@ import ot
 from tqdm import tqdm
 
 from skdpot import SlicedSketch
-from skdpot._utils.validation import in_threads, n_threads
+from skdpot._utils.threads import in_threads, n_threads
 
 N_FEATURES, N_SLICES, N_BINS = 16, 64, 64
 CHUNK = 100_000

@@ -297,7 +297,7 @@ def measured(
 
 
 def _private_bounds(rows: np.ndarray, epsilon: float, rng: np.random.Generator) -> DataBounds:
-    from skdpot._utils.validation import spawn_streams
+    from skdpot._utils.streams import spawn_streams
 
     mu = privacy_target(epsilon, DELTA, None).mu_cap
     plan = plan_private_bounds(len(rows), rows.shape[1], mu)

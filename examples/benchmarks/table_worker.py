@@ -115,7 +115,7 @@ def fit_opendp(job: Job, rows: pd.DataFrame) -> dict[str, Sampler]:
 
 def fit_marginals(job: Job, rows: pd.DataFrame) -> dict[str, Sampler]:
     """Release every column's histogram with our noise; columns are then drawn apart."""
-    from skdpot._utils.validation import SecretStream
+    from skdpot._utils.streams import SecretStream
     from skdpot.privacy import GaussianEvent, gdp_mu
     from skdpot.tables.contingency import Marginal
     from skdpot.tables.marginal_release import release_marginals

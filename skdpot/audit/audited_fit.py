@@ -10,7 +10,8 @@ from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from skdpot._utils.validation import check_count, solver_generator
+from skdpot._utils.arguments import check_count
+from skdpot._utils.streams import solver_generator
 from skdpot.audit.canaries import CanaryPairs, NoKnownAttackError, default_canaries
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.release.gate import Release, first_difference, record_releases, replay_releases

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from scipy.stats import nct
 from tqdm.auto import tqdm
 
-from skdpot._utils.validation import check_confidence, check_count
+from skdpot._utils.arguments import check_confidence, check_count
 from skdpot.audit.attacks import scores_of
 from skdpot.audit.audited_fit import Score, checked_task, named_parameters
 from skdpot.audit.canaries import CanaryPairs

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 from scipy.stats import beta, norm, rankdata
 
+from skdpot._utils.arguments import check_confidence
 from skdpot._utils.panels import COLORS, single_axes
-from skdpot._utils.validation import check_confidence
 
 
 class Share(NamedTuple):

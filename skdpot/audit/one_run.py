@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 from scipy.stats import binom
 
+from skdpot._utils.arguments import check_confidence, check_count
 from skdpot._utils.panels import COLORS, single_axes
-from skdpot._utils.validation import check_confidence, check_count
 from skdpot.audit.attacks import evidence_of, scores_of
 from skdpot.audit.audited_fit import Score, checked_task
 from skdpot.audit.canaries import CanaryPairs

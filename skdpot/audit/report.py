@@ -14,14 +14,11 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 import skdpot
+from skdpot._utils.arguments import check_confidence, check_count
+from skdpot._utils.finite import as_points
 from skdpot._utils.pages import HtmlReport, render
-from skdpot._utils.validation import (
-    as_points,
-    check_confidence,
-    check_count,
-    check_is_fitted,
-    solver_generator,
-)
+from skdpot._utils.parameters import check_is_fitted
+from skdpot._utils.streams import solver_generator
 from skdpot.audit.claims import lower_text
 from skdpot.audit.part_audits import PartAudit, audit_copies, private_estimators
 from skdpot.audit.report_membership import MembershipTrial, try_membership

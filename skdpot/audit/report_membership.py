@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from skdpot._utils.validation import as_points
+from skdpot._utils.finite import as_points
 from skdpot.audit.part_audits import unpaid_copy
 from skdpot.audit.synthetic_rows import SyntheticMembership, synthetic_membership
 from skdpot.privacy.spent import silent_parts, total_spent

@@ -9,7 +9,7 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import cross_val_score
 
-from skdpot._utils.validation import as_points
+from skdpot._utils.finite import as_points
 from skdpot.audit.report_membership import last_step
 from skdpot.ot.distances import sliced_wasserstein_distance
 from skdpot.sampling.train_on_synthetic import train_synthetic_test_real

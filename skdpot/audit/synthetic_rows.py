@@ -18,8 +18,10 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import KernelDensity, NearestNeighbors
 
+from skdpot._utils.arguments import check_count
+from skdpot._utils.finite import as_points
 from skdpot._utils.panels import COLORS
-from skdpot._utils.validation import as_points, check_count, solver_generator
+from skdpot._utils.streams import solver_generator
 from skdpot.audit.membership import MembershipResult, Share, binomial_limits
 
 _FEWEST_SAMPLED = 1000  # synthetic rows

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
-from skdpot._utils.validation import HasMethods, all_or_nothing, check_is_fitted, fit_context
+from skdpot._utils.parameters import HasMethods, all_or_nothing, check_is_fitted, fit_context
 from skdpot.distance.estimates import DistanceEstimate
 from skdpot.distance.party import Party
 from skdpot.distance.wasserstein_distance import PrivateWassersteinDistance

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.validation import validate_rows
+from skdpot._utils.rows import validate_rows
 from skdpot.distance.sampling_errors import sampling_errors
 from skdpot.ot.slices import CDFTable
 from skdpot.release.histogram import count_projections

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from scipy.stats import t as student_t
 
-from skdpot._utils.validation import solver_generator
+from skdpot._utils.streams import solver_generator
 from skdpot.distance.compared_tables import ComparedTable, compared_tables
 from skdpot.distance.simulated_distances import Comparison, SimulatedDistances
 from skdpot.distance.support import common_support, hidden_distance, restricted

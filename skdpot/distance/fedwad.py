@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.validation import check_count
+from skdpot._utils.arguments import check_count
 from skdpot.base import COUNT
 from skdpot.distance.estimates import DistanceEstimate, PairwiseResult
 from skdpot.distance.exchange import SERVER, Exchange, check_participants, matching

@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdpot._utils.arguments import check_count
 from skdpot._utils.arrays import FloatArray
+from skdpot._utils.finite import as_finite
 from skdpot._utils.records import MOST_BYTES, Record
-from skdpot._utils.validation import as_finite, check_count
 from skdpot.exceptions import MessageError
 from skdpot.ot.measures import DiscreteMeasure
 from skdpot.ot.slices import make_directions

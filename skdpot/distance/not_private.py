@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.validation import Interval, StrOptions
+from skdpot._utils.parameters import Interval, StrOptions
 from skdpot.base import COUNT, FitContext, MechanismResult
 from skdpot.distance.distance_protocol import DistanceProtocol, parties_of
 from skdpot.distance.estimates import DistanceEstimate, PairwiseResult

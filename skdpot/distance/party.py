@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from skdpot._utils.records import MOST_BYTES
-from skdpot._utils.validation import validate_rows
+from skdpot._utils.rows import validate_rows
 from skdpot.distance.messages import (
     FRACTIONS,
     CostMatrices,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
-from skdpot._utils.validation import check_is_fitted
+from skdpot._utils.parameters import check_is_fitted
 from skdpot.distance.messages import (
     CostMatrices,
     FractionRequest,

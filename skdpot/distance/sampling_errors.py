@@ -12,7 +12,7 @@ import math
 import numpy as np
 from scipy.special import ndtr
 
-from skdpot._utils.validation import one_blas_thread
+from skdpot._utils.threads import one_blas_thread
 from skdpot.ot.slices import CDFTable
 
 _PSEUDO_ROWS = 1024  # rows that stand for the distribution

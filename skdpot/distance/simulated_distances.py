@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skdpot._utils.validation import one_blas_thread
+from skdpot._utils.threads import one_blas_thread
 from skdpot.distance.compared_tables import ComparedTable, Redraws
 from skdpot.ot.slices import binned_squared_distances
 from skdpot.release.decoding import SupportedDecoder

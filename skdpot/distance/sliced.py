@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.validation import Interval, StrOptions, spawn_streams
+from skdpot._utils.parameters import Interval, StrOptions
+from skdpot._utils.streams import spawn_streams
 from skdpot.base import COUNT, FitContext, MechanismResult
 from skdpot.distance.compared_tables import table_of
 from skdpot.distance.debiased import DROWNING_NOISE, debiased_pair, debiased_squared_distance

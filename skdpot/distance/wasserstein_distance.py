@@ -12,16 +12,16 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
-from skdpot._utils.validation import (
+from skdpot._utils.arguments import check_count
+from skdpot._utils.parameters import (
     StrOptions,
     all_or_nothing,
-    check_count,
     check_is_fitted,
     check_parameters,
     fit_context,
-    spawn_streams,
-    validate_rows,
 )
+from skdpot._utils.rows import validate_rows
+from skdpot._utils.streams import spawn_streams
 from skdpot.base import FitContext, chosen_mechanism
 from skdpot.distance.distance_protocol import DistanceProtocol
 from skdpot.distance.estimates import DistanceEstimate

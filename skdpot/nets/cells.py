@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._utils.validation import encode_labels
+from skdpot._utils.labels import encode_labels
 from skdpot.exceptions import warn_of_fairness
 
 # Public facts for the privacy statement: how a neighbouring data set may differ.

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.nets.gradients import ClippedVectors, trained_parameters
 from skdpot.nets.per_sample import OutputGradient, RecordJacobians, record_jacobians
 from skdpot.nets.training_plan import TrainingPlan

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from skdpot._utils.validation import torch_randomness
+from skdpot._utils.streams import torch_randomness
 from skdpot.nets.per_sample import chain_of_layers, record_jacobians, record_outputs
 from skdpot.nets.training import train_network
 

@@ -31,7 +31,7 @@ from skorch.callbacks import (
 from torch import nn
 from tqdm.auto import tqdm
 
-from skdpot._utils.validation import torch_randomness
+from skdpot._utils.streams import torch_randomness
 from skdpot.exceptions import publishable
 
 # Stores the gradients of a numbered step in the parameters of the network.

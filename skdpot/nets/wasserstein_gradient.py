@@ -13,14 +13,9 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import nn
 
-from skdpot._utils.validation import (
-    Interval,
-    Streams,
-    StrOptions,
-    check_parameters,
-    read_rows,
-    spawn_streams,
-)
+from skdpot._utils.parameters import Interval, StrOptions, check_parameters
+from skdpot._utils.rows import read_rows
+from skdpot._utils.streams import Streams, spawn_streams
 from skdpot.exceptions import publishable
 from skdpot.nets.compared_outputs import ClippedOutputs
 from skdpot.nets.gradient_release import release_gradient

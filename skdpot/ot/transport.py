@@ -186,7 +186,7 @@ def rank_coupling(n: int, m: int) -> sparse.csr_array:
 def ranked_projections(points: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Project points on directions and sort them, ties by position.
 
-    The sensitivities of `skdpot.nets.output_tables` need the order of the other points to stay
+    The sensitivities of `skdpot.nets.parity_penalty` need the order of the other points to stay
     as it is when one point is replaced, and clipped outputs are full of ties. Here the key of a
     point is its projection with its position in the last bits (for 3,000 points 12 of 64). No two
     keys are alike, so that every way of sorting gives the same result.

@@ -10,7 +10,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from torch import nn
 
-from skdpot._utils.validation import Described, StrOptions, check_parameters, torch_randomness
+from skdpot._utils.parameters import Described, StrOptions, check_parameters
+from skdpot._utils.streams import torch_randomness
 from skdpot.nets.layers import ToSphere, WideTanh
 from skdpot.nets.networks import check_widths, network_of_caller
 

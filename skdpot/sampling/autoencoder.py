@@ -11,21 +11,17 @@ import pandas as pd
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 
-from skdpot._utils.validation import (
+from skdpot._utils.arguments import check_count
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.parameters import (
     Interval,
     StrOptions,
     all_or_nothing,
-    check_count,
     check_is_fitted,
     fit_context,
-    image_rows,
-    read_rows,
-    resolve_device,
-    solver_generator,
-    spawn_streams,
-    validate_rows,
-    without_groups,
 )
+from skdpot._utils.rows import image_rows, read_rows, validate_rows, without_groups
+from skdpot._utils.streams import solver_generator, spawn_streams
 from skdpot.base import FitContext, MechanismResult, chosen_mechanism, like_input
 from skdpot.nets.cells import Cells, one_cell
 from skdpot.nets.networks import evaluate

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpot._utils.validation import SecretStream, Streams
+from skdpot._utils.streams import SecretStream, Streams
 from skdpot.nets.cells import Cells
 from skdpot.nets.compared_outputs import ComparedOutputs
 from skdpot.nets.gradient_release import expected_batch, gradients_of_vectors, release_gradient

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator
 
-from skdpot._utils.validation import Interval, StrOptions, encode_labels
+from skdpot._utils.labels import encode_labels
+from skdpot._utils.parameters import Interval, StrOptions
 from skdpot.base import COUNT, LENGTH
 from skdpot.nets.cells import SAME_CLASS, SAME_GROUP, Cells, one_cell, read_groups, within_classes
 from skdpot.sampling.code_distances import CodeDistance, ParityDistance, PriorDistance

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from skdpot._utils.validation import Interval, StrOptions, resolve_device
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.parameters import Interval, StrOptions
 from skdpot.base import COUNT, LENGTH, FitContext, MechanismResult
 from skdpot.exceptions import BudgetExceededError, warn_of_privacy
 from skdpot.nets.cells import Cells, warn_of_small_cells

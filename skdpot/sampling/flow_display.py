@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdpot._utils.finite import as_points
 from skdpot._utils.panels import (
     COLORS,
     PanelDisplay,
@@ -18,7 +19,8 @@ from skdpot._utils.panels import (
     shades,
     widened,
 )
-from skdpot._utils.validation import as_points, check_is_fitted, solver_generator
+from skdpot._utils.parameters import check_is_fitted
+from skdpot._utils.streams import solver_generator
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.release.sketch_display import direction_name
 

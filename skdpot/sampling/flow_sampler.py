@@ -11,14 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._utils.validation import (
-    Interval,
-    StrOptions,
-    check_count,
-    check_is_fitted,
-    resolve_device,
-    solver_generator,
-)
+from skdpot._utils.arguments import check_count
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.parameters import Interval, StrOptions, check_is_fitted
+from skdpot._utils.streams import solver_generator
 from skdpot.ot.flow import FlowResult, FlowSchedule, SlicedFlowProblem, sliced_flow
 from skdpot.sampling.moments import Moments
 from skdpot.sampling.noisy_rows import Presample, Resample

@@ -14,17 +14,11 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from skdpot._utils.validation import (
-    HasMethods,
-    Interval,
-    StrOptions,
-    check_is_fitted,
-    encode_labels,
-    fit_context,
-    image_rows,
-    resolve_device,
-    solver_generator,
-)
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.labels import encode_labels
+from skdpot._utils.parameters import HasMethods, Interval, StrOptions, check_is_fitted, fit_context
+from skdpot._utils.rows import image_rows
+from skdpot._utils.streams import solver_generator
 from skdpot.base import FitContext, Mechanism, MechanismResult
 from skdpot.nets.networks import evaluate
 from skdpot.nets.training import GradientStep, check_callbacks, train_network

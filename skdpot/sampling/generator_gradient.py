@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import nn
 
-from skdpot._utils.validation import Interval, StrOptions
+from skdpot._utils.parameters import Interval, StrOptions
 from skdpot.base import COUNT, LENGTH, FitContext, MechanismResult, refuse_classes
 from skdpot.nets.parity_penalty import fixed_side_sensitivity
 from skdpot.nets.per_record_check import check_per_record

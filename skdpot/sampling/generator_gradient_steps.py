@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.nets.compared_outputs import ClippedOutputs
 from skdpot.nets.gradient_release import Gradients, expected_batch, release_gradient
 from skdpot.nets.gradients import (

@@ -9,7 +9,8 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator, clone
 from torch import nn
 
-from skdpot._utils.validation import HasMethods, check_parameters, torch_randomness
+from skdpot._utils.parameters import HasMethods, check_parameters
+from skdpot._utils.streams import torch_randomness
 from skdpot.base import COUNT
 from skdpot.nets.layers import LatentEncoding
 from skdpot.nets.networks import checked_network

@@ -12,7 +12,8 @@ from scipy.fft import dct
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 
-from skdpot._utils.validation import Interval, StrOptions, fit_context, image_rows, validate_rows
+from skdpot._utils.parameters import Interval, StrOptions, fit_context
+from skdpot._utils.rows import image_rows, validate_rows
 
 
 @dataclass(eq=False, repr=False)

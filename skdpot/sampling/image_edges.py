@@ -11,7 +11,7 @@ from sklearn.utils import check_array
 from torch import nn
 from torch.nn import functional
 
-from skdpot._utils.validation import solver_generator
+from skdpot._utils.streams import solver_generator
 from skdpot.ot.slices import image_directions
 from skdpot.sampling.architecture import image_dimensions
 

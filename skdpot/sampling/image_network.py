@@ -10,7 +10,7 @@ from scipy.fft import idct
 from torch import nn
 from torch.nn import functional
 
-from skdpot._utils.validation import torch_randomness
+from skdpot._utils.streams import torch_randomness
 from skdpot.base import COUNT
 from skdpot.release.bounds import DataBounds
 from skdpot.sampling.architecture import image_dimensions

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.validation import encode_labels
+from skdpot._utils.labels import encode_labels
 from skdpot.base import COUNT, FitContext, MechanismResult
 from skdpot.exceptions import warn_of_privacy
 from skdpot.ot.flow import FlowSchedule, GaussianFlowProblem

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skdpot._utils.validation import Interval, StrOptions
+from skdpot._utils.parameters import Interval, StrOptions
 from skdpot.base import COUNT, FitContext, MechanismResult, refuse_classes
 from skdpot.ot.flow import FlowSchedule, SmoothedFlowProblem
 from skdpot.release.bounds import public_bounds

@@ -39,7 +39,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 from tqdm.auto import tqdm
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import CalibrationError
 from skdpot.ot.flow import ProjectedRows
 from skdpot.ot.slices import make_directions

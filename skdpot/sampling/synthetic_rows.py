@@ -11,16 +11,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from skdpot._utils.validation import (
-    all_or_nothing,
-    check_count,
-    check_is_fitted,
-    fit_context,
-    resolve_device,
-    solver_generator,
-    spawn_streams,
-    validate_rows,
-)
+from skdpot._utils.arguments import check_count
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.parameters import all_or_nothing, check_is_fitted, fit_context
+from skdpot._utils.rows import validate_rows
+from skdpot._utils.streams import solver_generator, spawn_streams
 from skdpot.base import FitContext, MechanismResult, PrivateSampler, chosen_mechanism, like_input
 from skdpot.ot.distances import sliced_wasserstein_distance
 from skdpot.release.sketch import SlicedSketch

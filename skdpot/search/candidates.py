@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.privacy.pipelines import parts_of
 from skdpot.search.private_parts import listed_parts, private_prefixes, undeclared_classes
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._utils.validation import safe_indexing
+from skdpot._utils.parameters import safe_indexing
 
 
 def take(values: Any, positions: np.ndarray) -> Any:

@@ -10,7 +10,8 @@ import pandas as pd
 from sklearn.base import is_regressor
 from sklearn.utils import get_tags
 
-from skdpot._utils.validation import num_samples, spawn_streams
+from skdpot._utils.parameters import num_samples
+from skdpot._utils.streams import spawn_streams
 from skdpot.exceptions import SkdpotError
 from skdpot.privacy.pipelines import parts_of
 from skdpot.privacy.spent import planning

@@ -8,8 +8,9 @@ import numpy.typing as npt
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
+from skdpot._utils.arguments import check_count
 from skdpot._utils.arrays import IntArray
-from skdpot._utils.validation import SecretStream, check_count
+from skdpot._utils.streams import SecretStream
 from skdpot.release.contributions import read_persons
 
 __all__ = ["PersonKFold"]

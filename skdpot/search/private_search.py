@@ -15,19 +15,18 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from tqdm import tqdm
 
-from skdpot._utils.validation import (
+from skdpot._utils.labels import encode_labels, validate_targets
+from skdpot._utils.parameters import (
     HasMethods,
     Interval,
     StrOptions,
     all_or_nothing,
     check_is_fitted,
-    encode_labels,
     fit_context,
     num_samples,
-    spawn_streams,
-    validate_rows,
-    validate_targets,
 )
+from skdpot._utils.rows import validate_rows
+from skdpot._utils.streams import spawn_streams
 from skdpot.base import FitContext
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget

@@ -17,8 +17,9 @@ from scipy.stats import wasserstein_distance
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import get_tags
 
+from skdpot._utils.finite import as_finite
+from skdpot._utils.parameters import num_samples
 from skdpot._utils.strangers import answers
-from skdpot._utils.validation import as_finite, num_samples
 from skdpot.search.fit_data import take
 
 # Random directions of sliced distances, and synthetic rows of a score.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import SkdpotError, is_ours, publishable
 from skdpot.privacy.noise import lattice_noise, round_to_lattice
 from skdpot.release.gate import Release, forgotten, pass_gate, remember

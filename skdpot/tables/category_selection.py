@@ -74,7 +74,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from skdpot._utils.arrays import FloatArray, IntArray
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.privacy.events import NonPrivateEvent, check_delta
 from skdpot.privacy.noise import calibrate_lattice, check_counts, lattice_noise, required_bits
 from skdpot.privacy.selection import ThresholdedCountsEvent

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skdpot._utils.arrays import FloatArray
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.privacy.events import Event
 from skdpot.privacy.noise import required_bits
 from skdpot.privacy.selection import CHOICE_MU

@@ -10,14 +10,9 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
-from skdpot._utils.validation import (
-    StrOptions,
-    all_or_nothing,
-    check_is_fitted,
-    fit_context,
-    read_rows,
-    spawn_streams,
-)
+from skdpot._utils.parameters import StrOptions, all_or_nothing, check_is_fitted, fit_context
+from skdpot._utils.rows import read_rows
+from skdpot._utils.streams import spawn_streams
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from skdpot._utils.arrays import FloatArray, IntArray
-from skdpot._utils.validation import Streams
+from skdpot._utils.streams import Streams
 from skdpot.privacy.events import Event
 from skdpot.release.gate import Release
 from skdpot.sources import Rows

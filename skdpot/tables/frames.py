@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from skdpot._utils.validation import record_features, validate_frame, validate_rows
+from skdpot._utils.rows import record_features, validate_frame, validate_rows
 from skdpot.release.contributions import read_persons
 from skdpot.sources import HeldRows, Rows, Source, SourceRows, head_of, source_of
 from skdpot.tables.column_values import PlainColumn, read_column

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from skdpot._utils.arrays import FloatArray
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.privacy.events import Event
 from skdpot.privacy.noise import lattice_noise, noise_lattice
 from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate

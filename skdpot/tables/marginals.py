@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from skdpot._utils.arguments import check_count
 from skdpot._utils.arrays import FloatArray, IntArray
-from skdpot._utils.validation import check_count, solver_generator
+from skdpot._utils.streams import solver_generator
 
 _TAIL = 0.005  # share of the real values on each side that end bins include
 PAIR_BINS = 16  # quantile bins of numbers and dates in pairs

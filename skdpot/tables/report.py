@@ -13,7 +13,7 @@ import pandas as pd
 from skdpot.__about__ import __version__
 from skdpot._utils.pages import HtmlReport, render
 from skdpot._utils.panels import cut_short, data_address
-from skdpot._utils.validation import solver_generator
+from skdpot._utils.streams import solver_generator
 from skdpot.privacy.budget import epsilon_text
 from skdpot.privacy.spent import PrivacySpent
 from skdpot.tables.cautions import COMPARED_WITH_ROWS, cautions_of_columns, cautions_of_fit

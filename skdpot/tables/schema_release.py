@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from skdpot._utils.validation import Streams
+from skdpot._utils.streams import Streams
 from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.events import ComposedEvent
 from skdpot.release.bounds import BoundsPlan, plan_private_bounds, release_ranges

@@ -14,18 +14,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from tqdm.auto import tqdm
 
+from skdpot._utils.arguments import check_count
 from skdpot._utils.arrays import FloatArray, IntArray
-from skdpot._utils.validation import (
+from skdpot._utils.parameters import (
     Interval,
-    Streams,
     StrOptions,
     all_or_nothing,
-    check_count,
     check_is_fitted,
     fit_context,
-    solver_generator,
-    spawn_streams,
 )
+from skdpot._utils.streams import Streams, solver_generator, spawn_streams
 from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.validation import as_finite, check_count, check_real
+from skdpot._utils.arguments import check_count, check_real
+from skdpot._utils.finite import as_finite
 from skdpot.trajectories.observed_once import draw_seen_once
 
 # Streets and avenues lie at whole numbers from 0 to this one.

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from skdpot._utils.validation import one_blas_thread
+from skdpot._utils.threads import one_blas_thread
 from skdpot.ot.flow import direction_blocks, longest_step, rounds
 from skdpot.ot.slices import CDFTable
 from skdpot.trajectories.mechanism import MovedParticles

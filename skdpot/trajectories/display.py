@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from skdpot._utils.finite import as_finite
 from skdpot._utils.panels import (
     PanelDisplay,
     draw_ways,
@@ -18,7 +19,7 @@ from skdpot._utils.panels import (
     show_dates,
     widened,
 )
-from skdpot._utils.validation import as_finite, solver_generator
+from skdpot._utils.streams import solver_generator
 from skdpot.trajectories.path_metrics import (
     is_date,
     read_paths_and_times,

@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
 from skdpot._utils.arrays import FloatArray
-from skdpot._utils.validation import one_blas_thread
+from skdpot._utils.threads import one_blas_thread
 
 # Vectors are clipped slightly below the norm, so that the rounding of sums stays within it.
 _INSIDE = 1.0 - 1e-6

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from skdpot._utils.validation import Interval, StrOptions
+from skdpot._utils.parameters import Interval, StrOptions
 from skdpot.base import COUNT, LENGTH, FitContext, MechanismResult
 from skdpot.ot.sinkhorn import WarmCoupling
 from skdpot.release.bounds import planned_bounds, public_bounds

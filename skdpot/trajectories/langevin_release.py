@@ -63,7 +63,7 @@ import numpy.typing as npt
 from tqdm.auto import tqdm
 
 from skdpot._utils.arrays import FloatArray
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.privacy.noise import LatticeNoise, noise_for_sums, noisy_sum

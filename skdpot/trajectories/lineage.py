@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from skdpot._utils.validation import check_count, check_real
+from skdpot._utils.arguments import check_count, check_real
 from skdpot.trajectories.observed_once import draw_seen_once, process_times
 
 # Parameters of the Splat model, with more and stronger differences between states.

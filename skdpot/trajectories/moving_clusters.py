@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.validation import as_finite, check_count, check_real, solver_generator
+from skdpot._utils.arguments import check_count, check_real
+from skdpot._utils.finite import as_finite
+from skdpot._utils.streams import solver_generator
 from skdpot.trajectories.observed_once import process_times, rows_per_time
 
 # Points further away are clipped: only their angle to the centres matters.

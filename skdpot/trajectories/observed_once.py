@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 
-from skdpot._utils.validation import as_finite, check_count, solver_generator
+from skdpot._utils.arguments import check_count
+from skdpot._utils.finite import as_finite
+from skdpot._utils.streams import solver_generator
 
 
 class PathLaw(Protocol):

@@ -7,13 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from skdpot._utils.validation import (
-    as_finite,
-    check_count,
-    check_covariance,
-    check_real,
-    solver_generator,
-)
+from skdpot._utils.arguments import check_count, check_covariance, check_real
+from skdpot._utils.finite import as_finite
+from skdpot._utils.streams import solver_generator
 from skdpot.trajectories.observed_once import process_times, rows_per_time
 
 

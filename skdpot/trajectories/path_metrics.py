@@ -9,8 +9,10 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import column_or_1d
 
+from skdpot._utils.arguments import check_count
 from skdpot._utils.arrays import FloatArray
-from skdpot._utils.validation import FINITE, as_finite, as_points, check_count, solver_generator
+from skdpot._utils.finite import FINITE, as_finite, as_points
+from skdpot._utils.streams import solver_generator
 from skdpot.ot.distances import sliced_wasserstein_distance, wasserstein_distance
 
 

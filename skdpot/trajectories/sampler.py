@@ -15,18 +15,17 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import Tags
 
-from skdpot._utils.validation import (
+from skdpot._utils.arguments import check_count
+from skdpot._utils.finite import as_finite
+from skdpot._utils.parameters import (
     Interval,
     StrOptions,
     all_or_nothing,
-    as_finite,
-    check_count,
     check_parameters,
     fit_context,
-    solver_generator,
-    spawn_streams,
-    validate_rows,
 )
+from skdpot._utils.rows import validate_rows
+from skdpot._utils.streams import solver_generator, spawn_streams
 from skdpot.base import FitContext, PrivateSampler, chosen_mechanism, like_input
 from skdpot.ot.distances import wasserstein_distance
 from skdpot.release.gate import Records, Release

@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 from scipy.stats import t as student_t
 
-from skdpot._utils.validation import check_confidence
+from skdpot._utils.arguments import check_confidence
 
 
 @dataclass(frozen=True, eq=False)

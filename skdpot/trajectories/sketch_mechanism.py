@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.validation import Interval, resolve_device
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.parameters import Interval
 from skdpot.base import FitContext, MechanismResult
 from skdpot.ot.sinkhorn import WarmCoupling
 from skdpot.ot.slices import CDFTable

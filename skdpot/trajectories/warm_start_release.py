@@ -42,7 +42,7 @@ import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
 from skdpot._utils.arrays import FloatArray
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.journal import keep_no_more
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, lattice_noise, round_to_lattice

@@ -25,7 +25,7 @@ from skdpot import (
     PrivateWassersteinDistance,
     SlicedSketch,
 )
-from skdpot._utils.validation import Interval, StrOptions
+from skdpot._utils.parameters import Interval, StrOptions
 from skdpot.mechanisms import (
     DPSGD,
     Architecture,

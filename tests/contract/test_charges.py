@@ -22,7 +22,7 @@ from skdpot import (
     PrivateSearchCV,
     SlicedSketch,
 )
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.distance.party import Party
 from skdpot.exceptions import BudgetExceededError, LedgerError
 from skdpot.fair.bayes_rule import PlacedScores

@@ -17,7 +17,7 @@ from scipy import stats
 from torch import nn
 
 from skdpot import SlicedSketch
-from skdpot._utils.validation import SecretStream, Streams
+from skdpot._utils.streams import SecretStream, Streams
 from skdpot.audit.many_runs import GaussianAuditResult
 from skdpot.fair.fair_loss import FairLoss
 from skdpot.fair.sketched_outputs import tabled_steps

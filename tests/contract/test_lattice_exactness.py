@@ -19,7 +19,7 @@ from scipy import stats
 
 from skdpot import SlicedSketch
 from skdpot._utils import validation as rng_module
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy.noise import MAX_TABLE_S, discrete_gaussian
 from tests.contract.test_draws_are_charged import hostile_rows
@@ -107,7 +107,7 @@ def test_each_fit_and_each_event_of_a_fit_reads_bytes_of_its_own(entropy):
 FORKS = """
 import json, os, sys
 import numpy as np
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.privacy.noise import gaussian_noise, lattice_noise
 
 stream = SecretStream()

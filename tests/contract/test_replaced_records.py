@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.fair.thresholds import plan_threshold, tuned_threshold
 from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
 from skdpot.nets.output_tables import plan_output_tables, release_tables

@@ -32,8 +32,8 @@ from skdpot import (
     PrivateSearchCV,
     PrivateSWAutoencoder,
 )
+from skdpot._utils.parameters import HasMethods
 from skdpot._utils.strangers import answers
-from skdpot._utils.validation import HasMethods
 from skdpot.mechanisms import DPSGD, Architecture, Gradient, SketchedOutputs
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from tests.contract.fuzz_harness import attempt

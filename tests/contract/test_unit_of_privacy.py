@@ -16,7 +16,7 @@ from skdpot import (
     PrivateWassersteinDistance,
     SlicedSketch,
 )
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import ReplayError
 from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableSchema
 from skdpot.release.contributions import Unit

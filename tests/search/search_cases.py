@@ -8,7 +8,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skdpot import PrivateSearchCV
-from skdpot._utils.validation import check_is_fitted, spawn_streams, validate_rows
+from skdpot._utils.parameters import check_is_fitted
+from skdpot._utils.rows import validate_rows
+from skdpot._utils.streams import spawn_streams
 from skdpot.privacy.accounting import calibrate, privacy_target
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import gaussian_noise

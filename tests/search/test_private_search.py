@@ -27,7 +27,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpot import DPTableSynthesizer, FairPrivateClassifier, PrivacyBudget, PrivateScaler
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.privacy.accounting import PrivacyTarget, compose, privacy_target
 from skdpot.privacy.selection import BudgetedEvent, TrialLaw

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import CalibrationError
 from skdpot.release.gate import record_releases
 from skdpot.tables.category_selection import plan_category_selection, select_categories

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, logsumexp, ndtri
 from scipy.stats import chisquare
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.privacy.events import NonPrivateEvent, gdp_delta
 from skdpot.privacy.selection import ChoiceEvent
 from skdpot.release.gate import record_releases, replay_releases

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import CalibrationError
 from skdpot.preprocessing import BooleanColumn, TableSchema
 from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, compose

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.release.gate import record_releases
 from skdpot.sources import HeldRows

@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from skdpot._utils.validation import SecretStream, Streams
+from skdpot._utils.streams import SecretStream, Streams
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, NumericColumn, TableSchema
 from skdpot.privacy.accounting import compose

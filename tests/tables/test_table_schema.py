@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from sklearn.base import BaseEstimator
 
 from skdpot import DPTableSynthesizer
-from skdpot._utils.validation import validate_rows
+from skdpot._utils.rows import validate_rows
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import (
     BooleanColumn,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import logsumexp
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.events import NonPrivateEvent

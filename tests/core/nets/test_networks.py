@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from skdpot._utils.validation import torch_randomness
+from skdpot._utils.streams import torch_randomness
 from skdpot.nets.layers import LatentEncoding
 from skdpot.nets.networks import build_predictor, checked_network
 from skdpot.nets.per_sample import chain_of_layers

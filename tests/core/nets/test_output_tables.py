@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.fair.thresholds import plan_threshold, tuned_threshold
 from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
 from skdpot.nets.gradients import shares_of_jacobians

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import nn
 
-from skdpot._utils.validation import SecretStream
+from skdpot._utils.streams import SecretStream
 from skdpot.fair.ranked_outputs import ranked_steps
 from skdpot.fair.sketched_outputs import tabled_steps
 from skdpot.fair.training_rows import TrainingRows
