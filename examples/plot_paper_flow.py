@@ -20,9 +20,10 @@ import pandas as pd
 
 from skdpot import DPSlicedFlowSampler
 from skdpot.mechanisms import Presample
-from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem, SmoothedFlowProblem, sliced_flow
-from skdpot.ot.slices import orthogonal_directions
-from skdpot.ot.transport import sliced_wasserstein_distance
+from skdpot.ot.directions import orthogonal_directions
+from skdpot.ot.flow import FlowSchedule, sliced_flow
+from skdpot.ot.flow_problems import SlicedFlowProblem, SmoothedFlowProblem
+from skdpot.ot.transport import sliced_distance
 
 plt.style.use("skdpot.pictures")
 RADIUS, SPREAD, N_ROWS, N_SLICES = 3.0, 0.3, 3000, 200
@@ -78,10 +79,7 @@ particles = {
     for name, sampler in samplers.items()
     for n_steps in STEPS
 }
-distances = {
-    key: sliced_wasserstein_distance(X, positions, directions)
-    for key, positions in particles.items()
-}
+distances = {key: sliced_distance(X, positions, directions) for key, positions in particles.items()}
 epsilons = {name: sampler.privacy_spent_.epsilon for name, sampler in samplers.items()}
 
 table = pd.DataFrame(

@@ -31,8 +31,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from skdpot import DPSlicedFlowSampler
 from skdpot.mechanisms import Sketch
-from skdpot.ot.slices import orthogonal_directions
-from skdpot.ot.transport import sliced_wasserstein_distance
+from skdpot.ot.directions import orthogonal_directions
+from skdpot.ot.transport import sliced_distance
 from skdpot.preprocessing import ImageCodes
 
 SIZES = {1.0: 5, 3.0: 6, np.inf: 7}
@@ -55,7 +55,7 @@ def evaluate(images, labels):
     """Return the accuracy on real held-out digits and the sliced distance to them."""
     classifier = KNeighborsClassifier(15)
     accuracy = classifier.fit(images, labels).score(X_test, y_test)
-    return accuracy, sliced_wasserstein_distance(images, X_test, directions)
+    return accuracy, sliced_distance(images, X_test, directions)
 
 
 accuracy, distance = evaluate(X_train, y_train)

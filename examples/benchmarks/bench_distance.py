@@ -61,7 +61,7 @@ from skdpot.distance.transcript import Transcript
 from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
 from skdpot.mechanisms import FedWad, Triangle
 from skdpot.metrics import wasserstein_distance
-from skdpot.ot.transport import sliced_wasserstein_distance
+from skdpot.ot.transport import sliced_distance
 
 SIZES = (100, 500, 1000)
 NOISY = {0: 0.0, 20: 20.0, 50: 30.0}  # rows, and standard deviation of their noise
@@ -205,7 +205,7 @@ def _sketched(X: np.ndarray, Y: np.ndarray, epsilon: float, largest: float) -> d
     return {
         "distance": estimate.distance,
         "standard_error": estimate.standard_error,
-        "truth": sliced_wasserstein_distance(X, Y, first.sketch_.directions_),
+        "truth": sliced_distance(X, Y, first.sketch_.directions_),
         "seconds": seconds,
         "n_bytes": estimate.transcript.n_bytes,
         "rows_found": float(np.mean(guess.row_errors(Y) < SAME_ROW)),

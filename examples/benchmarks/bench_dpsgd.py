@@ -36,7 +36,7 @@ from skdpot.nets import per_sample
 from skdpot.nets.gradients import by_jacobians, pulled_back_sum
 from skdpot.nets.layers import ToSphere
 from skdpot.nets.training_plan import plan_training
-from skdpot.privacy.accounting import PrivacyTarget
+from skdpot.privacy.targets import PrivacyTarget
 from skdpot.release.bounds import DataBounds
 from skdpot.sampling.architecture import build_networks
 from skdpot.sampling.autoencoder_training import (

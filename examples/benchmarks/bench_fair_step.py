@@ -37,7 +37,7 @@ from skdpot._utils.streams import SecretStream
 from skdpot.nets.gradients import pulled_back_sum, shares_of_jacobians, shares_of_vectors
 from skdpot.nets.parity_penalty import ParityPenalty
 from skdpot.nets.per_sample import record_outputs
-from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.directions import orthogonal_directions
 from skdpot.privacy.noise import gaussian_noise
 
 Step = Callable[[], None]

@@ -48,7 +48,7 @@ from skdpot.mechanisms import (
     with_edges,
 )
 from skdpot.preprocessing import ImageCodes
-from skdpot.privacy.accounting import privacy_target
+from skdpot.privacy.targets import privacy_target
 
 N_BINS, DELTA = 65, 1e-5  # odd: what is empty is in the middle of a bin
 N_PARTICLES = 10_000  # of the paper's methods

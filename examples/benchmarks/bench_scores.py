@@ -38,7 +38,7 @@ from skdpot._utils.streams import spawn_streams
 from skdpot.exceptions import PrivacyWarning
 from skdpot.fair.scores import plan_scores
 from skdpot.nets.networks import build_predictor, evaluate
-from skdpot.privacy.events import gdp_mu
+from skdpot.privacy.gdp import gdp_mu
 
 DELTA = 1e-5
 N_BINS = 15

@@ -24,10 +24,10 @@ from tqdm import tqdm
 from skdpot import DPSlicedFlowSampler
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import Sketch
-from skdpot.ot.slices import orthogonal_directions
-from skdpot.ot.transport import sliced_wasserstein_distance
-from skdpot.privacy.accounting import privacy_target
-from skdpot.release.histogram import recommended_bins, recommended_n_projections
+from skdpot.ot.directions import orthogonal_directions
+from skdpot.ot.transport import sliced_distance
+from skdpot.privacy.targets import privacy_target
+from skdpot.release.sketch_plan import recommended_bins, recommended_n_projections
 
 DELTA = 1e-5
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,7 +103,7 @@ class Case:
                 )
                 for k in sampler.classes_
             ]
-        distances = [sliced_wasserstein_distance(a, b, directions) for a, b in pairs]
+        distances = [sliced_distance(a, b, directions) for a, b in pairs]
         return float(np.mean(distances) / radius)
 
 

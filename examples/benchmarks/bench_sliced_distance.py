@@ -32,11 +32,14 @@ from skdpot.distance.compared_tables import ComparedTable
 from skdpot.distance.debiased import debiased_pair
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import Sliced
-from skdpot.ot.slices import CDFTable, binned_squared_distances, orthogonal_directions
-from skdpot.privacy.accounting import privacy_target
-from skdpot.release.bounds import DataBounds, plan_private_bounds, release_private_bounds
+from skdpot.ot.directions import orthogonal_directions
+from skdpot.ot.slices import CDFTable, binned_squared_distances
+from skdpot.privacy.targets import privacy_target
+from skdpot.release.bounds import DataBounds
 from skdpot.release.decoding import decode
-from skdpot.release.histogram import count_projections, plan_sketch, projection_half_widths
+from skdpot.release.private_bounds import plan_private_bounds, release_private_bounds
+from skdpot.release.projection_counts import count_projections
+from skdpot.release.sketch_plan import plan_sketch, projection_half_widths
 
 DELTA, N_BINS, ALL, FINE = 1e-5, 64, 252, 4096
 SIZES, EPSILONS = (1000, 10_000), (0.5, 1.0, 3.0)

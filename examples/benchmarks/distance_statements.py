@@ -15,7 +15,8 @@ from skdpot import PrivateWassersteinDistance
 from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
 from skdpot.mechanisms import Sliced, Triangle, image_projections
 from skdpot.metrics import frechet_distance
-from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
+from skdpot.ot.measures import DiscreteMeasure, gaussian_reference
+from skdpot.ot.plans import interpolate, optimal_plan
 from skdpot.ot.transport import exact_plan, wasserstein_1d
 
 __all__ = ["directions", "labels", "statements"]

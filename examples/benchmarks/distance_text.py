@@ -23,7 +23,7 @@ from skdpot.distance.reconstruction import reconstruct, rows_from_sketch
 from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
 from skdpot.mechanisms import FedWad, Sliced, Triangle
 from skdpot.metrics import wasserstein_distance
-from skdpot.ot.transport import sliced_wasserstein_distance
+from skdpot.ot.transport import sliced_distance
 
 __all__ = ["text"]
 
@@ -85,7 +85,7 @@ def _distances(X: np.ndarray, Y: np.ndarray) -> Iterator[dict[str, Any]]:
                 "distance": estimate.distance,
                 "low": low,
                 "high": high,
-                "exact SW₂": sliced_wasserstein_distance(X, Y, first.sketch_.directions_),
+                "exact SW₂": sliced_distance(X, Y, first.sketch_.directions_),
             }
 
 

@@ -29,7 +29,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from skdpot import ClientContribution, PrivateWassersteinDistance
 from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
 from skdpot.mechanisms import FedWad, Sliced, Triangle
-from skdpot.ot.measures import DataValues
+from skdpot.ot.data_values import DataValues
 
 __all__ = ["contribution", "detection", "noise_levels", "parties", "selection", "timing"]
 

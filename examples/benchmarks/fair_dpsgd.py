@@ -25,7 +25,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 from torch import nn
 
-from skdpot.privacy.events import gdp_mu
+from skdpot.privacy.gdp import gdp_mu
 
 ACCOUNTING_ERROR = 0.005  # of ε, which the accountant adds to its answer
 TOLERANCE = 0.001

@@ -50,7 +50,7 @@ from sklearn.linear_model import LogisticRegression
 import skdpot
 from skdpot.exceptions import PrivacyWarning
 from skdpot.fair.predictor import PENALTY_MECHANISMS
-from skdpot.privacy.events import gdp_mu
+from skdpot.privacy.gdp import gdp_mu
 
 DELTA = 1e-5
 THRESHOLD_SHARE = 0.1

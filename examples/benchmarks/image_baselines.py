@@ -29,8 +29,9 @@ from mnist_halves import DEFAULT_DATA, one_thread
 from torch import nn
 from torch.nn import functional
 
-from skdpot.privacy.accounting import calibrate, privacy_target
+from skdpot.privacy.calibration import calibrate
 from skdpot.privacy.events import GaussianEvent
+from skdpot.privacy.targets import privacy_target
 
 BLOCK = 2_000
 

@@ -21,8 +21,8 @@ from trajectory_tasks import GRID, StrokeTask
 from skdpot import PrivateTrajectorySampler
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import MeanFieldLangevin, TrajectorySketch
-from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.privacy.events import gdp_mu
+from skdpot.privacy.gdp import gdp_mu
+from skdpot.privacy.targets import PrivacyTarget
 from skdpot.release.bounds import DataBounds
 from skdpot.trajectories.langevin_release import plan_langevin
 from skdpot.trajectories.path_metrics import resample_paths

@@ -34,7 +34,7 @@ def check_scores(name: str, model: Any, rows: Any, group_column: str | None) -> 
         )
 
 
-def scores_of(model: Any, rows: Any) -> np.ndarray:
+def stranger_scores(model: Any, rows: Any) -> np.ndarray:
     """Return probabilities of classes for private rows; zeros for those that the model refuses."""
 
     def ask(positions: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """What the releases of an audited fit tell about the coins.
 
 The noisy releases are public, so the attacker reads them rather than the model. A release that is a
-sum over records says itself what a record adds (`skdpot.release.gate.Release.parts`), and each
+sum over records says itself what a record adds (`skdpot.release.releases.Release.parts`), and each
 estimator says what its mechanism sees of a row (`_seen_by`). All coins of an audit are estimated at
 once from all releases (`matched_filter`). Two attacks are not linear: on noisy rows in random order
 (`row_attack`), and on exact medians, below.
@@ -14,7 +14,7 @@ from skdpot.audit.audited_fit import AuditedFit, Score
 from skdpot.audit.canaries import NoKnownAttackError
 from skdpot.audit.matched_filter import EvidenceSum
 from skdpot.audit.row_attack import add_rows
-from skdpot.release.gate import Records, Release
+from skdpot.release.releases import Records, Release
 
 _NEAREST = 24  # values next to a median that are tried as one of the two middle ones
 _SAME = 1e-12  # relative difference of equal values

@@ -14,7 +14,9 @@ from skdpot._utils.arguments import check_count
 from skdpot._utils.streams import solver_generator
 from skdpot.audit.canaries import CanaryPairs, NoKnownAttackError, default_canaries
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.release.gate import Release, first_difference, record_releases, replay_releases
+from skdpot.release.comparison import first_difference
+from skdpot.release.gate import record_releases, replay_releases
+from skdpot.release.releases import Release
 
 Slots: TypeAlias = tuple[np.ndarray, np.ndarray | None]  # the rows of all slots, and their labels
 

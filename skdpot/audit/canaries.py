@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import hadamard
 
-from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.directions import orthogonal_directions
 from skdpot.tables.categorical_column import CategoricalColumn
 from skdpot.tables.column_base import TableColumn
 from skdpot.tables.frames import Table

@@ -46,7 +46,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-from skdpot.privacy.events import gdp_epsilon
+from skdpot.privacy.gdp import gdp_epsilon
 
 # Bisection of ε or μ: its precision, and a value that no number of guesses refutes.
 _TOLERANCE = 1e-6

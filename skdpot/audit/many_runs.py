@@ -18,7 +18,7 @@ from skdpot.audit.audited_fit import Score, checked_task, named_parameters
 from skdpot.audit.canaries import CanaryPairs
 from skdpot.audit.claims import check_claim, claimed, lower_text, verdict_of
 from skdpot.audit.membership import MembershipResult
-from skdpot.privacy.events import gdp_epsilon
+from skdpot.privacy.gdp import gdp_epsilon
 
 
 def gaussian_audit(

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from skdpot.audit.noise_evidence import NoiseCheck
-from skdpot.release.gate import Part, Vectors
+from skdpot.release.releases import Part, Vectors
 
 # Least noise in the equations, without which equal canaries would make them singular: a share of
 # what a record changes, and for sums of batches of its norm, as they have single precision.

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import chi2, norm
 
-from skdpot.privacy.events import gdp_epsilon
+from skdpot.privacy.gdp import gdp_epsilon
 
 _FEWEST_TESTED = 16  # numbers of a test: with fewer, discrete noise has another tail
 _SHARE = 0.01  # share of the false alarms of an audit that the tests of the noise may cause

@@ -11,7 +11,7 @@ from skdpot._utils.panels import COLORS, data_address
 from skdpot.audit.report_words import claim_of
 from skdpot.audit.synthetic_rows import SyntheticMembership
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.spent import PrivacySpent
+from skdpot.privacy.statement import PrivacySpent
 
 _ATTACK_AXES = {"xlabel": "share of others wrongly suspected", "ylabel": "share of members found"}
 

@@ -11,8 +11,9 @@ from skdpot.audit.claims import lower_text
 from skdpot.audit.membership import MembershipResult
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget, rounded_up
+from skdpot.privacy.charges import SEEDED
 from skdpot.privacy.events import Relation
-from skdpot.privacy.spent import SEEDED, PrivacySpent
+from skdpot.privacy.statement import PrivacySpent
 
 _SMALL_FPR = 0.01  # the false positive rate at which an attack is judged
 _MOST_EPSILON = 10.0  # the largest value that is called reasonable

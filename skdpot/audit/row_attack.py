@@ -28,7 +28,7 @@ import numpy as np
 
 from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.matched_filter import EvidenceSum
-from skdpot.ot.flow import ProjectedRows
+from skdpot.ot.flow_problems import ProjectedRows
 from skdpot.release.bounds import DataBounds
 from skdpot.sampling.row_releases import SmoothedProjections, project_rows
 

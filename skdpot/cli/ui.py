@@ -32,8 +32,8 @@ import numpy as np
 
 from skdpot.cli.console import USAGE, CommandError, Console, explain
 from skdpot.cli.payment import fitting_delta
-from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.targets import PrivacyTarget
 from skdpot.tables.bins import MAX_BINS
 from skdpot.tables.column_base import TableColumn
 from skdpot.tables.plan import plan_marginals

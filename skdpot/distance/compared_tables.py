@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from skdpot._utils.rows import validate_rows
 from skdpot.distance.sampling_errors import sampling_errors
 from skdpot.ot.slices import CDFTable
-from skdpot.release.histogram import count_projections
+from skdpot.release.projection_counts import count_projections
 from skdpot.release.sketch import SlicedSketch
 from skdpot.release.sketch_record import check_overlap
 from skdpot.release.strategy import Strategy

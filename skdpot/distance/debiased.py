@@ -12,7 +12,7 @@ from skdpot._utils.streams import solver_generator
 from skdpot.distance.compared_tables import ComparedTable, compared_tables
 from skdpot.distance.simulated_distances import Comparison, SimulatedDistances
 from skdpot.distance.support import common_support, hidden_distance, restricted
-from skdpot.ot.slices import binned_squared_distances, refined
+from skdpot.ot.slices import binned_squared_distances, refined_cdf
 from skdpot.release.decoding import SupportedDecoder
 from skdpot.release.sketch import SlicedSketch
 
@@ -191,7 +191,7 @@ def debiased_squared_distance(
     from numpy.typing import ArrayLike
     >>> from skdpot import SlicedSketch
     >>> from skdpot.distance.debiased import debiased_squared_distance
-    >>> from skdpot.ot.slices import orthogonal_directions
+    >>> from skdpot.ot.directions import orthogonal_directions
     >>> rng = np.random.default_rng(0)
     >>> directions = orthogonal_directions(24, 4, rng)
     >>> X, Y = rng.normal(0, 0.25, (2, 20_000, 4))
@@ -245,7 +245,7 @@ def debiased_pair(
     weights = (2 * tables[0].smooth.half_widths / n_bins) ** 2 / n_projections
     along = weights * binned_squared_distances(*decoded)
     raw = float(along.sum())
-    finer = [refined(guess, _FINER) for guess in guesses]
+    finer = [refined_cdf(guess, _FINER) for guess in guesses]
     binning = weights @ (
         binned_squared_distances(*guesses) - binned_squared_distances(*finer) / _FINER**2
     )

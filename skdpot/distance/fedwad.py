@@ -31,7 +31,8 @@ from skdpot.distance.not_private import (
     reference_for,
 )
 from skdpot.distance.party import Party
-from skdpot.ot.measures import DiscreteMeasure, interpolate, optimal_plan
+from skdpot.ot.measures import DiscreteMeasure
+from skdpot.ot.plans import interpolate, optimal_plan
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,12 +16,12 @@ from skdpot._utils.arrays import FloatArray
 from skdpot._utils.finite import as_finite
 from skdpot._utils.records import MOST_BYTES, Record
 from skdpot.exceptions import MessageError
+from skdpot.ot.directions import make_directions
 from skdpot.ot.measures import DiscreteMeasure
-from skdpot.ot.slices import make_directions
-from skdpot.privacy.spent import PrivacySpent
+from skdpot.privacy.statement import PrivacySpent
 from skdpot.release.bounds import DataBounds, public_bounds
-from skdpot.release.histogram import projection_half_widths
 from skdpot.release.sketch import SlicedSketch
+from skdpot.release.sketch_plan import projection_half_widths
 from skdpot.release.sketch_record import SketchRecord
 
 FRACTIONS = (0.25, 0.5, 0.75)

@@ -27,15 +27,10 @@ from skdpot.distance.messages import (
 )
 from skdpot.distance.party import Party
 from skdpot.exceptions import MessageError, warn_not_private
-from skdpot.ot.measures import (
-    DiscreteMeasure,
-    cost_of_plan,
-    gaussian_reference,
-    optimal_plan,
-    weights_of,
-)
+from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, weights_of
+from skdpot.ot.plans import cost_of_plan, optimal_plan
+from skdpot.privacy.charges import charge
 from skdpot.privacy.events import NonPrivateEvent
-from skdpot.privacy.spent import charge
 from skdpot.sources import Source
 
 _LONG = 2000**2  # pairs of points; a plan of so many takes seconds

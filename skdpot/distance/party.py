@@ -35,22 +35,16 @@ from skdpot.distance.messages import (
     check_type,
 )
 from skdpot.exceptions import MessageError, ProtocolRefusedError
-from skdpot.ot.measures import (
-    DataValues,
-    DiscreteMeasure,
-    TransportPlan,
-    calibrated_values,
-    interpolate,
-    labelled_measure,
-    optimal_plan,
-    squared_distances,
-)
-from skdpot.privacy.accounting import privacy_target
+from skdpot.ot.data_values import DataValues, calibrated_values
+from skdpot.ot.measures import DiscreteMeasure, labelled_measure
+from skdpot.ot.plans import TransportPlan, interpolate, optimal_plan, squared_distances
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import NonPrivateEvent
-from skdpot.privacy.spent import PrivacySpent
-from skdpot.release.histogram import plan_sketch, projection_half_widths, sketch_release
+from skdpot.privacy.statement import PrivacySpent
+from skdpot.privacy.targets import privacy_target
+from skdpot.release.histogram import sketch_release
 from skdpot.release.sketch import SlicedSketch
+from skdpot.release.sketch_plan import plan_sketch, projection_half_widths
 
 PROTOCOLS = ("sliced", "triangle", "fedwad", "values")
 

@@ -24,8 +24,10 @@ from skdpot.distance.messages import (
     ReferenceMeasure,
 )
 from skdpot.distance.transcript import Transcript
-from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem, sliced_flow
-from skdpot.ot.measures import DiscreteMeasure, optimal_plan
+from skdpot.ot.flow import FlowSchedule, sliced_flow
+from skdpot.ot.flow_problems import SlicedFlowProblem
+from skdpot.ot.measures import DiscreteMeasure
+from skdpot.ot.plans import optimal_plan
 from skdpot.release.sketch import SlicedSketch
 
 Seen: TypeAlias = DiscreteMeasure | MeasureMessage

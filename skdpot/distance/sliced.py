@@ -24,9 +24,12 @@ from skdpot.distance.exchange import SERVER, Exchange, check_participants
 from skdpot.distance.messages import Message, SketchMessage, SketchRequest, check_type
 from skdpot.distance.party import Party, data_of, rehearsed, release_seed
 from skdpot.exceptions import BudgetExceededError, MessageError, warn_of_privacy
-from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem, sliced_flow
-from skdpot.ot.measures import sliced_values, weights_of
-from skdpot.ot.slices import CDFTable, make_directions
+from skdpot.ot.data_values import sliced_values
+from skdpot.ot.directions import make_directions
+from skdpot.ot.flow import FlowSchedule, sliced_flow
+from skdpot.ot.flow_problems import SlicedFlowProblem
+from skdpot.ot.measures import weights_of
+from skdpot.ot.slices import CDFTable
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import Event

@@ -32,13 +32,9 @@ from skdpot.distance.not_private import (
     reference_for,
 )
 from skdpot.distance.party import Party
-from skdpot.ot.measures import (
-    DiscreteMeasure,
-    calibrated_values,
-    optimal_plan,
-    plan_from_costs,
-    weights_of,
-)
+from skdpot.ot.data_values import calibrated_values
+from skdpot.ot.measures import DiscreteMeasure, weights_of
+from skdpot.ot.plans import optimal_plan, plan_from_costs
 
 
 def rescaled(squared_distance: float, t: float) -> float:

@@ -30,7 +30,7 @@ from skdpot.distance.messages import Message
 from skdpot.distance.party import Party
 from skdpot.distance.sliced import Sliced
 from skdpot.distance.triangle import Triangle
-from skdpot.ot.measures import shown_plans
+from skdpot.ot.plans import shown_plans
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.release.bounds import ROW_BOUNDS

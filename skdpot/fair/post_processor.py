@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from skdpot._utils.labels import encode_labels
 from skdpot._utils.parameters import HasMethods, all_or_nothing, check_is_fitted, fit_context
 from skdpot._utils.rows import without_groups
-from skdpot._utils.strangers import bounded, check_scores, scores_of
+from skdpot._utils.strangers import bounded, check_scores, stranger_scores
 from skdpot._utils.streams import spawn_streams
 from skdpot.base import FitContext
 from skdpot.fair.bayes_rule import PlacedScores, plan_counts, release_law
@@ -50,7 +50,7 @@ class EstimatorScores:
 
     def _scores(self, model: Any, rows: Any) -> np.ndarray:
         if not self.refusals:
-            return scores_of(model, rows)
+            return stranger_scores(model, rows)
         return bounded(np.asarray(model.predict_proba(rows), dtype=np.float64))
 
 

@@ -17,7 +17,7 @@ from skdpot._utils.finite import FINITE, as_finite, as_points
 from skdpot._utils.labels import label_column
 from skdpot.fair.notions import DEMOGRAPHIC_PARITY, EQUALIZED_ODDS, FairnessNotion
 from skdpot.ot.distances import directions_of
-from skdpot.ot.transport import sliced_wasserstein_distance
+from skdpot.ot.transport import sliced_distance
 
 
 def as_labels(values: Any, name: str) -> np.ndarray:
@@ -166,8 +166,7 @@ def wasserstein_parity(
             warn_of_undefined("Some group has no row of some class of y_true: nan.")
             return float("nan")
         distances += [
-            sliced_wasserstein_distance(first, second, directions)
-            for first, second in combinations(cells, 2)
+            sliced_distance(first, second, directions) for first, second in combinations(cells, 2)
         ]
     return float(np.mean(distances))
 

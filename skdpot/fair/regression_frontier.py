@@ -19,7 +19,8 @@ from skdpot._utils.streams import SecretStream
 from skdpot.fair.transport import ScoresOf, Transport, in_ball
 from skdpot.nets.cells import Cells
 from skdpot.nets.output_tables import OutputTables, TableNoise, plan_output_tables, release_tables
-from skdpot.ot.slices import CDFTable, orthogonal_directions
+from skdpot.ot.directions import orthogonal_directions
+from skdpot.ot.slices import CDFTable
 from skdpot.privacy.events import Event
 from skdpot.release.moments import SumNoise, plan_sums, release_sums
 

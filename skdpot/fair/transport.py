@@ -26,7 +26,7 @@ from skdpot.fair.group_scores import GroupScores
 from skdpot.fair.recalibration import Affine
 from skdpot.nets.cells import Cells
 from skdpot.nets.output_tables import OutputTables, TableNoise, plan_output_tables, release_tables
-from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.directions import orthogonal_directions
 from skdpot.privacy.events import Event
 from skdpot.release.moments import SumNoise, as_finite_rows, plan_sums, release_sums
 

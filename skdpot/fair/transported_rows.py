@@ -27,8 +27,8 @@ from skdpot.nets.gradients import pulled_back_sum
 from skdpot.nets.output_tables import plan_output_tables, release_tables
 from skdpot.nets.training import GradientStep, noisy_learning_rate
 from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
-from skdpot.ot.flow import SlicedMap, sliced_map
-from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.directions import orthogonal_directions
+from skdpot.ot.sliced_map import SlicedMap, sliced_map
 from skdpot.release.releases import Records
 
 SOURCE, TARGET = 0, 1  # codes of the domains

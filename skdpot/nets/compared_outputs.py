@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.directions import orthogonal_directions
 
 # Added to a mapped Gram matrix, as a share of the matrices that it is a product of: more than what
 # rounding loses where terms cancel (`Probabilities.gram`).

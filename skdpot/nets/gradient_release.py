@@ -19,11 +19,12 @@ from skdpot.nets.gradients import ClippedVectors, trained_parameters
 from skdpot.nets.per_sample import OutputGradient, RecordJacobians, record_jacobians
 from skdpot.nets.training_plan import TrainingPlan
 from skdpot.privacy.noise import noisy_sum
-from skdpot.release.gate import Part, Records, Release, of_candidates, pass_gate
+from skdpot.release.gate import pass_gate
+from skdpot.release.releases import Part, Records, Release, of_candidates
 
 # From a network, as it was before the step, the records, the cell of each, the expected number of
 # occurrences of each, and the facts of the step by their names, to the contributions of the records
-# to the gradient: arguments of `skdpot.release.gate.Part`.
+# to the gradient: arguments of `skdpot.release.releases.Part`.
 StepMap: TypeAlias = Callable[..., dict[str, Any]]
 
 _OF_EVERY_STEP = ("parameters", "plan")  # facts that a `StepMap` is not given

@@ -82,7 +82,7 @@ def pulled_back_sum(
     only output and is shortened by `shares_of_jacobians`.
     The last bits of a network's outputs depend on the number of places and on the place of the
     record. Batches of neighbours must have equally many places, and a record that is in both must
-    have the same place (`skdpot.privacy.sampling.placed_batches`). The contributions of all other
+    have the same place (`skdpot.privacy.batches.placed_batches`). The contributions of all other
     records are then equal to the last bit.
     """
     total = {p: torch.zeros_like(p, dtype=torch.float64) for p in trained_parameters(network)}

@@ -15,7 +15,7 @@ from skdpot.nets.cells import Cells
 from skdpot.nets.parity_penalty import ParityPenalty
 from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan
-from skdpot.ot.transport import sliced_wasserstein_distance
+from skdpot.ot.transport import sliced_distance
 
 # From a network to its loss and its penalty.
 Losses: TypeAlias = Callable[[Any], tuple[float, float]]
@@ -72,5 +72,5 @@ def parity_distance(
     for pair in (pair for stratum in cells.strata for pair in combinations(stratum, 2)):
         first, second = (values[codes == cell] for cell in pair)
         if len(first) and len(second):
-            total += sliced_wasserstein_distance(first, second, directions) ** 2
+            total += sliced_distance(first, second, directions) ** 2
     return ParityPenalty(cells.strata, cells.sizes).pair_weight * total

@@ -19,8 +19,11 @@ from skdpot._utils.streams import SecretStream
 from skdpot.ot.slices import CDFTable
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import calibrate_lattice, lattice_noise, required_bits
-from skdpot.release.gate import Part, Records, Release, of_candidates, pass_gate
-from skdpot.release.histogram import binned_rows, count_projections, recommended_bins
+from skdpot.release.gate import pass_gate
+from skdpot.release.histogram import binned_rows
+from skdpot.release.projection_counts import count_projections
+from skdpot.release.releases import Part, Records, Release, of_candidates
+from skdpot.release.sketch_plan import recommended_bins
 from skdpot.release.strategy import Energy, Strategy, best_strategy
 
 _NEARLY_ALL = np.array([0.01, 0.99])  # levels of the quantiles that the next range holds

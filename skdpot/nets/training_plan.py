@@ -8,11 +8,14 @@ import numpy as np
 from torch import nn
 
 from skdpot._utils.streams import SecretStream
-from skdpot.privacy.accounting import PrivacyTarget, calibrate
+from skdpot.privacy.batches import fixed_size_batches, placed_batches
+from skdpot.privacy.calibration import calibrate
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.privacy.noise import LatticeNoise, noise_for_sums, required_bits
-from skdpot.privacy.sampling import SampledGaussianEvent, fixed_size_batches, placed_batches
-from skdpot.release.bounds import BoundsPlan, DataBounds
+from skdpot.privacy.sampling import SampledGaussianEvent
+from skdpot.privacy.targets import PrivacyTarget
+from skdpot.release.bounds import DataBounds
+from skdpot.release.private_bounds import BoundsPlan
 
 
 @dataclass(frozen=True, kw_only=True)

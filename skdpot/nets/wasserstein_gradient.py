@@ -24,13 +24,13 @@ from skdpot.nets.parity_penalty import fixed_side_sensitivity, moving_side_sensi
 from skdpot.nets.per_record_check import check_per_record
 from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
-from skdpot.ot.transport import pulls_between, sliced_wasserstein_distance
-from skdpot.privacy.accounting import privacy_target
+from skdpot.ot.transport import pulls_between, sliced_distance
+from skdpot.privacy.batches import fixed_size_batches
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.charges import charge, row_assumptions
 from skdpot.privacy.noise import LatticeNoise
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.sampling import fixed_size_batches
-from skdpot.privacy.spent import charge, row_assumptions
+from skdpot.privacy.targets import privacy_target
 
 # Constraints of parameters; clipped lengths stay far from under- and overflow.
 _COUNT = Interval(Integral, 1, None, closed="left")
@@ -324,7 +324,7 @@ class PrivateWassersteinGradient(BaseEstimator):
     ) -> None:
         """Record the squared distance of a batch, but not of a training with noise."""
         if noise is None:
-            distance = sliced_wasserstein_distance(points[0], points[1], directions)
+            distance = sliced_distance(points[0], points[1], directions)
             self.losses_.append(distance**2)
 
     def _sides(self, network: nn.Module, rows: Sequence[np.ndarray]) -> _Sides:

@@ -14,8 +14,7 @@ from tqdm.auto import tqdm
 if TYPE_CHECKING:
     import torch
 from skdpot.ot.drift import NumpyDrift, TorchDrift, on_device
-from skdpot.ot.flow_problems import DirectionBatch as DirectionBatch
-from skdpot.ot.flow_problems import FlowProblem as FlowProblem
+from skdpot.ot.flow_problems import DirectionBatch, FlowProblem
 
 
 @dataclass(frozen=True)
@@ -158,30 +157,3 @@ class TorchState(FlowState):
 
     def _normal(self, *shape: int) -> "torch.Tensor":
         return self._particles.new_empty(shape).normal_(generator=self._rng)
-
-
-# Door for imports of names that moved; it goes when nothing imports them from here.
-_MOVED = {
-    "DirectionBatch": "skdpot.ot.flow_problems",
-    "FlowProblem": "skdpot.ot.flow_problems",
-    "GaussianFlowProblem": "skdpot.ot.flow_problems",
-    "NumpyDrift": "skdpot.ot.drift",
-    "ProjectedRows": "skdpot.ot.flow_problems",
-    "SliceStep": "skdpot.ot.sliced_map",
-    "SlicedFlowProblem": "skdpot.ot.flow_problems",
-    "SlicedMap": "skdpot.ot.sliced_map",
-    "SmoothedFlowProblem": "skdpot.ot.flow_problems",
-    "TorchDrift": "skdpot.ot.drift",
-    "direction_blocks": "skdpot.ot.flow_problems",
-    "longest_step": "skdpot.ot.flow_problems",
-    "rounds": "skdpot.ot.flow_problems",
-    "sliced_map": "skdpot.ot.sliced_map",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MOVED:
-        from importlib import import_module
-
-        return getattr(import_module(_MOVED[name]), name)
-    raise AttributeError(name)

@@ -1,7 +1,6 @@
 """Finitely many points with masses."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -114,27 +113,3 @@ def _moments(points: np.ndarray, weights: np.ndarray, covariance: str) -> np.nda
     # covariance, whose small eigenvalues rounding would turn negative, is never formed.
     _, values, axes = np.linalg.svd(centred, full_matrices=False)
     return np.concatenate([mean, ((axes.T * values) @ axes).ravel()])
-
-
-# Door for imports of names that moved; it goes when nothing imports them from here.
-_MOVED = {
-    "DataValues": "skdpot.ot.data_values",
-    "TransportPlan": "skdpot.ot.plans",
-    "calibrated_values": "skdpot.ot.data_values",
-    "cost_of_plan": "skdpot.ot.plans",
-    "interpolate": "skdpot.ot.plans",
-    "optimal_plan": "skdpot.ot.plans",
-    "plan_from_costs": "skdpot.ot.plans",
-    "shown_plans": "skdpot.ot.plans",
-    "sliced_potential": "skdpot.ot.data_values",
-    "sliced_values": "skdpot.ot.data_values",
-    "squared_distances": "skdpot.ot.plans",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MOVED:
-        from importlib import import_module
-
-        return getattr(import_module(_MOVED[name]), name)
-    raise AttributeError(name)

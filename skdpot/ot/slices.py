@@ -102,7 +102,7 @@ def binned_squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarra
     return np.einsum("ij,ij->i", ends[1] - ends[0], squares) / 3
 
 
-def refined(cdf: np.ndarray, factor: int) -> np.ndarray:
+def refined_cdf(cdf: np.ndarray, factor: int) -> np.ndarray:
     """Draw smooth curves through the values at the bin edges, which binning does not touch.
 
     What binning loses is the shape in between, and with it a part of the distance between a narrow
@@ -133,20 +133,3 @@ def _positions(
     low, slope = cdf[:, :-1].ravel()[flat], slopes.ravel()[flat]
     first, last = (np.clip((levels - low) * slope, 0.0, 1.0) for levels in (start, end))
     return at + first, at + last
-
-
-# Door for imports of names that moved; it goes when nothing imports them from here.
-_MOVED = {
-    "image_directions": "skdpot.ot.directions",
-    "make_directions": "skdpot.ot.directions",
-    "orthogonal_directions": "skdpot.ot.directions",
-    "uniform_directions": "skdpot.ot.directions",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MOVED:
-        from importlib import import_module
-
-        return getattr(import_module(_MOVED[name]), name)
-    raise AttributeError(name)

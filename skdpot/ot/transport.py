@@ -78,9 +78,7 @@ def wasserstein_1d(
     return float(distances[0]) if first.ndim == 1 else distances
 
 
-def sliced_wasserstein_distance(
-    X: ArrayLike, Y: ArrayLike, directions: np.ndarray, *, p: float = 2.0
-) -> float:
+def sliced_distance(X: ArrayLike, Y: ArrayLike, directions: np.ndarray, *, p: float = 2.0) -> float:
     """Sliced Wasserstein-p distance along given directions.
 
     Parameters

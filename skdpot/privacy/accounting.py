@@ -291,31 +291,3 @@ def _largest_loss(step: Any) -> float:
 
 def _chi_squared(step: Any) -> float:
     return float(step.rate) ** 2 * math.expm1(min(step.mu**2, 100.0))
-
-
-# Door for imports of names that moved; it goes when nothing imports them from here.
-_MOVED = {
-    "EventCost": "skdpot.privacy.targets",
-    "LEAK_SHARE": "skdpot.privacy.targets",
-    "MU_SQUARED_UNITS": "skdpot.privacy.units",
-    "PrivacyTarget": "skdpot.privacy.targets",
-    "Reserve": "skdpot.privacy.planned",
-    "SAMPLER_LEAK": "skdpot.privacy.units",
-    "SingleFitTarget": "skdpot.privacy.targets",
-    "Units": "skdpot.privacy.units",
-    "calibrate": "skdpot.privacy.calibration",
-    "event_cost": "skdpot.privacy.targets",
-    "exact_leak": "skdpot.privacy.units",
-    "leak_of": "skdpot.privacy.units",
-    "mu_of": "skdpot.privacy.units",
-    "privacy_target": "skdpot.privacy.targets",
-    "reserve": "skdpot.privacy.planned",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MOVED:
-        from importlib import import_module
-
-        return getattr(import_module(_MOVED[name]), name)
-    raise AttributeError(name)

@@ -7,10 +7,7 @@ from functools import partial
 
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import (
-    Event,
-    NonPrivateEvent,
-)
+from skdpot.privacy.events import Event, NonPrivateEvent
 from skdpot.privacy.targets import HOPELESS, PrivacyTarget
 
 _LARGEST_LOG_SIGMA = 300.0

@@ -3,13 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from skdpot.privacy.events import (
-    Event,
-    Step,
-    Steps,
-    count,
-    positive,
-)
+from skdpot.privacy.events import Event, Step, Steps, count, positive
 
 # pi^1.5 / (4 sqrt 3), rounded up: mu of one choice whose scores have noise of scale 1.
 CHOICE_MU = 0.803721

@@ -24,7 +24,7 @@ from skdpot.privacy.pipelines import (
     is_last_in_columns,
     is_shared,
     leaks,
-    parts_of,
+    private_parts_of,
     warn_of_budgets,
 )
 from skdpot.privacy.statement import PrivacySpent
@@ -67,7 +67,7 @@ def warn_of_composition(
     if around is not None:
         for text in leaks(around):
             warn_of_privacy(f"A pipeline is not private as a whole: {text}")
-        parts = parts_of(around)
+        parts = private_parts_of(around)
         if parts and parts[-1] is fitting:  # all others have been fitted
             steps = (*steps, *_statements(parts[:-1]))
         elif is_last_in_columns(around) and not any(part is fitting for part in parts):

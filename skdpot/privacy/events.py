@@ -460,24 +460,3 @@ class NonPrivateEvent(Event):
 
     def _words(self) -> str:
         return "Something was released without any noise."
-
-
-# Door for imports of names that moved; it goes when nothing imports them from here.
-_MOVED = {
-    "ApproximateGDP": "skdpot.privacy.gdp",
-    "ROUNDING": "skdpot.privacy.gdp",
-    "bisected": "skdpot.privacy.gdp",
-    "check_delta": "skdpot.privacy.gdp",
-    "gdp_delta": "skdpot.privacy.gdp",
-    "gdp_epsilon": "skdpot.privacy.gdp",
-    "gdp_mu": "skdpot.privacy.gdp",
-    "raised_gdp_delta": "skdpot.privacy.gdp",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MOVED:
-        from importlib import import_module
-
-        return getattr(import_module(_MOVED[name]), name)
-    raise AttributeError(name)

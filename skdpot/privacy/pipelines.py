@@ -219,7 +219,7 @@ def check_pipeline(estimator: _Estimator) -> _Estimator:
     quoting: list[str] = []
     _makes_numbers(estimator, False, quoting)
     found |= dict.fromkeys(quoting)
-    parts = parts_of(estimator)
+    parts = private_parts_of(estimator)
     found |= dict.fromkeys(
         f"{type(part).__name__} has no noise (epsilon is infinite for these parameters): give it a "
         "finite epsilon, or fit it to public rows and pass sklearn.frozen.FrozenEstimator of it."
@@ -375,7 +375,7 @@ def _check_columns(part: Any, quoting: list[str]) -> None:
             )
 
 
-def parts_of(estimator: Any) -> list[Any]:
+def private_parts_of(estimator: Any) -> list[Any]:
     """Return the private parts of a composite, or the estimator itself if it is private."""
     return [part for _, part in leaves(estimator) if isinstance(part, PrivateEstimatorMixin)]
 
@@ -400,8 +400,8 @@ def warn_of_budgets(parts: Sequence[Any]) -> None:
 
 def is_last_in_columns(around: Any) -> bool:
     """Whether the last private part is in a ColumnTransformer, which fits clones of its parts."""
-    last = parts_of(around)[-1:]
+    last = private_parts_of(around)[-1:]
     columns = (
         one for _, one in leaves(around, composite=True) if isinstance(one, ColumnTransformer)
     )
-    return any(part is last[0] for one in columns for part in parts_of(one))
+    return any(part is last[0] for one in columns for part in private_parts_of(one))

@@ -32,13 +32,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from skdpot.privacy.accounting import PrivacyLoss, Steps, compose, counted_steps
-from skdpot.privacy.events import (
-    ComposedEvent,
-    Event,
-    Step,
-    leak_of_steps,
-    mu_of_steps,
-)
+from skdpot.privacy.events import ComposedEvent, Event, Step, leak_of_steps, mu_of_steps
 from skdpot.privacy.gdp import (
     ROUNDING,
     bisected,

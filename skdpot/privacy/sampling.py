@@ -420,20 +420,3 @@ class SampledGaussianEvent(Event):
             )
             batch = f"{drawn} records drawn afresh and secretly from {of}"
         return noisy_releases(self, f"each computed {kind} {batch}")
-
-
-# Door for imports of names that moved; it goes when nothing imports them from here.
-_MOVED = {
-    "fixed_size_batches": "skdpot.privacy.batches",
-    "placed_batches": "skdpot.privacy.batches",
-    "places_of": "skdpot.privacy.batches",
-    "poisson_batches": "skdpot.privacy.batches",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MOVED:
-        from importlib import import_module
-
-        return getattr(import_module(_MOVED[name]), name)
-    raise AttributeError(name)

@@ -61,7 +61,7 @@ from skdpot.privacy.pipelines import (
     PrivateEstimatorMixin,
     check_pipeline,
     is_shared,
-    parts_of,
+    private_parts_of,
 )
 
 _Search = TypeVar("_Search")
@@ -261,7 +261,7 @@ def _values(key: str, given: Any) -> list[Any]:
 def parts_within(search: Any) -> Iterator[Any]:
     """Yield the private estimators that a wrapper fits."""
     for part in _wrapped(search):
-        yield from parts_within(part) if is_wrapper(part) else parts_of(part)
+        yield from parts_within(part) if is_wrapper(part) else private_parts_of(part)
 
 
 def _of_budgets(parts: list[Any]) -> Iterator[str]:
@@ -309,7 +309,7 @@ def _of_wrapper(search: Any, n_rows: int) -> Iterator[str]:
 
 
 def _parts(candidate: Any) -> Iterator[Any]:
-    return parts_within(candidate) if is_wrapper(candidate) else iter(parts_of(candidate))
+    return parts_within(candidate) if is_wrapper(candidate) else iter(private_parts_of(candidate))
 
 
 def _draws_rows(part: Any) -> bool:

@@ -66,21 +66,13 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from skdpot._utils.streams import SecretStream
-from skdpot.privacy.events import (
-    Event,
-    Step,
-    Steps,
-    check_field,
-    or_none,
-    positive,
-    real,
-)
+from skdpot.privacy.events import Event, Step, Steps, check_field, or_none, positive, real
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
 from skdpot.privacy.loss_distribution import LossPair, losses_of_profiles
 
@@ -436,19 +428,3 @@ class BudgetedEvent(Event):
             f"The best of a random, secret number of trials, {self.mean_trials:.4g} on average, "
             f"and nothing of the others; each trial, its score included: {told}."
         )
-
-
-# Door for imports of names that moved; it goes when nothing imports them from here.
-_MOVED = {
-    "CHOICE_MU": "skdpot.privacy.choices",
-    "ChoiceEvent": "skdpot.privacy.choices",
-    "ThresholdedCountsEvent": "skdpot.privacy.thresholds",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MOVED:
-        from importlib import import_module
-
-        return getattr(import_module(_MOVED[name]), name)
-    raise AttributeError(name)

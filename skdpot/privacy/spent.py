@@ -11,8 +11,7 @@ from skdpot.privacy.pipelines import (
     leaves,
 )
 from skdpot.privacy.searches import is_wrapper, parts_within
-from skdpot.privacy.statement import PrivacySpent as PrivacySpent
-from skdpot.privacy.statement import stated_epsilon
+from skdpot.privacy.statement import PrivacySpent, stated_epsilon
 
 
 def total_spent(*fitted: Any, delta: float | None = None) -> PrivacySpent:
@@ -101,30 +100,3 @@ def _private_parts(estimator: object) -> list[tuple[str, PrivacySpent | None]]:
             "estimators or pipelines that hold one."
         )
     return parts
-
-
-# Door for imports of names that moved; it goes when nothing imports them from here.
-_MOVED = {
-    "KNOWN_LABELS": "skdpot.privacy.charges",
-    "PrivacySpent": "skdpot.privacy.statement",
-    "ROWS_GIVEN": "skdpot.privacy.charges",
-    "SEEDED": "skdpot.privacy.charges",
-    "Scale": "skdpot.privacy.statement",
-    "charge": "skdpot.privacy.charges",
-    "check_epsilon_delta": "skdpot.privacy.statement",
-    "check_statement": "skdpot.privacy.statement",
-    "made_by": "skdpot.privacy.earlier_steps",
-    "plan_fit": "skdpot.privacy.charges",
-    "planning": "skdpot.privacy.charges",
-    "row_assumptions": "skdpot.privacy.charges",
-    "scales_of": "skdpot.privacy.statement",
-    "warn_of_composition": "skdpot.privacy.earlier_steps",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MOVED:
-        from importlib import import_module
-
-        return getattr(import_module(_MOVED[name]), name)
-    raise AttributeError(name)

@@ -12,9 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from skdpot.privacy.accounting import PrivacyLoss, compose
-from skdpot.privacy.events import (
-    Event,
-)
+from skdpot.privacy.events import Event
 from skdpot.privacy.gdp import (
     ROUNDING,
     gdp_mu,

@@ -6,16 +6,7 @@ from fractions import Fraction
 
 from scipy.special import ndtr
 
-from skdpot.privacy.events import (
-    Event,
-    Relation,
-    Step,
-    Steps,
-    count,
-    or_none,
-    positive,
-    step_mu,
-)
+from skdpot.privacy.events import Event, Relation, Step, Steps, count, or_none, positive, step_mu
 
 _UP = 1.0 + 1e-12
 

@@ -273,28 +273,3 @@ ROW_BOUNDS: dict[str, list[Any]] = {
     "bounds": [StrOptions({"private"}), tuple, list, DataBounds],
     "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
 }
-
-# Door for imports of names that moved; it goes when nothing imports them from here.
-_MOVED = {
-    "AnyRows": "skdpot.release.private_bounds",
-    "BoundsPlan": "skdpot.release.private_bounds",
-    "ColumnRange": "skdpot.release.private_bounds",
-    "FeatureScales": "skdpot.release.private_bounds",
-    "MAX_AUTO_FEATURES": "skdpot.release.private_bounds",
-    "N_ROUNDS": "skdpot.release.private_bounds",
-    "ball_radius": "skdpot.release.private_bounds",
-    "bounds_share": "skdpot.release.private_bounds",
-    "plan_private_bounds": "skdpot.release.private_bounds",
-    "planned_bounds": "skdpot.release.private_bounds",
-    "release_feature_scales": "skdpot.release.private_bounds",
-    "release_private_bounds": "skdpot.release.private_bounds",
-    "release_ranges": "skdpot.release.private_bounds",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MOVED:
-        from importlib import import_module
-
-        return getattr(import_module(_MOVED[name]), name)
-    raise AttributeError(name)

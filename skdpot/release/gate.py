@@ -42,16 +42,12 @@ from typing import Any, TypeAlias
 
 from skdpot.exceptions import ReplayError
 from skdpot.privacy.journal import current_journal, withholding
-from skdpot.release.comparison import copied, in_form_of, same_shape
-from skdpot.release.comparison import first_difference as first_difference
+from skdpot.release.comparison import copied, first_difference, in_form_of, same_shape
 from skdpot.release.kept import kept_value
-from skdpot.release.releases import Part as Part
-from skdpot.release.releases import Records as Records
-from skdpot.release.releases import Release as Release
-from skdpot.release.releases import Vectors as Vectors
-from skdpot.release.releases import candidates as candidates
-from skdpot.release.releases import of_candidates as of_candidates
-from skdpot.release.releases import public_facts
+from skdpot.release.releases import (
+    Release,
+    public_facts,
+)
 
 _Gate: TypeAlias = Callable[[Release, Any], Any]
 _GATE: ContextVar[_Gate | None] = ContextVar("skdpot_gate", default=None)

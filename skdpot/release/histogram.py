@@ -29,7 +29,7 @@ from skdpot.sources.rows import Rows
 
 if TYPE_CHECKING:
     import torch
-from skdpot.release.projection_counts import count_projections as count_projections
+from skdpot.release.projection_counts import count_projections
 from skdpot.release.sketch_plan import SketchPlan
 
 _FORMED = 2**24  # numbers that single rows add, held at once: 128 MB
@@ -239,24 +239,3 @@ class NoisyAccumulator:
         )
 
     __getstate__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
-
-
-# Door for imports of names that moved; it goes when nothing imports them from here.
-_MOVED = {
-    "SketchPlan": "skdpot.release.sketch_plan",
-    "check_public_labels": "skdpot.release.sketch_plan",
-    "count_projections": "skdpot.release.projection_counts",
-    "counting_device": "skdpot.release.projection_counts",
-    "plan_sketch": "skdpot.release.sketch_plan",
-    "projection_half_widths": "skdpot.release.sketch_plan",
-    "recommended_bins": "skdpot.release.sketch_plan",
-    "recommended_n_projections": "skdpot.release.sketch_plan",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MOVED:
-        from importlib import import_module
-
-        return getattr(import_module(_MOVED[name]), name)
-    raise AttributeError(name)

@@ -13,7 +13,6 @@ together by :math:`\sqrt{2d}`. All ``k`` rows of a person may leave one cell for
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -187,22 +186,3 @@ def _counted(release: Release, records: Records, shares: FloatArray) -> Iterator
     added = csr_array(ones, shape=(len(cells), size + 1))[:, :size]
     sigma = float(np.max(release.sigma))
     yield Part(value=release.value.ravel(), sigma=sigma, rows=Vectors(added))
-
-
-# Door for imports of names that moved; it goes when nothing imports them from here.
-_MOVED = {
-    "FALSE_ALARM": "skdpot.release.noisy_cells",
-    "FeatureCounts": "skdpot.release.feature_counts",
-    "cells_seen": "skdpot.release.noisy_cells",
-    "expected_counts": "skdpot.release.noisy_cells",
-    "noisy_quantiles": "skdpot.release.noisy_cells",
-    "threshold": "skdpot.release.noisy_cells",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MOVED:
-        from importlib import import_module
-
-        return getattr(import_module(_MOVED[name]), name)
-    raise AttributeError(name)

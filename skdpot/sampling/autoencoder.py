@@ -28,10 +28,10 @@ from skdpot.nets.networks import evaluate
 from skdpot.nets.per_record_check import check_per_record
 from skdpot.nets.training import check_callbacks
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.earlier_steps import made_by
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import made_by
 from skdpot.release.bounds import DataBounds, public_bounds
-from skdpot.release.gate import Records, Release
+from skdpot.release.releases import Records, Release
 from skdpot.sampling.architecture import NETWORKS, Architecture
 from skdpot.sampling.autoencoder_mechanism import AutoencoderMechanism, AutoencoderTask
 from skdpot.sampling.code_distances import Prior, prior_samples

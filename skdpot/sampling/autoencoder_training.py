@@ -26,7 +26,7 @@ from skdpot.nets.output_tables import OutputTables, TableNoise, release_tables
 from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan
-from skdpot.release.gate import Records
+from skdpot.release.releases import Records
 from skdpot.sampling.code_distances import CodeDistance
 
 _CODES_AT_ONCE = 256

@@ -32,7 +32,8 @@ from skdpot.nets.local_penalty import LocalPenalty
 from skdpot.nets.loss_curve import parity_distance
 from skdpot.nets.output_tables import OutputTables
 from skdpot.nets.parity_penalty import ROUNDED_UP, ParityPenalty
-from skdpot.ot.slices import CDFTable, orthogonal_directions
+from skdpot.ot.directions import orthogonal_directions
+from skdpot.ot.slices import CDFTable
 
 Prior = Literal["sphere", "normal"]
 

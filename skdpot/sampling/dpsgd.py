@@ -18,9 +18,10 @@ from skdpot.nets.loss_curve import LossCurve
 from skdpot.nets.output_tables import TableNoise, plan_output_tables
 from skdpot.nets.training import noisy_learning_rate, train_network, train_privately
 from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
+from skdpot.privacy.charges import charge
 from skdpot.privacy.events import NonPrivateEvent
-from skdpot.privacy.spent import charge
-from skdpot.release.bounds import DataBounds, planned_bounds, public_bounds
+from skdpot.release.bounds import DataBounds, public_bounds
+from skdpot.release.private_bounds import planned_bounds
 from skdpot.sampling.autoencoder_mechanism import AutoencoderMechanism, AutoencoderTask
 from skdpot.sampling.autoencoder_training import (
     AutoencoderLoss,

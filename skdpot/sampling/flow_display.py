@@ -21,7 +21,7 @@ from skdpot._utils.panels import (
 )
 from skdpot._utils.parameters import check_is_fitted
 from skdpot._utils.streams import solver_generator
-from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.directions import orthogonal_directions
 from skdpot.release.sketch_display import direction_name
 
 _N_PANELS = 4  # states, by default

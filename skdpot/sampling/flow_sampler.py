@@ -15,7 +15,8 @@ from skdpot._utils.arguments import check_count
 from skdpot._utils.devices import resolve_device
 from skdpot._utils.parameters import Interval, StrOptions, check_is_fitted
 from skdpot._utils.streams import solver_generator
-from skdpot.ot.flow import FlowResult, FlowSchedule, SlicedFlowProblem, sliced_flow
+from skdpot.ot.flow import FlowResult, FlowSchedule, sliced_flow
+from skdpot.ot.flow_problems import SlicedFlowProblem
 from skdpot.sampling.moments import Moments
 from skdpot.sampling.noisy_rows import Presample, Resample
 from skdpot.sampling.row_mechanism import FlowMechanism

@@ -22,7 +22,7 @@ from skdpot._utils.streams import solver_generator
 from skdpot.base import FitContext, Mechanism, MechanismResult
 from skdpot.nets.networks import evaluate
 from skdpot.nets.training import GradientStep, check_callbacks, train_network
-from skdpot.release.gate import Records, Release
+from skdpot.release.releases import Records, Release
 from skdpot.sampling.generator_gradient import Gradient
 from skdpot.sampling.generator_mechanism import GeneratorTraining, TrainingMechanism
 from skdpot.sampling.generator_network import (

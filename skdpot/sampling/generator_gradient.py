@@ -15,7 +15,8 @@ from skdpot.nets.parity_penalty import fixed_side_sensitivity
 from skdpot.nets.per_record_check import check_per_record
 from skdpot.nets.training import train_to_the_end
 from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
-from skdpot.release.bounds import planned_bounds, public_bounds
+from skdpot.release.bounds import public_bounds
+from skdpot.release.private_bounds import planned_bounds
 from skdpot.sampling.generator_gradient_steps import noisy_gradient_steps
 from skdpot.sampling.generator_mechanism import GeneratorTraining, TrainingMechanism
 from skdpot.sampling.generator_training import draw_groups

@@ -22,7 +22,7 @@ from skdpot.nets.per_sample import record_jacobians, record_outputs
 from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan
 from skdpot.ot.transport import pulls_between, ranked_projections
-from skdpot.release.gate import Records, candidates
+from skdpot.release.releases import Records, candidates
 
 # Outputs count as shortened to this norm, in radii of the rows: rounding errors of distant outputs
 # would not be small compared with the noise.

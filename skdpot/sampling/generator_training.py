@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from skdpot.nets.training import GradientStep
-from skdpot.ot.flow import DirectionBatch
+from skdpot.ot.flow_problems import DirectionBatch
 from skdpot.ot.slices import CDFTable
 from skdpot.ot.transport import matched_means
 from skdpot.release.decoding import measured_cdf

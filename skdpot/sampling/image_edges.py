@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from skdpot._utils.streams import solver_generator
-from skdpot.ot.slices import image_directions
+from skdpot.ot.directions import image_directions
 from skdpot.sampling.architecture import image_dimensions
 
 LEAST_WITH_EDGES = 5  # pixels of a side

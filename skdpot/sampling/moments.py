@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 from skdpot._utils.labels import encode_labels
 from skdpot.base import COUNT, FitContext, MechanismResult
 from skdpot.exceptions import warn_of_privacy
-from skdpot.ot.flow import FlowSchedule, GaussianFlowProblem
+from skdpot.ot.flow import FlowSchedule
+from skdpot.ot.flow_problems import GaussianFlowProblem
 from skdpot.privacy.events import Event
 from skdpot.release.bounds import public_bounds
 from skdpot.release.moments import NoisyMoments, plan_moments, release_moments

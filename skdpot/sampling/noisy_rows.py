@@ -8,7 +8,8 @@ import numpy as np
 
 from skdpot._utils.parameters import Interval, StrOptions
 from skdpot.base import COUNT, FitContext, MechanismResult, refuse_classes
-from skdpot.ot.flow import FlowSchedule, SmoothedFlowProblem
+from skdpot.ot.flow import FlowSchedule
+from skdpot.ot.flow_problems import SmoothedFlowProblem
 from skdpot.release.bounds import public_bounds
 from skdpot.sampling.row_mechanism import FlowMechanism
 from skdpot.sampling.row_releases import (

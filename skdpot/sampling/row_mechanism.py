@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from skdpot.base import FitContext, Mechanism, MechanismResult
-from skdpot.ot.flow import FlowSchedule, GaussianFlowProblem, SlicedFlowProblem, SmoothedFlowProblem
+from skdpot.ot.flow import FlowSchedule
+from skdpot.ot.flow_problems import GaussianFlowProblem, SlicedFlowProblem, SmoothedFlowProblem
 
 
 class RowMechanism(Mechanism):

@@ -41,10 +41,12 @@ from tqdm.auto import tqdm
 
 from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import CalibrationError
-from skdpot.ot.flow import ProjectedRows
-from skdpot.ot.slices import make_directions
-from skdpot.privacy.accounting import PrivacyTarget, calibrate
-from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent, check_delta
+from skdpot.ot.directions import make_directions
+from skdpot.ot.flow_problems import ProjectedRows
+from skdpot.privacy.batches import fixed_size_batches, poisson_batches
+from skdpot.privacy.calibration import calibrate
+from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.gdp import check_delta
 from skdpot.privacy.noise import (
     MAX_S,
     check_counts,
@@ -55,9 +57,12 @@ from skdpot.privacy.noise import (
     round_to_lattice,
     rounded_sensitivity,
 )
-from skdpot.privacy.sampling import SampledGaussianEvent, fixed_size_batches, poisson_batches
-from skdpot.release.bounds import BoundsPlan, DataBounds, planned_bounds
-from skdpot.release.gate import Release, pass_gate
+from skdpot.privacy.sampling import SampledGaussianEvent
+from skdpot.privacy.targets import PrivacyTarget
+from skdpot.release.bounds import DataBounds
+from skdpot.release.gate import pass_gate
+from skdpot.release.private_bounds import BoundsPlan, planned_bounds
+from skdpot.release.releases import Release
 
 _ROW_UNITS = 2.0**28
 _DIRECTION_UNITS = 2.0**23

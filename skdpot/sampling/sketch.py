@@ -8,9 +8,10 @@ from numpy.typing import ArrayLike
 
 from skdpot.base import COUNT, FitContext, MechanismResult
 from skdpot.exceptions import warn_of_privacy
-from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem
-from skdpot.release.bounds import MAX_AUTO_FEATURES, ball_radius
+from skdpot.ot.flow import FlowSchedule
+from skdpot.ot.flow_problems import SlicedFlowProblem
 from skdpot.release.decoding import measured_cdf
+from skdpot.release.private_bounds import MAX_AUTO_FEATURES, ball_radius
 from skdpot.release.sketch import SlicedSketch
 from skdpot.sampling.row_mechanism import FlowMechanism
 
@@ -33,7 +34,7 @@ class Sketch(FlowMechanism):
     ----------
     n_projections : int or "auto", default="auto"
         Number of directions L. "auto" follows a public rule in n, d and epsilon
-        (`skdpot.release.histogram.recommended_n_projections`).
+        (`skdpot.release.sketch_plan.recommended_n_projections`).
     n_bins : int or "auto", default="auto"
         Number of bins along each direction, by a public rule.
     projections : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_projections, \

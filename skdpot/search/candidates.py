@@ -15,7 +15,7 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state
 
 from skdpot._utils.streams import SecretStream
-from skdpot.privacy.pipelines import parts_of
+from skdpot.privacy.pipelines import private_parts_of
 from skdpot.search.private_parts import listed_parts, private_prefixes, undeclared_classes
 
 # Candidates of a grid that are checked before the charge; others are checked when they are drawn.
@@ -53,7 +53,7 @@ def check_candidates(estimator: Any, distributions: Any, prefixes: tuple[str, ..
     by_class = False
     for parameters in some_candidates(distributions):
         candidate = make_candidate(estimator, parameters, prefixes)
-        for part in parts_of(candidate):
+        for part in private_parts_of(candidate):
             if hasattr(part, "_parameter_constraints"):
                 part._validate_params()
             by_class = by_class or bool(undeclared_classes(part, ()))

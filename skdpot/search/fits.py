@@ -7,8 +7,8 @@ from sklearn.base import BaseEstimator
 
 from skdpot._utils.streams import SecretStream
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.pipelines import PrivateEstimatorMixin, keeps_more, leaves, parts_of
-from skdpot.privacy.spent import PrivacySpent
+from skdpot.privacy.pipelines import PrivateEstimatorMixin, keeps_more, leaves, private_parts_of
+from skdpot.privacy.statement import PrivacySpent
 from skdpot.search.candidates import make_candidate
 from skdpot.search.fit_data import FitData
 from skdpot.search.plan import FitTerms
@@ -40,7 +40,7 @@ def fit_alone(
     private |= {"random_state": seed, "verbose": False}
     for _, composite in leaves(candidate, composite=True):
         _set_known(composite, _OF_COMPOSITES)
-    for part in parts_of(candidate):
+    for part in private_parts_of(candidate):
         classes = {} if task.classes is None else undeclared_classes(part, task.classes)
         _set_known(part, private | classes)
     targets = () if data.y is None else (data.y,)
@@ -58,7 +58,7 @@ def _set_known(part: BaseEstimator, values: Mapping[str, Any]) -> None:
 def check_fit(candidate: Any, n_parts: int, budget: PrivacyBudget) -> None:
     """Refuse private parts that did not charge what they state, and others that kept rows."""
     # A statement of None means that nothing was spent, because everything was declared.
-    parts = [part for part in parts_of(candidate) if hasattr(part, "privacy_spent_")]
+    parts = [part for part in private_parts_of(candidate) if hasattr(part, "privacy_spent_")]
     due = {str(part.privacy_spent_.event) for part in parts if part.privacy_spent_ is not None}
     charged = set(budget.history()["event"])
     problem = "" if len(parts) >= n_parts and due <= charged else _UNPAID
@@ -78,5 +78,5 @@ def hand_over(candidate: Any, prefixes: tuple[str, ...], spent: PrivacySpent) ->
     stated = {"epsilon": spent.epsilon, "delta": spent.delta, "budget": None}
     # A ColumnTransformer holds both its parts and their fitted clones.
     candidate.set_params(**{p + name: value for p in prefixes for name, value in stated.items()})
-    for part in parts_of(candidate):
+    for part in private_parts_of(candidate):
         part._restate(spent)

@@ -13,8 +13,8 @@ from sklearn.utils import get_tags
 from skdpot._utils.parameters import num_samples
 from skdpot._utils.streams import spawn_streams
 from skdpot.exceptions import SkdpotError
-from skdpot.privacy.pipelines import parts_of
-from skdpot.privacy.spent import planning
+from skdpot.privacy.charges import planning
+from skdpot.privacy.pipelines import private_parts_of
 from skdpot.search.candidates import some_candidates
 from skdpot.search.fit_data import FitData
 from skdpot.search.fits import fit_alone
@@ -85,6 +85,6 @@ def _made_up(task: SearchTask, data: FitData) -> FitData:
     if is_regressor(task.estimator):
         y = rng.uniform(-1.0, 1.0, np.asarray(y).shape)
     elif y is not None:
-        declared = [getattr(part, "classes", None) for part in parts_of(task.estimator)]
+        declared = [getattr(part, "classes", None) for part in private_parts_of(task.estimator)]
         y = np.resize(next(c for c in (task.classes, *declared, [0, 1]) if c is not None), n)
     return FitData(X, y, data.options)

@@ -28,10 +28,10 @@ from skdpot._utils.parameters import (
 from skdpot._utils.rows import validate_rows
 from skdpot._utils.streams import spawn_streams
 from skdpot.base import FitContext
-from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.pipelines import PrivateEstimatorMixin, parts_of
-from skdpot.privacy.spent import PrivacySpent
+from skdpot.privacy.pipelines import PrivateEstimatorMixin, private_parts_of
+from skdpot.privacy.statement import PrivacySpent
+from skdpot.privacy.targets import privacy_target
 from skdpot.search.candidates import check_candidates, own_copy
 from skdpot.search.fit_data import FitData
 from skdpot.search.fits import fit_alone, hand_over
@@ -57,7 +57,7 @@ def read_rows_and_targets(
     else:
         n_samples = len(validate_rows(search, X, reset=True, min_samples=2))
     if is_classifier(search.estimator):
-        of_parts = (getattr(part, "classes", None) for part in parts_of(search.estimator))
+        of_parts = (getattr(part, "classes", None) for part in private_parts_of(search.estimator))
         declared = next((classes for classes in of_parts if classes is not None), None)
         codes, search.classes_ = encode_labels(y, n_samples, declared, needed_by="A classifier")
         return n_samples, search.classes_[codes], search.classes_
@@ -409,7 +409,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         self, context: FitContext, plan: SearchPlan, n_samples: int, classes: np.ndarray | None
     ) -> PrivacySpent:
         """Charge the search, and state its assumptions."""
-        score, parts = plan.score_noise, parts_of(self.estimator)
+        score, parts = plan.score_noise, private_parts_of(self.estimator)
         # Properties of the parts of candidates that no check can verify.
         occur = is_classifier(self.estimator) and not any(hasattr(p, "classes") for p in parts)
         mixed = not (len(parts) == 1 and parts[0] is self.estimator)

@@ -12,7 +12,8 @@ import numpy as np
 from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import SkdpotError, is_ours, publishable
 from skdpot.privacy.noise import lattice_noise, round_to_lattice
-from skdpot.release.gate import Release, forgotten, pass_gate, remember
+from skdpot.release.gate import forgotten, pass_gate, remember
+from skdpot.release.releases import Release
 from skdpot.search.candidates import draw_candidate, make_candidate
 from skdpot.search.fit_data import FitData
 from skdpot.search.fits import fit_alone

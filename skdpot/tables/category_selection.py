@@ -75,10 +75,12 @@ from scipy.special import ndtri
 
 from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot._utils.streams import SecretStream
-from skdpot.privacy.events import NonPrivateEvent, check_delta
+from skdpot.privacy.events import NonPrivateEvent
+from skdpot.privacy.gdp import check_delta
 from skdpot.privacy.noise import calibrate_lattice, check_counts, lattice_noise, required_bits
-from skdpot.privacy.selection import ThresholdedCountsEvent
-from skdpot.release.gate import Release, pass_gate
+from skdpot.privacy.thresholds import ThresholdedCountsEvent
+from skdpot.release.gate import pass_gate
+from skdpot.release.releases import Release
 
 Category: TypeAlias = str | int | float | bool
 Key: TypeAlias = tuple[str, Category]

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.spent import SEEDED, PrivacySpent
+from skdpot.privacy.charges import SEEDED
+from skdpot.privacy.statement import PrivacySpent
 from skdpot.tables.bins import ColumnBins
 from skdpot.tables.contingency import NoisyMarginal
 from skdpot.tables.grids import ColumnGrid

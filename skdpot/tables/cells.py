@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from skdpot._utils.arrays import FloatArray, IntArray
-from skdpot.release.gate import Release
+from skdpot.release.releases import Release
 from skdpot.sources import Rows
 from skdpot.tables.contingency import CountedRows, Marginal, NoisyMarginal, exact_counts
 from skdpot.tables.grids import ColumnGrid

@@ -26,10 +26,11 @@ import numpy.typing as npt
 
 from skdpot._utils.arrays import FloatArray
 from skdpot._utils.streams import SecretStream
+from skdpot.privacy.choices import CHOICE_MU
 from skdpot.privacy.events import Event
 from skdpot.privacy.noise import required_bits
-from skdpot.privacy.selection import CHOICE_MU
-from skdpot.release.gate import Release, pass_gate
+from skdpot.release.gate import pass_gate
+from skdpot.release.releases import Release
 from skdpot.tables.contingency import PREDICTED, CountableRows, Marginal, exact_misfits, on_lattice
 from skdpot.tables.marginal_release import largest_change
 

@@ -13,10 +13,11 @@ from sklearn.utils import Tags
 from skdpot._utils.parameters import StrOptions, all_or_nothing, check_is_fitted, fit_context
 from skdpot._utils.rows import read_rows
 from skdpot._utils.streams import spawn_streams
-from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.charges import SEEDED, charge
+from skdpot.privacy.earlier_steps import made_by, warn_of_composition
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import SEEDED, charge, made_by, warn_of_composition
+from skdpot.privacy.targets import privacy_target
 from skdpot.release.private_scaler import whole_mu
 from skdpot.tables.frames import Table, build_table, open_table, table_rows, validate_table
 from skdpot.tables.schema import GUESSED, TableSchema, bound_schema, warn_of_guess

@@ -15,7 +15,7 @@ import numpy as np
 from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot._utils.streams import Streams
 from skdpot.privacy.events import Event
-from skdpot.release.gate import Release
+from skdpot.release.releases import Release
 from skdpot.sources import Rows
 from skdpot.tables.bins import ColumnBins, bin_codes, bins_in_order, coarsen
 from skdpot.tables.candidates import (

@@ -32,7 +32,8 @@ from skdpot._utils.arrays import FloatArray
 from skdpot._utils.streams import SecretStream
 from skdpot.privacy.events import Event
 from skdpot.privacy.noise import lattice_noise, noise_lattice
-from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate
+from skdpot.release.gate import pass_gate
+from skdpot.release.releases import Part, Records, Release, Vectors
 from skdpot.tables.contingency import (
     PREDICTED,
     CountableRows,

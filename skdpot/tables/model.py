@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skdpot._utils.arrays import FloatArray, IntArray
-from skdpot.release.gate import Release
+from skdpot.release.releases import Release
 from skdpot.tables.bins import POSSIBLE, ColumnBins, bin_codes
 from skdpot.tables.contingency import Marginal, NoisyMarginal
 from skdpot.tables.grids import ColumnGrid

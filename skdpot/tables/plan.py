@@ -15,10 +15,11 @@ import numpy as np
 
 from skdpot._utils.arrays import FloatArray
 from skdpot.exceptions import CalibrationError
-from skdpot.privacy.accounting import PrivacyTarget, calibrate
+from skdpot.privacy.calibration import calibrate
+from skdpot.privacy.choices import CHOICE_MU, ChoiceEvent
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent
 from skdpot.privacy.noise import MAX_TABLE_S, required_bits
-from skdpot.privacy.selection import CHOICE_MU, ChoiceEvent
+from skdpot.privacy.targets import PrivacyTarget
 from skdpot.tables.bins import MAX_BINS
 from skdpot.tables.cells import ROUNDS
 from skdpot.tables.choices import choice_sensitivity

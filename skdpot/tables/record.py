@@ -12,7 +12,7 @@ import numpy as np
 from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot._utils.records import LARGEST_COUNT, Record, refusing
 from skdpot.privacy.noise import noise_lattice
-from skdpot.privacy.spent import PrivacySpent, check_epsilon_delta, check_statement, scales_of
+from skdpot.privacy.statement import PrivacySpent, check_epsilon_delta, check_statement, scales_of
 from skdpot.release.contributions import WEIGHTINGS, Unit
 from skdpot.tables.bins import ColumnBins
 from skdpot.tables.cells import MAX_CELLS, ROUNDS

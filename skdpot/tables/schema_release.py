@@ -15,7 +15,7 @@ import numpy as np
 from skdpot._utils.streams import Streams
 from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.events import ComposedEvent
-from skdpot.release.bounds import BoundsPlan, plan_private_bounds, release_ranges
+from skdpot.release.private_bounds import BoundsPlan, plan_private_bounds, release_ranges
 from skdpot.sources import Rows, Tables
 from skdpot.tables.category_selection import (
     CategorySelectionPlan,

@@ -25,13 +25,15 @@ from skdpot._utils.parameters import (
 )
 from skdpot._utils.streams import Streams, solver_generator, spawn_streams
 from skdpot.exceptions import warn_of_privacy
-from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.charges import SEEDED, charge
+from skdpot.privacy.earlier_steps import warn_of_composition
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import SEEDED, PrivacySpent, charge, warn_of_composition
+from skdpot.privacy.statement import PrivacySpent
+from skdpot.privacy.targets import privacy_target
 from skdpot.release.contributions import WEIGHTINGS, Unit
-from skdpot.release.gate import Records, Release
+from skdpot.release.releases import Records, Release
 from skdpot.sources import Rows
 from skdpot.tables.column_values import PlainColumn
 from skdpot.tables.conditions import Condition, parse_conditions

@@ -20,7 +20,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from skdpot._utils.threads import one_blas_thread
-from skdpot.ot.flow import direction_blocks, longest_step, rounds
+from skdpot.ot.flow_problems import direction_blocks, longest_step, rounds
 from skdpot.ot.slices import CDFTable
 from skdpot.trajectories.mechanism import MovedParticles
 from skdpot.trajectories.schedule import Phase

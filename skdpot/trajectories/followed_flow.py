@@ -7,7 +7,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from skdpot.ot.slices import CDFTable
-from skdpot.release.histogram import count_projections
+from skdpot.release.projection_counts import count_projections
 from skdpot.trajectories.couplings import exact_plans
 from skdpot.trajectories.smoothing import smoothing_weights
 

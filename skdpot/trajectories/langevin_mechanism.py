@@ -10,7 +10,8 @@ import numpy as np
 from skdpot._utils.parameters import Interval, StrOptions
 from skdpot.base import COUNT, LENGTH, FitContext, MechanismResult
 from skdpot.ot.sinkhorn import WarmCoupling
-from skdpot.release.bounds import planned_bounds, public_bounds
+from skdpot.release.bounds import public_bounds
+from skdpot.release.private_bounds import planned_bounds
 from skdpot.trajectories.langevin_release import LangevinPlan, mean_field_langevin, plan_langevin
 from skdpot.trajectories.mechanism import MovedParticles, TrajectoryMechanism
 from skdpot.trajectories.schedule import read_phases

@@ -64,12 +64,16 @@ from tqdm.auto import tqdm
 
 from skdpot._utils.arrays import FloatArray
 from skdpot._utils.streams import SecretStream
-from skdpot.privacy.accounting import PrivacyTarget, calibrate
+from skdpot.privacy.batches import poisson_batches
+from skdpot.privacy.calibration import calibrate
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.privacy.noise import LatticeNoise, noise_for_sums, noisy_sum
-from skdpot.privacy.sampling import SampledGaussianEvent, poisson_batches
-from skdpot.release.bounds import BoundsPlan, DataBounds
-from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate
+from skdpot.privacy.sampling import SampledGaussianEvent
+from skdpot.privacy.targets import PrivacyTarget
+from skdpot.release.bounds import DataBounds
+from skdpot.release.gate import pass_gate
+from skdpot.release.private_bounds import BoundsPlan
+from skdpot.release.releases import Part, Records, Release, Vectors
 from skdpot.trajectories.fit_gradient import (
     averaged_over_neighbours,
     clipped_fit_gradient,

@@ -28,7 +28,7 @@ from skdpot._utils.rows import validate_rows
 from skdpot._utils.streams import solver_generator, spawn_streams
 from skdpot.base import FitContext, PrivateSampler, chosen_mechanism, like_input
 from skdpot.ot.distances import wasserstein_distance
-from skdpot.release.gate import Records, Release
+from skdpot.release.releases import Records, Release
 from skdpot.release.sketch import SlicedSketch
 from skdpot.trajectories.couplings import drifting_plans, entropic_plans, exact_plans, kept_plans
 from skdpot.trajectories.langevin_mechanism import MeanFieldLangevin

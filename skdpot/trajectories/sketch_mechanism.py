@@ -14,7 +14,7 @@ from skdpot.base import FitContext, MechanismResult
 from skdpot.ot.sinkhorn import WarmCoupling
 from skdpot.ot.slices import CDFTable
 from skdpot.release.decoding import measured_cdf
-from skdpot.release.histogram import count_projections
+from skdpot.release.projection_counts import count_projections
 from skdpot.release.sketch import SlicedSketch
 from skdpot.trajectories.coupled_flow import CoupledFlowProblem, along_paths, coupled_flow
 from skdpot.trajectories.followed_flow import smoothed_along_the_flow

@@ -46,7 +46,8 @@ from skdpot._utils.streams import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.journal import keep_no_more
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, lattice_noise, round_to_lattice
-from skdpot.release.gate import Part, Records, Release, Vectors, pass_gate
+from skdpot.release.gate import pass_gate
+from skdpot.release.releases import Part, Records, Release, Vectors
 
 RowsOfTimes: TypeAlias = Sequence[npt.NDArray[np.floating]]
 

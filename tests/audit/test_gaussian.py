@@ -8,7 +8,7 @@ from skdpot import ClientContribution, PrivacyBudget, SlicedSketch
 from skdpot.audit import gaussian_audit
 from skdpot.audit.canaries import CanaryPairs
 from skdpot.audit.many_runs import GaussianAuditResult
-from skdpot.privacy.events import gdp_epsilon
+from skdpot.privacy.gdp import gdp_epsilon
 from tests.flat_options import private_distance
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(60, 2))

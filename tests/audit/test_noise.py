@@ -7,7 +7,7 @@ from scipy.stats import chi2, kstest, ncx2
 
 from skdpot.audit.matched_filter import EvidenceSum
 from skdpot.audit.noise_evidence import NoiseCheck, NoiseEvidence
-from skdpot.privacy.events import gdp_epsilon
+from skdpot.privacy.gdp import gdp_epsilon
 
 # --- the estimate --------------------------------------------------------------------------------
 

@@ -37,8 +37,9 @@ from skdpot.audit import (
 )
 from skdpot.audit.report_words import beside_claim, meaning_of, one_in, percent_at_most
 from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, TableSchema
-from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, Relation, gdp_mu
-from skdpot.privacy.spent import PrivacySpent
+from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, Relation
+from skdpot.privacy.gdp import gdp_mu
+from skdpot.privacy.statement import PrivacySpent
 from tests.contract import fits
 from tests.flat_options import flow_sampler, private_distance
 

@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from skdpot.privacy.events import ROUNDING
+from skdpot.privacy.gdp import ROUNDING
 
 EPSILONS = (0.0, 0.05, 0.3, 1.0, 2.5, 6.0)
 DELTAS = (0.05, 1e-3, 1e-5, 1e-8)

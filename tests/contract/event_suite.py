@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from skdpot.exceptions import UnknownEventError
-from skdpot.privacy.accounting import PrivacyLoss, PrivacyTarget, compose, event_cost
-from skdpot.privacy.events import ROUNDING, ComposedEvent, Event, NonPrivateEvent, Relation
+from skdpot.privacy.accounting import PrivacyLoss, compose
+from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent, Relation
+from skdpot.privacy.gdp import ROUNDING
+from skdpot.privacy.targets import PrivacyTarget, event_cost
 from tests.core.privacy.cases import Written, written_and_read
 
 DELTA = 1e-5

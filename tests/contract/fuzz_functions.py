@@ -21,7 +21,7 @@ from skdpot.privacy import (
     gdp_epsilon,
     gdp_mu,
 )
-from skdpot.privacy.accounting import PrivacyTarget
+from skdpot.privacy.targets import PrivacyTarget
 from skdpot.trajectories import path_metrics
 from skdpot.trajectories.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from tests.contract.fuzz_harness import attempt

@@ -29,9 +29,9 @@ from unittest.mock import patch
 
 from skdpot.exceptions import BudgetExceededError, LedgerError
 from skdpot.privacy import ledger as ledger_module
-from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import GaussianEvent
+from skdpot.privacy.targets import PrivacyTarget
 
 CAPACITY = 10  # charges that fit in a budget of these tests
 BEFORE = 6  # charges that are made before most faults

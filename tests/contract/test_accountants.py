@@ -10,7 +10,8 @@ import pytest
 from scipy import optimize
 
 from skdpot.privacy.accounting import PrivacyLoss, compose
-from skdpot.privacy.events import ApproximateGDP, ComposedEvent, GaussianEvent, Relation
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, Relation
+from skdpot.privacy.gdp import ApproximateGDP
 from skdpot.privacy.loss_distribution import LossPair
 from skdpot.privacy.sampling import (
     PoissonAddRemoveStep,
@@ -19,7 +20,8 @@ from skdpot.privacy.sampling import (
     SampledGaussianEvent,
     SubsetStep,
 )
-from skdpot.privacy.selection import BudgetedEvent, ThresholdedCountsEvent
+from skdpot.privacy.selection import BudgetedEvent
+from skdpot.privacy.thresholds import ThresholdedCountsEvent
 from tests.contract.accountant_suite import AccountantSuite, exact_gdp_delta
 
 RATE = 0.2

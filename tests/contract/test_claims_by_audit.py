@@ -27,9 +27,10 @@ from skdpot.nets.cells import Cells
 from skdpot.nets.compared_outputs import ClippedOutputs
 from skdpot.nets.output_tables import plan_output_tables, release_tables
 from skdpot.nets.training_plan import plan_training
-from skdpot.privacy.accounting import SingleFitTarget
-from skdpot.privacy.events import NonPrivateEvent, gdp_mu
+from skdpot.privacy.events import NonPrivateEvent
+from skdpot.privacy.gdp import gdp_mu
 from skdpot.privacy.noise import calibrate_lattice
+from skdpot.privacy.targets import SingleFitTarget
 from skdpot.release.bounds import DataBounds
 from skdpot.release.gate import record_releases
 from skdpot.release.strategy import strategy_of

@@ -20,8 +20,9 @@ import torch
 from skdpot import PrivacyBudget
 from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy.noise import noise_lattice
-from skdpot.privacy.selection import ThresholdedCountsEvent
-from skdpot.release.gate import first_difference, record_releases
+from skdpot.privacy.thresholds import ThresholdedCountsEvent
+from skdpot.release.comparison import first_difference
+from skdpot.release.gate import record_releases
 from skdpot.tables.cells import ROUNDS
 from skdpot.tables.marginal_release import largest_change
 from tests.contract.fits import FITS, ROWS, SEARCHES, TABLES, N, swept

@@ -38,7 +38,7 @@ from skdpot.distance.messages import (
 from skdpot.distance.party import Party
 from skdpot.distance.remote import ReleaseFile, answer
 from skdpot.exceptions import LedgerError, MessageError, PrivacyWarning
-from skdpot.privacy.events import gdp_delta
+from skdpot.privacy.gdp import gdp_delta
 from skdpot.release.sketch_record import SketchRecord
 from skdpot.release.strategy import Energy
 from skdpot.tables.record import TableRecord

@@ -24,7 +24,7 @@ from skdpot.distance.messages import (
 from skdpot.distance.party import Party
 from skdpot.distance.sliced import pairwise_sliced
 from skdpot.exceptions import MessageError, PrivacyWarning
-from skdpot.privacy.events import gdp_delta
+from skdpot.privacy.gdp import gdp_delta
 from skdpot.release.sketch_record import SketchRecord
 from tests.contract.hostile_files import arrays_of, deep_change, facts_of, forged, places
 

@@ -13,16 +13,16 @@ from scipy import stats
 from skdpot import SlicedSketch
 from skdpot.nets.compared_outputs import ClippedOutputs
 from skdpot.nets.output_tables import plan_output_tables, release_tables
-from skdpot.ot.slices import uniform_directions
-from skdpot.privacy.accounting import PrivacyTarget
+from skdpot.ot.directions import uniform_directions
+from skdpot.privacy.targets import PrivacyTarget
 from skdpot.release import sketch as sketches
-from skdpot.release.bounds import (
-    DataBounds,
+from skdpot.release.bounds import DataBounds
+from skdpot.release.gate import record_releases
+from skdpot.release.private_bounds import (
     plan_private_bounds,
     release_feature_scales,
     release_private_bounds,
 )
-from skdpot.release.gate import record_releases
 from skdpot.sampling.row_releases import StepDirections, noisy_batches, plan_rows
 from skdpot.tables.category_selection import plan_category_selection, select_categories
 from skdpot.trajectories.langevin_release import mean_field_langevin, plan_langevin

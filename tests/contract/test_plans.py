@@ -10,7 +10,7 @@ from skdpot.fair.thresholds import plan_threshold
 from skdpot.nets.output_tables import plan_output_tables
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent
-from skdpot.release.bounds import plan_private_bounds
+from skdpot.release.private_bounds import plan_private_bounds
 from skdpot.tables.category_selection import plan_category_selection
 from skdpot.trajectories.warm_start_release import plan_warm_start
 

@@ -14,9 +14,9 @@ from skdpot._utils.streams import SecretStream
 from skdpot.fair.thresholds import plan_threshold, tuned_threshold
 from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
 from skdpot.nets.output_tables import plan_output_tables, release_tables
-from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.release.bounds import (
-    DataBounds,
+from skdpot.privacy.targets import PrivacyTarget
+from skdpot.release.bounds import DataBounds
+from skdpot.release.private_bounds import (
     plan_private_bounds,
     release_feature_scales,
     release_private_bounds,

@@ -37,7 +37,8 @@ from skdpot import (
 )
 from skdpot.exceptions import ReplayError
 from skdpot.preprocessing import PrivateScaler, TableEncoder
-from skdpot.release.gate import first_difference, record_releases, replay_releases
+from skdpot.release.comparison import first_difference
+from skdpot.release.gate import record_releases, replay_releases
 from skdpot.sources import Source
 from tests.contract.fits import (
     BINS,

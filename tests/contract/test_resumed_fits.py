@@ -12,7 +12,8 @@ import pytest
 from skdpot import DPSlicedFlowSampler, PrivacyBudget
 from skdpot.mechanisms import Resample
 from skdpot.privacy.journal import keeping
-from skdpot.release.gate import first_difference, record_releases
+from skdpot.release.comparison import first_difference
+from skdpot.release.gate import record_releases
 from tests.contract.fits import ROWS, TABLES
 
 FITS = ROWS | TABLES

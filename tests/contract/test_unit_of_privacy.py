@@ -19,8 +19,9 @@ from skdpot import (
 from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import ReplayError
 from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableSchema
+from skdpot.release.comparison import first_difference
 from skdpot.release.contributions import Unit
-from skdpot.release.gate import first_difference, record_releases, replay_releases
+from skdpot.release.gate import record_releases, replay_releases
 from skdpot.tables import choices
 from tests.core.release.exact import again, gaps, no_noise
 

@@ -10,13 +10,8 @@ from scipy.spatial.distance import cdist
 from skdpot.distance.fedwad import fedwad
 from skdpot.distance.party import Party
 from skdpot.distance.triangle import rescaled
-from skdpot.ot.measures import (
-    DiscreteMeasure,
-    gaussian_reference,
-    interpolate,
-    optimal_plan,
-    plan_from_costs,
-)
+from skdpot.ot.measures import DiscreteMeasure, gaussian_reference
+from skdpot.ot.plans import interpolate, optimal_plan, plan_from_costs
 
 KINDS = pytest.mark.parametrize("kind", ["barycentric", "exact"])
 

@@ -11,7 +11,7 @@ from skdpot import SlicedSketch
 from skdpot.distance.compared_tables import compared_tables
 from skdpot.distance.debiased import DebiasedDistance, debiased_squared_distance
 from skdpot.exceptions import OpenSketchError
-from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.directions import orthogonal_directions
 from skdpot.ot.transport import wasserstein_1d
 from skdpot.release.decoding import SupportedDecoder
 from skdpot.release.strategy import Strategy

@@ -26,7 +26,7 @@ from skdpot.distance.messages import (
     SketchRequest,
 )
 from skdpot.exceptions import MessageError, OpenSketchError, PrivacyWarning
-from skdpot.ot.slices import uniform_directions
+from skdpot.ot.directions import uniform_directions
 from skdpot.release.bounds import DataBounds
 from tests.contract.hostile_files import facts_of, forged
 

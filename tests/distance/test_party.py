@@ -30,13 +30,9 @@ from skdpot.exceptions import (
     PrivacyWarning,
     ProtocolRefusedError,
 )
-from skdpot.ot.measures import (
-    DiscreteMeasure,
-    calibrated_values,
-    interpolate,
-    labelled_measure,
-    optimal_plan,
-)
+from skdpot.ot.data_values import calibrated_values
+from skdpot.ot.measures import DiscreteMeasure, labelled_measure
+from skdpot.ot.plans import interpolate, optimal_plan
 from skdpot.release import sketch_record
 from skdpot.release.bounds import DataBounds
 from skdpot.release.sketch_record import SketchRecord

@@ -24,7 +24,8 @@ from skdpot.distance.party import PROTOCOLS, Party
 from skdpot.distance.sliced import pairwise_sliced, sliced
 from skdpot.distance.triangle import pairwise_triangle, rescaled, triangle, triangle_to_union
 from skdpot.exceptions import BudgetExceededError, MessageError, ProtocolRefusedError
-from skdpot.ot.measures import DiscreteMeasure, interpolate, optimal_plan
+from skdpot.ot.measures import DiscreteMeasure
+from skdpot.ot.plans import interpolate, optimal_plan
 from tests.contract.hostile_files import forged
 
 RNG = np.random.default_rng(2750)

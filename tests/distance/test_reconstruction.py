@@ -15,7 +15,8 @@ from skdpot.distance.reconstruction import (
     rows_from_interpolation,
     rows_from_one_round,
 )
-from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
+from skdpot.ot.measures import DiscreteMeasure, gaussian_reference
+from skdpot.ot.plans import interpolate, optimal_plan
 
 LOADERS = {"iris": load_iris, "wine": load_wine, "digits": load_digits}
 

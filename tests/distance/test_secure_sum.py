@@ -16,7 +16,7 @@ from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
 from skdpot.distance.messages import SketchMessage
 from skdpot.exceptions import BudgetExceededError, CalibrationError, MessageError
 from skdpot.federated import SecureSum
-from skdpot.ot.slices import uniform_directions
+from skdpot.ot.directions import uniform_directions
 from skdpot.privacy.noise import check_shares
 from skdpot.release.sketch_record import SketchRecord
 

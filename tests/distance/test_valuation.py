@@ -5,14 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.ot.measures import (
-    DataValues,
-    DiscreteMeasure,
-    calibrated_values,
-    optimal_plan,
-    sliced_potential,
-    sliced_values,
-)
+from skdpot.ot.data_values import DataValues, calibrated_values, sliced_potential, sliced_values
+from skdpot.ot.measures import DiscreteMeasure
+from skdpot.ot.plans import optimal_plan
 from skdpot.ot.slices import CDFTable
 
 

@@ -25,7 +25,8 @@ from skdpot.exceptions import (
     ProtocolRefusedError,
 )
 from skdpot.metrics import wasserstein_distance
-from skdpot.ot.measures import cost_of_plan, gaussian_reference, labelled_measure
+from skdpot.ot.measures import gaussian_reference, labelled_measure
+from skdpot.ot.plans import cost_of_plan
 from skdpot.release.bounds import DataBounds
 from tests.flat_options import private_distance
 

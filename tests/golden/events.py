@@ -12,19 +12,16 @@ from typing import Any
 import numpy as np
 
 from skdpot.exceptions import UnknownEventError
-from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, calibrate, compose, event_cost
-from skdpot.privacy.events import (
-    ComposedEvent,
-    Event,
-    GaussianEvent,
-    NonPrivateEvent,
-    gdp_delta,
-    gdp_epsilon,
-    gdp_mu,
-)
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.calibration import calibrate
+from skdpot.privacy.choices import ChoiceEvent
+from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu
 from skdpot.privacy.sampling import SampledGaussianEvent
-from skdpot.privacy.selection import BudgetedEvent, ChoiceEvent, ThresholdedCountsEvent
-from skdpot.privacy.spent import PrivacySpent
+from skdpot.privacy.selection import BudgetedEvent
+from skdpot.privacy.statement import PrivacySpent
+from skdpot.privacy.targets import PrivacyTarget, SingleFitTarget, event_cost
+from skdpot.privacy.thresholds import ThresholdedCountsEvent
 
 __all__ = ["event_figures", "make_events"]
 

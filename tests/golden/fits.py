@@ -54,8 +54,9 @@ from skdpot.distance.messages import (
 from skdpot.distance.party import PROTOCOLS, Party
 from skdpot.distance.sliced import pairwise_sliced
 from skdpot.distance.triangle import pairwise_triangle, triangle, triangle_to_union
-from skdpot.ot.measures import DiscreteMeasure, sliced_values
-from skdpot.ot.slices import make_directions
+from skdpot.ot.data_values import sliced_values
+from skdpot.ot.directions import make_directions
+from skdpot.ot.measures import DiscreteMeasure
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,

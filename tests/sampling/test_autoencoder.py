@@ -12,8 +12,8 @@ from torch import nn
 
 from skdpot import PrivateSWAutoencoder
 from skdpot.datasets import make_biased_classification
-from skdpot.ot.slices import orthogonal_directions
-from skdpot.ot.transport import sliced_wasserstein_distance
+from skdpot.ot.directions import orthogonal_directions
+from skdpot.ot.transport import sliced_distance
 from skdpot.release.bounds import DataBounds
 from tests.flat_options import made
 
@@ -180,7 +180,7 @@ def test_the_penalty_brings_the_codes_of_groups_together(options):
         fitted = autoencoder(penalty="parity", alpha=alpha, **options)
         fitted.fit(ROWS[:4000], sensitive_features=SEX[:4000])
         codes, sex = fitted.transform(ROWS[4000:]), SEX[4000:]
-        distance = sliced_wasserstein_distance(codes[sex == 0], codes[sex == 1], directions)
+        distance = sliced_distance(codes[sex == 0], codes[sex == 1], directions)
         distances.append(distance / codes.std())
     assert distances[1] < 0.4 * distances[0]
 

@@ -8,7 +8,8 @@ from sklearn.base import clone
 
 from skdpot import DPSlicedFlowSampler
 from skdpot.mechanisms import Presample, Resample, Sketch
-from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem
+from skdpot.ot.flow import FlowSchedule
+from skdpot.ot.flow_problems import SlicedFlowProblem
 from skdpot.ot.slices import CDFTable
 from skdpot.sampling.autoencoder_mechanism import AutoencoderMechanism
 from skdpot.sampling.code_penalties import CodePenalty

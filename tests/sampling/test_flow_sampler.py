@@ -11,8 +11,8 @@ from sklearn.datasets import load_breast_cancer, load_digits
 
 from skdpot import PrivacyBudget
 from skdpot.exceptions import PrivacyWarning
-from skdpot.ot.slices import orthogonal_directions
-from skdpot.ot.transport import sliced_wasserstein_distance
+from skdpot.ot.directions import orthogonal_directions
+from skdpot.ot.transport import sliced_distance
 from skdpot.sampling.flow_sampler import apportion
 from tests.flat_options import flow_sampler, sliced_generator
 
@@ -50,7 +50,7 @@ def trained_with_a_seed(**changes):
 
 
 def distance(rows, others):
-    return sliced_wasserstein_distance(
+    return sliced_distance(
         rows, others, orthogonal_directions(30, rows.shape[1], np.random.default_rng(0))
     )
 

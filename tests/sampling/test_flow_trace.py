@@ -11,7 +11,8 @@ from sklearn.exceptions import NotFittedError
 
 from skdpot import DPSlicedFlowSampler, PrivacyBudget
 from skdpot.exceptions import PrivacyWarning
-from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem, sliced_flow
+from skdpot.ot.flow import FlowSchedule, sliced_flow
+from skdpot.ot.flow_problems import SlicedFlowProblem
 from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(515)

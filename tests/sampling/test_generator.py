@@ -12,8 +12,8 @@ from torch import nn
 from skdpot import PrivacyBudget
 from skdpot.mechanisms import ImageNetwork, LatentNetwork, Sketch, image_projections, with_edges
 from skdpot.nets import training
-from skdpot.ot.slices import orthogonal_directions
-from skdpot.ot.transport import sliced_wasserstein_distance
+from skdpot.ot.directions import orthogonal_directions
+from skdpot.ot.transport import sliced_distance
 from skdpot.privacy.accounting import compose
 from skdpot.sampling import generator as of_generator
 from skdpot.sampling import generator_gradient as of_gradient
@@ -34,7 +34,7 @@ def generator(mechanism="sketch", **changes):
 
 
 def distance(rows, others):
-    return sliced_wasserstein_distance(
+    return sliced_distance(
         rows, others, orthogonal_directions(30, rows.shape[1], np.random.default_rng(0))
     )
 

@@ -7,8 +7,8 @@ import pytest
 
 from skdpot import DPSlicedFlowSampler, PrivacyBudget
 from skdpot.mechanisms import Presample, Resample
-from skdpot.ot.slices import uniform_directions
-from skdpot.ot.transport import sliced_wasserstein_distance
+from skdpot.ot.directions import uniform_directions
+from skdpot.ot.transport import sliced_distance
 from skdpot.privacy.events import NonPrivateEvent
 from tests.flat_options import flow_sampler
 
@@ -29,7 +29,7 @@ def sampler(mechanism, **changes):
 
 def distance(rows, others):
     directions = uniform_directions(60, rows.shape[1], np.random.default_rng(0))
-    return sliced_wasserstein_distance(rows, others, directions)
+    return sliced_distance(rows, others, directions)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from skdpot import PrivacyBudget
 from skdpot.exceptions import BudgetExceededError, CalibrationError
 from skdpot.mechanisms import FitContext, Resample
-from skdpot.ot.slices import orthogonal_directions, uniform_directions
-from skdpot.privacy.accounting import SingleFitTarget, compose
+from skdpot.ot.directions import orthogonal_directions, uniform_directions
+from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent, GaussianEvent
 from skdpot.privacy.noise import round_to_lattice
 from skdpot.privacy.sampling import SampledGaussianEvent
-from skdpot.release.bounds import DataBounds, ball_radius
+from skdpot.privacy.targets import SingleFitTarget
+from skdpot.release.bounds import DataBounds
+from skdpot.release.private_bounds import ball_radius
 from skdpot.sampling import row_releases as noisy_rows
 from skdpot.sampling.row_releases import (
     StepDirections,

@@ -14,7 +14,7 @@ from skdpot import (
     SlicedSketch,
 )
 from skdpot.exceptions import OpenSketchError, PrivacyWarning
-from skdpot.ot.flow import NumpyDrift
+from skdpot.ot.drift import NumpyDrift
 from skdpot.trajectories import sketch_mechanism
 from tests.flat_options import flow_sampler, sliced_generator, trajectory_sampler
 from tests.trajectories.trajectory_examples import MFLD, SKETCH, quiet_fit

@@ -8,11 +8,12 @@ import torch
 from torch import nn
 
 from skdpot.nets.training import train_network
-from skdpot.ot.flow import DirectionBatch
-from skdpot.ot.slices import CDFTable, orthogonal_directions
+from skdpot.ot.directions import orthogonal_directions
+from skdpot.ot.flow_problems import DirectionBatch
+from skdpot.ot.slices import CDFTable
 from skdpot.ot.transport import wasserstein_1d
 from skdpot.privacy.events import GaussianEvent
-from skdpot.release.gate import Release
+from skdpot.release.releases import Release
 from skdpot.release.sketch import SlicedSketch
 from skdpot.sampling import generator_training
 from skdpot.sampling.generator_training import (

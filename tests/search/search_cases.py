@@ -11,13 +11,15 @@ from skdpot import PrivateSearchCV
 from skdpot._utils.parameters import check_is_fitted
 from skdpot._utils.rows import validate_rows
 from skdpot._utils.streams import spawn_streams
-from skdpot.privacy.accounting import calibrate, privacy_target
+from skdpot.privacy.calibration import calibrate
+from skdpot.privacy.charges import charge
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import gaussian_noise
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.selection import TrialLaw
-from skdpot.privacy.spent import charge
-from skdpot.release.gate import Release, pass_gate
+from skdpot.privacy.targets import privacy_target
+from skdpot.release.gate import pass_gate
+from skdpot.release.releases import Release
 from tests.payer import Payer
 
 LOG: list[Any] = []

@@ -29,8 +29,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skdpot import DPTableSynthesizer, FairPrivateClassifier, PrivacyBudget, PrivateScaler
 from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
-from skdpot.privacy.accounting import PrivacyTarget, compose, privacy_target
+from skdpot.privacy.accounting import compose
 from skdpot.privacy.selection import BudgetedEvent, TrialLaw
+from skdpot.privacy.targets import PrivacyTarget, privacy_target
 from skdpot.release.gate import record_releases
 from skdpot.search import trials
 from skdpot.search.candidates import draw_candidate

@@ -38,7 +38,8 @@ from skdpot.preprocessing import NumericColumn
 from skdpot.privacy.events import ComposedEvent
 from skdpot.privacy.ledger import Ledger
 from skdpot.privacy.sampling import SampledGaussianEvent
-from skdpot.privacy.spent import PrivacySpent, total_spent
+from skdpot.privacy.spent import total_spent
+from skdpot.privacy.statement import PrivacySpent
 from skdpot.release.sketch_record import SketchRecord
 from skdpot.search import private_search
 from skdpot.tables.record import TableRecord

@@ -11,8 +11,9 @@ from scipy.special import expit, logsumexp, ndtri
 from scipy.stats import chisquare
 
 from skdpot._utils.streams import SecretStream
-from skdpot.privacy.events import NonPrivateEvent, gdp_delta
-from skdpot.privacy.selection import ChoiceEvent
+from skdpot.privacy.choices import ChoiceEvent
+from skdpot.privacy.events import NonPrivateEvent
+from skdpot.privacy.gdp import gdp_delta
 from skdpot.release.gate import record_releases, replay_releases
 from skdpot.tables import choices
 from skdpot.tables.choices import choice_sensitivity, release_choices

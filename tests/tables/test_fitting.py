@@ -11,10 +11,11 @@ from scipy.optimize import minimize
 from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import CalibrationError
 from skdpot.preprocessing import BooleanColumn, TableSchema
-from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, compose
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.choices import ChoiceEvent
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import lattice_noise, noise_lattice
-from skdpot.privacy.selection import ChoiceEvent
+from skdpot.privacy.targets import PrivacyTarget, SingleFitTarget
 from skdpot.tables import plan
 from skdpot.tables.candidates import (
     NOISE_COST,

@@ -13,9 +13,9 @@ from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, NumericColumn, TableSchema
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
-from skdpot.privacy.selection import ThresholdedCountsEvent
-from skdpot.privacy.spent import scales_of
-from skdpot.release.bounds import plan_private_bounds, release_ranges
+from skdpot.privacy.statement import scales_of
+from skdpot.privacy.thresholds import ThresholdedCountsEvent
+from skdpot.release.private_bounds import plan_private_bounds, release_ranges
 from skdpot.sources import HeldRows
 from skdpot.tables.schema_release import plan_schema, release_schema
 from tests.core.release.exact import moves

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from skdpot import DPTableSynthesizer, PrivacyBudget
 from skdpot.privacy.events import Relation
-from skdpot.release.gate import first_difference
+from skdpot.release.comparison import first_difference
 from skdpot.tables.record import TableRecord
 from tests.contract.hostile_files import arrays_of, facts_of, forged
 from tests.tables.table_models import CASES, N_ROWS, SCHEMA, fit, fitted, people

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot.exceptions import PrivacyWarning
+from skdpot.ot.directions import make_directions
 from skdpot.ot.sinkhorn import WarmCoupling
-from skdpot.ot.slices import CDFTable, bin_edges, make_directions
+from skdpot.ot.slices import CDFTable, bin_edges
 from skdpot.trajectories.coupled_flow import CoupledFlowProblem, along_paths, coupled_flow
 from skdpot.trajectories.followed_flow import followed_paths, smoothed_along_the_flow
 from skdpot.trajectories.schedule import Phase

@@ -12,10 +12,10 @@ from scipy.special import logsumexp
 
 from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import CalibrationError
-from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.noise import noise_for_sums
 from skdpot.privacy.sampling import SampledGaussianEvent
+from skdpot.privacy.targets import PrivacyTarget
 from skdpot.release.bounds import DataBounds
 from skdpot.trajectories.fit_gradient import averaged_over_neighbours, clipped_fit_gradient
 from skdpot.trajectories.langevin_release import mean_field_langevin, plan_langevin

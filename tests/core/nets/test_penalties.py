@@ -20,7 +20,7 @@ from skdpot.nets.parity_penalty import (
     fixed_side_sensitivity,
     moving_side_sensitivity,
 )
-from skdpot.ot.slices import orthogonal_directions, uniform_directions
+from skdpot.ot.directions import orthogonal_directions, uniform_directions
 from skdpot.sampling.code_distances import ParityDistance, PriorDistance, prior_samples
 from tests.core.nets.jacobian_sums import wasserstein_vectors
 

@@ -23,11 +23,11 @@ from skdpot.nets.local_penalty import LocalPenalty, network_outputs
 from skdpot.nets.output_tables import plan_output_tables
 from skdpot.nets.parity_penalty import ParityPenalty, fixed_side_sensitivity
 from skdpot.nets.training_plan import TrainingPlan, plan_training
-from skdpot.ot.slices import orthogonal_directions
-from skdpot.privacy.accounting import SingleFitTarget
+from skdpot.ot.directions import orthogonal_directions
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.noise import noise_for_sums, noisy_sum
 from skdpot.privacy.sampling import SampledGaussianEvent
+from skdpot.privacy.targets import SingleFitTarget
 from skdpot.release.gate import record_releases
 from skdpot.sampling.autoencoder_training import AutoencoderLoss, private_steps, public_steps
 from skdpot.sampling.code_distances import ParityDistance, PriorDistance

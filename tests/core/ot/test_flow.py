@@ -12,7 +12,7 @@ from skdpot.ot.directions import orthogonal_directions, uniform_directions
 from skdpot.ot.flow import FlowSchedule, sliced_flow
 from skdpot.ot.flow_problems import ProjectedRows, SlicedFlowProblem, SmoothedFlowProblem
 from skdpot.ot.slices import CDFTable
-from skdpot.ot.transport import sliced_wasserstein_distance
+from skdpot.ot.transport import sliced_distance
 
 RNG = np.random.default_rng(8841)
 START = RNG.bit_generator.state
@@ -98,7 +98,7 @@ def test_five_gaussians_are_found(kind, device):
     rows = five_gaussians(3000)
     particles = flow(make(rows), device=device, **schedule).particles
     held_out = uniform_directions(200, 2, np.random.default_rng(1))
-    assert sliced_wasserstein_distance(rows, particles, held_out) < tolerance
+    assert sliced_distance(rows, particles, held_out) < tolerance
     nearest = np.argmin(np.linalg.norm(particles[:, None] - CENTERS, axis=2), axis=1)
     np.testing.assert_allclose(np.bincount(nearest, minlength=5) / len(particles), 0.2, atol=0.05)
     assert np.median(np.linalg.norm(particles - CENTERS[nearest], axis=1)) < 0.16
@@ -150,7 +150,7 @@ def test_no_shape_diverges(shape, step_size, diffusion):
     if diffusion:
         assert np.abs(result.particles).max() < 12
         return
-    assert sliced_wasserstein_distance(X, result.particles, directions) < 0.08
+    assert sliced_distance(X, result.particles, directions) < 0.08
     # Where no direction looks, nothing pulls; elsewhere they are as far out as the data.
     seen = np.linalg.pinv(directions) @ directions
     assert np.abs(result.particles @ seen).max() < 2.5
