@@ -1,6 +1,7 @@
 """Settings of all tests."""
 
 import os
+import sys
 
 import pytest
 
@@ -36,3 +37,11 @@ def few_synthetic_rows(monkeypatch):
     }
     for name, number in numbers.items():
         monkeypatch.setattr(f"skdpot.{name}", number)
+
+
+@pytest.fixture(autouse=True)
+def close_pictures():
+    """Close what a test or an example has drawn."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

@@ -51,7 +51,7 @@ def pins() -> dict[str, str]:
     ("name", "last_step"),
     [
         ("example", "python examples/plot_private_digits.py"),
-        ("test", 'python -m pytest -m "not slow" -n 3 --dist worksteal'),
+        ("test", 'python -m pytest -m "not slow" -n auto --dist worksteal'),
     ],
 )
 def test_readme_command_does_all_the_set_up(name, last_step):

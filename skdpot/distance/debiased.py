@@ -188,7 +188,6 @@ def debiased_squared_distance(
     Examples
     --------
     >>> import numpy as np
-    from numpy.typing import ArrayLike
     >>> from skdpot import SlicedSketch
     >>> from skdpot.distance.debiased import debiased_squared_distance
     >>> from skdpot.ot.directions import orthogonal_directions

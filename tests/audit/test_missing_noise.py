@@ -18,7 +18,7 @@ from skdpot.nets import output_tables
 from skdpot.preprocessing import CategoricalColumn, TableSchema
 from skdpot.privacy import noise
 from skdpot.release import histogram
-from skdpot.tables import contingency as marginals
+from skdpot.tables import marginal_release as marginals
 from tests.flat_options import made, sliced_generator
 
 pytestmark = [

@@ -342,6 +342,7 @@ def stands(case: Case, **options: Any) -> None:
     assert not result.refuted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [pytest.param(case, id=name) for name, case in CASES.items() if name not in VARIANTS],

@@ -18,7 +18,7 @@ import pytest
 from scipy import stats
 
 from skdpot import SlicedSketch
-from skdpot._utils import validation as rng_module
+from skdpot._utils import streams as rng_module
 from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy.noise import MAX_TABLE_S, discrete_gaussian

@@ -48,6 +48,7 @@ def test_every_defect_has_a_mutant_and_no_mutant_is_there_twice():
     assert len(every_mechanism_charges) >= 20
 
 
+@pytest.mark.slow
 def test_every_mutant_finds_what_it_changes():
     """In seconds, for whoever has moved something."""
     stale = []

@@ -324,6 +324,7 @@ def from_elsewhere(reply, asked):
     return reply
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "said"),
     [

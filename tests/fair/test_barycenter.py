@@ -44,6 +44,7 @@ def distance(fitted, X, group):
     return wasserstein_parity(fitted.predict(X, **given), sensitive_features=group)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [math.inf, 1.0])
 def test_without_the_group_the_best_fair_rule_is_found(epsilon):
     (X, y, group), (X_test, y_test, of_test) = hinted(N, 0), hinted(N, 1)
@@ -79,6 +80,7 @@ def test_targets_that_fill_little_of_their_bounds_are_learned():
     assert fitted.score(X, y) > 0.7
 
 
+@pytest.mark.slow
 def test_several_targets_and_groups_become_alike():
     X, Y, group = make_biased_regression(N, random_state=3)
     group = group + (np.arange(N) % 3 == 0)
@@ -90,6 +92,7 @@ def test_several_targets_and_groups_become_alike():
     assert fitted.with_level(0).score(X, Y) > fitted.score(X, Y)
 
 
+@pytest.mark.slow
 def test_the_frontier_covers_what_is_measured():
     """20 runs, three levels, two standard errors and what a test sample adds: 90 % or more."""
     X_test, y_test, of_test = hinted(4 * N, 1)

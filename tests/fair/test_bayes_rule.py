@@ -301,6 +301,7 @@ def test_the_group_is_needed_where_it_is_used():
         aware.predict(X, sensitive_features=np.full(len(X), "elsewhere"))
 
 
+@pytest.mark.slow
 def test_three_classes_and_three_groups():
     rng = np.random.default_rng(3)
     groups, labels = rng.integers(0, 3, (2, 9000))

@@ -50,6 +50,7 @@ def source_alone():
     return fitted.score(X[TARGET], Y[TARGET])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*without sample_domain")
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_it_beats_the_source_alone_on_the_target(mechanism, source_alone):

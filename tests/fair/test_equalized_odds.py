@@ -33,6 +33,7 @@ def made(alpha=0.75, **options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [math.inf, 3.0])
 def test_predictions_are_alike_given_the_target(epsilon):
     """Not alike in all: the target differs, and so may what is right of it."""
@@ -87,6 +88,7 @@ def test_what_cannot_be_alike_given_the_target_is_refused(options, width, messag
     assert budget.history().empty
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("comparison", ["sketch", "ranks"])
 def test_codes_are_alike_given_the_class(comparison):
     X, y, group = make_biased_classification(4000, random_state=0)

@@ -240,6 +240,7 @@ IN_COLUMN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning")
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning")
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])

@@ -27,6 +27,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_losses_are_told_where_nothing_is_protected_alone(name):
     def fitted(epsilon):
@@ -49,6 +50,7 @@ def test_a_public_autoencoder_tells_its_losses():
     assert (told["penalty"] == 0).all()
 
 
+@pytest.mark.slow
 def test_a_long_training_tells_the_losses_of_some_steps():
     mechanism = DPSGD(901, batch_size=20)
     options = CODES | {"mechanism": mechanism}

@@ -125,6 +125,7 @@ def test_a_training_follows_from_its_releases():
         assert torch.equal(one, two)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mu", "lost"), [(0.75, 0.02), (float("inf"), 0.001)])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_linear_model_is_nearly_the_best_whatever_the_scale_of_columns(loss, mu, lost):

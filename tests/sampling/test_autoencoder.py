@@ -79,6 +79,7 @@ def test_images(architecture, shape):
     assert fitted.inverse_transform(fitted.transform(images)).shape == (60, 64)
 
 
+@pytest.mark.slow
 def test_convolutions_draw_more_than_a_black_ground():
     """With outputs that saturate at the ends of the range, all images were black at this rate."""
     places, centres = np.arange(12), RNG.uniform(3, 9, size=(40, 2, 1))

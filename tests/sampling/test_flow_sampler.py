@@ -171,6 +171,7 @@ CORRELATED = np.random.default_rng(0).normal(size=(5000, 40)) * np.linspace(0.5,
 BOX = {"bounds": (0, 1)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "options", "told"),
     [

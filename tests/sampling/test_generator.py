@@ -192,6 +192,7 @@ def bars(n, rng):
     return images.reshape(n, 80), labels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "edges"), [((8, 10), False), ((2, 5, 8), False), ((8, 10), True)]
 )

@@ -117,6 +117,7 @@ def test_a_fit_to_the_marginals_of_a_fit_is_about_as_good(fitted):
         assert second < 1.15 * first + 0.002
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("joined", [1, 3, pytest.param(50, marks=pytest.mark.slow)])
 def test_labels_are_read_as_the_cells_that_they_name(name, joined):

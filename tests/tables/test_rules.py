@@ -157,6 +157,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", CASES)
 def test_every_row_obeys_every_rule_and_condition(fitted, wanted):
     rows = fitted.sample(4000, conditions=wanted, random_state=1)

@@ -48,6 +48,7 @@ def frame():
 # ---------------------------------------------------- there and back again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 @given(data=st.data())
 @settings(max_examples=150, deadline=None)

@@ -207,6 +207,7 @@ def test_marginals_are_those_of_the_law_between_the_times_too(diffusion):
         np.testing.assert_allclose(np.cov(cloud.T), law.covariance(time), atol=0.03)
 
 
+@pytest.mark.slow
 def test_paths_remember_where_they_came_from(diffusion):
     """Cross-covariances of neighbouring times, up to what one point per person cannot tell.
 

@@ -107,6 +107,7 @@ CASES = [  # column, kind, what is said of it, and how its synthetic values are 
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind", "told", "written"), CASES)
 def test_what_is_proposed_for_each_kind_of_column_and_comes_back(fitted, name, kind, told, written):
     table, rows, new, *_ = fitted

@@ -128,6 +128,7 @@ def test_coordinates_that_no_direction_sees_stay():
     np.testing.assert_allclose(batch.full_step, [1, 1, 0, 0, 0, 0])
 
 
+@pytest.mark.slow
 def test_drift_is_the_gradient_of_the_smoothed_distance_and_the_printed_ones_are_not():
     """Particles near 0 and a target at -1 and 1, moved by ε x: differences of equation 9.
 

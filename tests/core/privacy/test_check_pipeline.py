@@ -248,6 +248,7 @@ def steps_of_scikit_learn():
     return [*declared, *frozen, FunctionTransformer(np.log), *made]
 
 
+@pytest.mark.slow
 def test_no_accepted_step_quotes_a_bad_row():
     """Of scikit-learn's own as many as there are: what a new release adds is tried too."""
     bare, behind, rows = set(), set(), list(bad_rows())

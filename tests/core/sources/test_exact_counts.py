@@ -129,6 +129,7 @@ class Interrupted(Source):
         return self.held + count(TABLE[40:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize(("at", "charges"), [(1, 0), (2, 1)])
 @pytest.mark.parametrize("kind", [SlicedSketch, DPTableSynthesizer])
