@@ -142,6 +142,7 @@ def test_a_page_needs_nothing_else_and_escapes_what_it_is_given(report, tmp_path
     assert plt.get_fignums() == figures
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn_in_the_style_of_the_caller(report):
     """A style that lays figures out by itself would warn of a figure that is laid out by hand."""
     with plt.style.context("skdpot.pictures"):

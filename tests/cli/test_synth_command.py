@@ -21,6 +21,7 @@ def charges():
     return PrivacyBudget.from_ledger("study.db").history()["label"].tolist()
 
 
+@pytest.mark.slow
 def test_everything_at_once(run, folder):
     code, out, err = run(f"{SAVED} --epsilon-cap 3 --delta 1e-6 --report r.html --target smokes")
     assert (code, err) == (0, "")

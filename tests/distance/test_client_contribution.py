@@ -37,6 +37,7 @@ def test_nearer_clients_contribute_more():
     assert table["contribution"].min() < 0.05
 
 
+@pytest.mark.slow
 def test_clients_that_noise_does_not_tell_apart_share_about_equally():
     """By chance one in a hundred sets has a share above .45; the mean of 8 hardly."""
     found = []

@@ -59,6 +59,7 @@ def test_without_the_group_the_best_fair_rule_is_found(epsilon):
     assert distance(fitted, X_test, of_test) < (0.03 if math.isinf(epsilon) else 0.06)
 
 
+@pytest.mark.slow
 def test_with_the_group_predictions_are_on_the_geodesic():
     """The optimal map of each group, known in closed form for two shifted groups."""
     X, y, group = hinted(N, 2, hint=1.0)

@@ -33,6 +33,7 @@ def fitted():
     return fair.fit(rows, sensitive_features=group), budget
 
 
+@pytest.mark.slow
 def test_groups_cannot_be_told_apart(fitted):
     rows, group = codes(20_000, 1)
     moved = fitted[0].transform(rows, sensitive_features=group)

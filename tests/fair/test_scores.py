@@ -144,6 +144,7 @@ def test_a_linear_model_is_nearly_the_best_whatever_the_scale_of_columns(loss, m
     assert figure(truth, found) <= figure(truth, best) + lost
 
 
+@pytest.mark.slow
 def test_moments_of_single_precision_are_summed_exactly():
     """A sum that rounds would move by more than the record that is replaced."""
     rows, targets = drawn("logistic", n=40_000)

@@ -93,6 +93,7 @@ def test_what_was_released_step_by_step_cannot_be_trained_on_again():
         generator("gradient").fit(SMALL).retrain()
 
 
+@pytest.mark.slow
 def test_default_steps_follow_a_public_rule():
     counts = {
         mechanism: [

@@ -121,6 +121,7 @@ def algorithm_2(release, start, n_steps, step, diffusion, sigma, n_directions, r
     return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("diffusion", [0.0, 0.01])
 def test_presampling_at_large_noise_is_the_papers_algorithm(diffusion):
     """At σ = 5 radii nothing pulls particles into the ball: they leave it, in both.

@@ -119,6 +119,7 @@ def test_what_is_proposed_for_each_kind_of_column_and_comes_back(fitted, name, k
         assert new[name].map(lambda text: bool(re.fullmatch(written, text))).all()
 
 
+@pytest.mark.slow
 def test_nobody_is_discharged_before_admission(fitted):
     new = fitted[2]
     assert (new["admitted"] <= new["discharged"]).all()  # in ISO format

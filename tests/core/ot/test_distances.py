@@ -83,6 +83,7 @@ def test_sliced_is_the_mean_over_whole_blocks_of_directions():
     assert len({sliced_wasserstein_distance(X, Y, random_state=seed) for seed in seeds}) == 4
 
 
+@pytest.mark.slow
 @BOTH
 @given(triple=samples(n_samples=3), p=orders)
 @quick
@@ -315,6 +316,7 @@ def test_smoothed_distance_is_that_of_convolved_samples(sigma, weighted):
     assert found == pytest.approx(math.sqrt(np.mean((of_x - of_y) ** 2)), abs=1e-3 * sigma)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [1e-7, 0.01, 0.3, 20.0])
 def test_smoothed_distance_has_the_closed_forms(sigma):
     """Translates stay as far as they are; so do parts far apart, whose mass does not mix."""
@@ -329,6 +331,7 @@ def test_smoothed_distance_has_the_closed_forms(sigma):
     assert smoothed(*parts, sigma) == pytest.approx(math.sqrt(5) * sigma, abs=3 * far / 2**13)
 
 
+@pytest.mark.slow
 def test_smoothing_only_shortens_distances():
     """Monotone in σ, between the plain distance and that of the means; one Gaussian to another."""
     rng = np.random.default_rng(4)

@@ -90,6 +90,7 @@ MIXTURES = {
 }
 
 
+@pytest.mark.slow
 @DEVICES
 @pytest.mark.parametrize("kind", MIXTURES)
 def test_five_gaussians_are_found(kind, device):

@@ -174,6 +174,7 @@ def test_no_random_mechanism_exceeds_the_bound():
 # ------------------------------------------------------------------ against Renyi
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [1.0, 0.0, math.inf])
 @pytest.mark.parametrize(("mean", "mu"), [(3, 1.0), (30, 0.2)])
 def test_the_exact_account_is_below_that_by_renyi_and_above_one_trial(mean, mu, shape):
