@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "engines"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "engines"
 NEEDED = {"files": "pyarrow", "duckdb": "duckdb", "dask": "distributed", "spark": "pyspark"}
 
 
