@@ -113,7 +113,7 @@ def run_ui(args: Namespace, console: Console) -> None:
     try:
         from nicegui import app, ui
     except ModuleNotFoundError:
-        raise CommandError("the page needs NiceGUI: pip install 'skdpot[ui]'") from None
+        raise CommandError("the page needs NiceGUI: pip install nicegui") from None
     from fastapi import FastAPI
     from starlette.middleware.trustedhost import TrustedHostMiddleware
     from uvicorn import Config, Server

@@ -33,7 +33,7 @@ def arrow_module(name: str = "pyarrow") -> Any:
     try:
         return import_module(name)
     except ImportError:
-        text = "Reading X in batches needs pyarrow: pip install 'skdpot[arrow]'."
+        text = "Reading X in batches needs pyarrow: pip install pyarrow"
         raise ImportError(text) from None
 
 
