@@ -6,8 +6,8 @@ once the coins are open. Guesses must detect it too, or else prove ε ≥ 3 with
 that cannot find anything proves nothing. A correct mechanism is refuted with a probability of at
 most 0.1 % by the guesses and 0.001 % by the noise.
 
-The quick tests audit the claim of four cases (`QUICK`) with few canaries, and find too little noise in
-a sketch. The slow ones audit all cases with many.
+The quick tests audit the claim of four cases (`QUICK`) with few canaries, and find too little noise
+in a sketch. The slow ones audit all cases with many.
 """
 
 import math
