@@ -4,7 +4,7 @@ python tools/house.py            the table; needs no installed environment
 python tools/house.py --names    also the names that several files define
 python tools/house.py --walk     also the files that one fit of three estimators passes (needs one)
 
-The exit code is 1 if a row without an allowance is over its target (``--strict``).
+With ``--strict`` the exit code is 1 if a row is over its target and has none of the `REASONS`.
 """
 
 import ast
@@ -24,6 +24,14 @@ WINGS = {"tables": 6_500} | dict.fromkeys(
     ("sampling", "trajectories", "distance", "fair", "search"), 3_200
 )
 ON_TOP = ("audit", "cli")
+# Why a row is over its target, until it is not.
+REASONS = {
+    "core, code lines": "a third is privacy: accounts, ledgers, statements",
+    "tables, code lines": "450 are metrics and pictures of marginals",
+    "fair, code lines": "400 are domain adaptation, which shares its steps",
+    "whole package, code lines": "4,100 are imports and lists of names: one idea a file",
+    "whole package, lines of docstrings": "9,300 are the public reference",
+}
 DOORS = ("datasets", "federated", "mechanisms", "metrics", "model_selection", "preprocessing")
 
 
@@ -231,7 +239,7 @@ def main() -> None:
         beside = "" if most is None else f"at most {most:6,}"
         if most is not None and count > most:
             over.append(row)
-            beside += "   over"
+            beside += f"   over: {REASONS.get(row, 'unexplained')}"
         print(f"{row:48} {count:7,}   {beside}".rstrip())
     if "--names" in sys.argv:
         for name, places in shared_names(files).items():
@@ -241,7 +249,7 @@ def main() -> None:
                 print(f"    {path.relative_to(PACKAGE)}: {', '.join(late)}")
     if "--walk" in sys.argv:
         print_walks()
-    if "--strict" in sys.argv and any("lines" not in row for row in over):
+    if "--strict" in sys.argv and set(over) - REASONS.keys():
         raise SystemExit(1)
 
 
