@@ -17,8 +17,8 @@ Read in this order:
   and by `row_attack` where numbers have lost their order.
 - `many_runs` compares hundreds of fits, and `synthetic_rows` attacks drawn rows; their results are
   those of `membership`.
-- `report` makes the privacy report from `report_words`, `part_audits`, `report_membership`,
-  `report_utility` and `report_pictures`.
+- `report` makes the privacy report from `report_words`, `part_audits`, `report_membership`
+  and `report_utility`.
 
 `reconstruct` attacks the messages of distances (`skdpot.distance.reconstruction`). From the core
 the audits take the gate, where all releases pass and can be recorded and replayed, and the account

@@ -13,7 +13,7 @@ Files, in the order to read them:
 - `post_processor`: the same rule for scores of another classifier;
 - `notions`: what is to be alike; one object per notion of fairness;
 - `penalty_mechanism`, `sketched_outputs`, `ranked_outputs` (the paper): training with a penalty
-  (`fair_loss`, `training_rows`, `thresholds`, `target_bins`, `recalibration`, `prediction_losses`);
+  (`fair_loss`, `training_rows`, `thresholds`, `target_bins`, `recalibration`);
 - `regressor`, `barycenter` (default): predictions moved to one distribution (`transport`), and what
   that costs (`regression_frontier`);
 - `transformer`: features moved to one distribution;

@@ -16,21 +16,23 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional
 
 from skdpot._utils.parameters import Interval, StrOptions
 from skdpot._utils.streams import SecretStream
 from skdpot.base import COUNT, LENGTH, FitContext, MechanismResult
 from skdpot.fair.fair_loss import FairLoss
 from skdpot.fair.mechanism import FairMechanism, FairTask
-from skdpot.fair.prediction_losses import prediction_losses
 from skdpot.fair.recalibration import plan_recalibration, recalibrated
 from skdpot.fair.target_bins import plan_target_bins, release_target_bins
 from skdpot.fair.thresholds import ThresholdNoise, plan_threshold, tuned_threshold
 from skdpot.fair.training_rows import TrainingRows, train_on
-from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
+from skdpot.nets.cells import Cells
+from skdpot.nets.compared_outputs import ClippedOutputs, ComparedOutputs, Probabilities
 from skdpot.nets.local_penalty import network_outputs
-from skdpot.nets.loss_curve import LossCurve
+from skdpot.nets.loss_curve import LossCurve, Losses, fixed_subset, parity_distance
 from skdpot.nets.output_tables import TableNoise
+from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.training import GradientStep, noisy_learning_rate
 from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.privacy.events import Event
@@ -41,6 +43,9 @@ _DEFAULT_STEPS, _USUAL_ALPHA = 200, 0.75
 _LARGEST_RATE = 0.1  # with a larger learning rate few parameters diverge under noise
 _BINS_SHARE = 0.02  # of the squared mu, for the bins of the targets
 _LEVEL_SHARE = 0.05  # of the squared mu, for the level of the outputs
+
+
+_N_PROJECTIONS = 16  # enough for a curve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,3 +238,33 @@ def _probabilities(network: nn.Module, rows: torch.Tensor) -> np.ndarray:
 
 def _default_steps(alpha: float) -> int:
     return round(_DEFAULT_STEPS * math.sqrt(max(1.0, (1.0 - _USUAL_ALPHA) / (1.0 - alpha))))
+
+
+def prediction_losses(
+    compared: ComparedOutputs, rows: torch.Tensor, targets: torch.Tensor, cells: Cells
+) -> Losses:
+    """Return a function from networks to their loss and their penalty, on a fixed subset of rows.
+
+    The loss is the cross-entropy of classes, or half the squared error of targets.
+    """
+    subset = fixed_subset(len(rows))
+    rows, targets = rows[subset], targets[subset]
+    codes = cells.codes_of(targets.cpu().numpy(), cells.codes[subset])
+    directions = compared.directions(_N_PROJECTIONS, np.random.default_rng(0))
+
+    def losses(network: nn.Module) -> tuple[float, float]:
+        outputs = record_outputs(network, rows).double()
+        values = compared.values(outputs).cpu().numpy()
+        return _loss(outputs, targets), parity_distance(values, codes, cells, directions)
+
+    return losses
+
+
+def _loss(outputs: torch.Tensor, targets: torch.Tensor) -> float:
+    if targets.ndim == 2:
+        return float((outputs - targets).square().sum(1).mean() / 2.0)
+    labelled = targets >= 0
+    outputs, targets = outputs[labelled], targets[labelled]
+    if outputs.shape[1] > 1:
+        return float(functional.cross_entropy(outputs, targets.long()))
+    return float(functional.binary_cross_entropy_with_logits(outputs[:, 0], targets.double()))

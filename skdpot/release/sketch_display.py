@@ -23,7 +23,6 @@ _CDF_SIZE = (3.1, 2.6)  # inches
 _N_COLUMNS = 3
 _MOST_TERMS = 2  # of the name of a direction
 _SMALL_WIDTH = 40  # characters of a label, of the small font
-_PANELS = 4  # by default
 _PANEL_SIZE = (2.7, 2.7)  # inches
 _MOST_IN_A_ROW = 4
 _WIDTH = 26  # characters of a label

@@ -15,7 +15,7 @@ Files, in the order to read them:
 - ``langevin_mechanism``: a release in every step; ``langevin_release`` has the dynamics and the
   proof, ``fit_gradient`` the clipped gradients, ``warm_start_release`` the starting points
 - ``schedule`` and ``time_coupling``: phases, and the steps for which the coupling is stable
-- ``path_measure``: the law of paths, from ``couplings`` and bridges; ``simulated_estimate``: errors
+- ``path_measure``: the law of paths, from ``couplings`` and bridges
 - ``path_metrics`` and ``display``: distances and pictures
 - ``observed_once``, ``moving_clusters``, ``ornstein_uhlenbeck``, ``lineage``, ``commuters``:
   made-up data with known laws

@@ -11,11 +11,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.stats import t as student_t
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import Tags
 
-from skdpot._utils.arguments import check_count
+from skdpot._utils.arguments import check_confidence, check_count
 from skdpot._utils.finite import as_finite
 from skdpot._utils.parameters import (
     Interval,
@@ -34,7 +35,6 @@ from skdpot.trajectories.couplings import drifting_plans, entropic_plans, exact_
 from skdpot.trajectories.langevin_mechanism import MeanFieldLangevin
 from skdpot.trajectories.mechanism import MovedParticles, TrajectoryMechanism
 from skdpot.trajectories.path_measure import PathMeasure
-from skdpot.trajectories.simulated_estimate import SimulatedEstimate
 from skdpot.trajectories.sketch_mechanism import TrajectorySketch
 from skdpot.trajectories.time_axis import read_stamps
 from skdpot.trajectories.timed_rows import divide_by_time
@@ -57,6 +57,34 @@ _FREE_OF_SKETCH = (
 _DRAWN_AT_LEFT_OUT = 1000
 # Simulated fits of a fit, kept as long as its paths.
 _SIMULATED: WeakKeyDictionary[PathMeasure, list[Any]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedEstimate:
+    """A statistic of the population, and its error in simulated fits.
+
+    A fit that smooths is biased. Simulations of the smooth fit show part of this bias: it is
+    subtracted from the value, and it is also counted as an error.
+    """
+
+    value: np.ndarray  # bias subtracted
+    standard_error: np.ndarray
+    bias: np.ndarray  # mean of the simulated fits less the fit
+    n_simulations: int
+
+    @classmethod
+    def of(cls, fitted: np.ndarray, simulated: np.ndarray) -> Self:
+        """Estimate a statistic from its value (...) and simulated values (n_simulations, ...)."""
+        bias = simulated.mean(axis=0) - fitted
+        error = np.hypot(simulated.std(axis=0, ddof=1), bias)
+        return cls(fitted - bias, error, bias, len(simulated))
+
+    def interval(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lower and upper ends of a confidence interval for each number."""
+        check_confidence(confidence)
+        quantile = student_t.ppf(0.5 + confidence / 2, self.n_simulations - 1)
+        reach = quantile * self.standard_error
+        return self.value - reach, self.value + reach
 
 
 @dataclass(eq=False, repr=False)

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from skdpot.datasets import one_point_per_person
 from skdpot.metrics import TrajectoryDisplay
 from skdpot.trajectories.moving_clusters import branching_paths
-from skdpot.trajectories.simulated_estimate import SimulatedEstimate
+from skdpot.trajectories.sampler import SimulatedEstimate
 
 TIMES = np.linspace(2.0, 4.0, 11)
 PATHS, _ = branching_paths(200, np.linspace(0, 1, 11), random_state=0)

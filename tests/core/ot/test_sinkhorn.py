@@ -7,8 +7,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from skdpot.ot.anderson import AndersonMixing
-from skdpot.ot.sinkhorn import WarmCoupling, schrodinger_potentials
+from skdpot.ot.sinkhorn import AndersonMixing, WarmCoupling, schrodinger_potentials
 
 TIGHT = {"tol": 1e-9, "max_iter": 20_000}
 
