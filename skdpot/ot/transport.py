@@ -79,27 +79,7 @@ def wasserstein_1d(
 
 
 def sliced_distance(X: ArrayLike, Y: ArrayLike, directions: np.ndarray, *, p: float = 2.0) -> float:
-    """Sliced Wasserstein-p distance along given directions.
-
-    Parameters
-    ----------
-    X, Y : array-like of shape (n, d), (m, d)
-        Two samples.
-    directions : ndarray of shape (n_projections, d)
-        Unit rows.
-    p : float, default=2
-        Order.
-
-    Returns
-    -------
-    float
-        ``(mean_j W_p^p(θ_j·X, θ_j·Y))^(1/p)``.
-
-    References
-    ----------
-    Bonneel, Rabin, Peyré, Pfister, "Sliced and Radon Wasserstein barycenters of measures",
-    JMIV 2015.
-    """
+    """Return ``(mean_j W_p^p(θ_j·X, θ_j·Y))^(1/p)``, the sliced distance (Bonneel et al., 2015)."""
     distances = wasserstein_1d(directions @ np.asarray(X).T, directions @ np.asarray(Y).T, p=p)
     return float(power_mean(np.asarray(distances), p))
 
