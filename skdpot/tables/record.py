@@ -26,8 +26,10 @@ from skdpot.tables.marginal_release import (
 )
 from skdpot.tables.model import TableModel
 from skdpot.tables.plan import events_of
+from skdpot.tables.reliability import table_reliability
 from skdpot.tables.row_map import RowMap, constants_of
 from skdpot.tables.schema import TableSchema
+from skdpot.tables.schema_release import DEFAULTS, SchemaEstimate
 from skdpot.tables.tree import ColumnTree
 
 _PARAMETERS = ("epsilon", "delta", "target", "unit", "max_rows", "weighting", "n_particles")
@@ -65,6 +67,7 @@ class TableRecord(Record):
     potentials: tuple[FloatArray, ...]
     edges: tuple[FloatArray, ...]
     rounded: tuple[FloatArray, ...]
+    estimates: tuple[SchemaEstimate, ...]
 
     kind: ClassVar[str] = "skdpot.DPTableSynthesizer"
     noun: ClassVar[str] = "synthesizer"
@@ -92,6 +95,7 @@ class TableRecord(Record):
             potentials=model.potentials,
             edges=tuple(_as_stored(grid.edges, 1) for grid in model.grids),
             rounded=tuple(_as_stored(grid.rounded, 2) for grid in model.grids),
+            estimates=synthesizer._estimates,
         )
 
     def restore(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -117,6 +121,11 @@ class TableRecord(Record):
         _require(2 <= least <= self.n_rows <= most <= LARGEST_COUNT, "n_rows cannot be")
         _check_model(model, [grid.size for grid in grids], most)
         self._check_statement(weight)
+        for item in self.estimates:
+            known = item.column in schema.names and item.what in DEFAULTS
+            _require(
+                known and 0.0 <= item.hidden <= 1.0, "it has errors that its schema cannot have"
+            )
         names = self.feature_names
         fitted: dict[str, Any] = {
             "schema_": schema,
@@ -127,6 +136,10 @@ class TableRecord(Record):
             "_kind": self.makes,
             "_grids": grids,
             "_rules": rules,
+            "_estimates": self.estimates,
+            "reliability_": table_reliability(
+                model, rules.place(self.target) if len(grids) > 1 else None, self.estimates
+            ),
         }
         if names is not None:
             fitted["feature_names_in_"] = np.array(names, dtype=object)

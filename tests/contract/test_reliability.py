@@ -11,8 +11,12 @@ from skdpot.exceptions import ReliabilityWarning
 from skdpot.privacy import OutputError, Reliability
 from tests.contract.fits import FITS, swept
 
-# Fits whose estimators do not state their errors yet.
-MISSING = set(FITS)
+# Fits whose estimators state their errors.
+STATED = (
+    "encoder",
+    "synthesizer",
+)
+MISSING = {name for name in FITS if not name.startswith(STATED)}
 
 
 @pytest.mark.parametrize("name", swept(FITS))
