@@ -22,6 +22,7 @@ from skdpot.tables.schema_release import SchemaEstimate
 
 # An error of this total variation, or of this share of the range, is small whatever the data are.
 _MARGIN = 0.05
+_PAIR_MARGIN = 0.1  # of a pair, which has more cells
 _MEAN_NOISE = math.sqrt(2.0 / math.pi)  # mean absolute value of standard normal noise
 _HELP = "Use more rows, fewer columns or a larger epsilon"
 _UNIFORM, _MIDDLE = "a uniform distribution in the bounds", "the middle of the bounds"
@@ -222,7 +223,7 @@ def _pairs(model: TableModel, target: int | None) -> list[OutputError]:
             standard_error=min(best[first, second][0], 1.0),
             trivial=_INDEPENDENT,
             trivial_error=best[first, second][1],
-            margin=_MARGIN,
+            margin=_PAIR_MARGIN,
         )
         for first, second in ordered
     ]

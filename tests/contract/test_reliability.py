@@ -33,16 +33,18 @@ def test_every_fit_states_its_errors_and_warns_once_of_what_noise_hides(name):
         assert 0.0 <= output.standard_error < math.inf, output
         assert output.trivial_error >= 0.0, output
         assert output.trivial, output
-    told = [item for item in caught if issubclass(item.category, ReliabilityWarning)]
-    assert len(told) == bool(reliability.unreliable)
-    for item in told:
-        assert type(fitted).__name__ in str(item.message)
-        assert reliability.unreliable[0] in str(item.message)
-    assert pickle.loads(pickle.dumps(reliability)) == reliability
+    told = [str(w.message) for w in caught if issubclass(w.category, ReliabilityWarning)]
+    by_public_facts = [text for text in told if "too small for this epsilon" in text]
+    assert len(told) == bool(by_public_facts or reliability.unreliable)
+    for text in told:
+        assert type(fitted).__name__ in text
+        assert text in by_public_facts or reliability.unreliable[0] in text
+    assert repr(pickle.loads(pickle.dumps(reliability))) == repr(reliability)
     assert len(reliability.to_frame()) == len(reliability.outputs)
     assert reliability.outputs[0].output.split()[0] in reliability._repr_html_()
 
 
+@pytest.mark.filterwarnings("ignore:.*makes the privacy noise reproducible")
 @pytest.mark.parametrize("name", swept(FITS))
 def test_without_noise_nothing_is_hidden(name):
     if name in MISSING:
