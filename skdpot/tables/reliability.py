@@ -64,7 +64,7 @@ class _ColumnCounts:
     def of(cls, model: TableModel, place: int) -> "_ColumnCounts":
         """Combine all released counts of a column."""
         grid, bins, n_rows = model.grids[place], model.bins[place], model.n_rows
-        cells = _cell_covariance(model, place)
+        cells = cell_covariance(model, place)
         counts = np.bincount(bins.bins, model.columns[place].counts, bins.n_bins)
         if not cells.any():
             return cls(grid, bins, n_rows, cells, bins.shares, np.zeros((bins.n_bins,) * 2))
@@ -148,7 +148,7 @@ class _ColumnCounts:
         )
 
 
-def _cell_covariance(model: TableModel, place: int) -> FloatArray:
+def cell_covariance(model: TableModel, place: int) -> FloatArray:
     """Return the covariance of the best linear counts of cells, or their variances if it is none.
 
     Counts of several rounds are combined by `skdpot.tables.cells.combined`, which is the estimate
