@@ -65,11 +65,11 @@ class _ColumnCounts:
         """Combine all released counts of a column."""
         grid, bins, n_rows = model.grids[place], model.bins[place], model.n_rows
         cells = cell_covariance(model, place)
-        counts = np.bincount(bins.bins, model.columns[place].counts, bins.n_bins)
         if not cells.any():
             return cls(grid, bins, n_rows, cells, bins.shares, np.zeros((bins.n_bins,) * 2))
         sums = np.eye(bins.n_bins)[bins.bins]
         information = np.linalg.inv(sums.T @ _times(cells, sums))
+        counts: FloatArray = sums.T @ model.columns[place].counts
         known = information @ counts
         published = model.releases[0].kind != "marginals"  # counts of columns are sums of pairs
         for noisy in () if published else model.marginals:
@@ -157,9 +157,9 @@ def cell_covariance(model: TableModel, place: int) -> FloatArray:
     noisy = model.columns[place]
     rounds = [
         (table.marginal.groups[0], table.sigma**-2)
-        for release in model.releases[min(1, model.n_rounds - 1) : model.n_rounds]
+        for release in model.releases[: model.n_rounds]
         for table in tables_of(release)
-        if table.marginal.columns == (place,) and table.sigma > 0.0
+        if table.marginal.columns == (place,) and table.marginal.levels != (0,) and table.sigma
     ]
     if len(rounds) < 2:
         return np.full(len(noisy.counts), noisy.sigma**2)

@@ -114,8 +114,9 @@ def compare_with_rows(schema: TableSchema, rows: Table, synthetic: Table) -> dic
     for column, marginal in zip(schema, marginals, strict=True):
         found = [missing_part(marginal, *sizes)]
         if column.on_scale:
-            given, side = (Side.of_rows(column.numbers(table[column.name])) for table in both)
-            found += parts_of_scale(column, given, side)
+            scale: Any = column
+            sides = [Side.of_rows(scale.numbers(table[column.name])) for table in both]
+            found += parts_of_scale(column, *sides)
         else:
             found += parts_of_categories(marginal, *sizes)
         parts += [(column.name, part) for part in found]
@@ -205,8 +206,8 @@ def _figures_of_values(values: FloatArray, prefix: str) -> dict[str, float]:
 def figures_of_counts(grid: ColumnGrid, noisy: NoisyMarginal) -> dict[str, float]:
     """Return the summaries that noisy counts of cells give, with values at mean values of cells.
 
-    The mean lies within the values that stand out of the noise, so that it is not negative because
-    of noise on values that no row has.
+    The mean lies within the values that stand out of the noise, so that noise on values that no row
+    has does not make it negative. Quantiles beyond these are unknown.
     """
     values = column_numbers(grid.column.compared(grid.middles), "number")
     counts = noisy.counts[: grid.n_cells]
@@ -218,7 +219,8 @@ def figures_of_counts(grid: ColumnGrid, noisy: NoisyMarginal) -> dict[str, float
     noise = np.full(len(counts), noisy.sigma**2)
     side = Side(values, counts / total, round(total), noise / total**2)
     least, most = side.ends()
-    low, high = side.quantiles(_LEVELS).tolist()
+    quantiles = side.quantiles(_LEVELS)
+    low, high = np.where((least <= quantiles) & (quantiles <= most), quantiles, np.nan).tolist()
     return {
         "mean": float(np.clip(mean, least, most)),
         "std": float(np.sqrt(variance)) if variance >= 0.0 else np.nan,
