@@ -25,6 +25,8 @@ _CENTER_LEVELS = (0.05, 0.5, 0.95)
 _DEVIATIONS = 4.0  # of a normal distribution, to reach beyond its quantiles
 _LEAST_UNITS = 1.5
 _LEVELS = (0.005, 0.05)
+_MARGIN = 0.5  # of a range, beyond generous bounds,
+_FAR_TAIL = 30.0  # or times as far as a heavy tail's quantile of 95 %
 _SILENT = 2.0  # standard deviations of the noise of all cells that tell nothing from something,
 _AT_STAKE = 0.05  # or so many of the rows
 # Knots of a scale.
@@ -151,8 +153,26 @@ class FeatureCounts:
         if self.counts[: max(zero, 0)].sum() <= hidden and last > zero:
             lower = max(lower, 0.0)
         elif self.counts[max(zero + 1, 0) :].sum() <= hidden and first < zero:
-            upper = min(upper, 0.0)
+            # The cell of zero also holds positive values, unless it has no more than its neighbour.
+            if self.counts[zero] <= self.counts[zero - 1] + hidden:
+                upper = min(upper, 0.0)
         return lower, upper
+
+    def generous_range(self, n_samples: int) -> tuple[float, float]:
+        """Return wider bounds, for cells that get finer where the rows are.
+
+        They hold tails that the noise hides here, and end at zero where `range` does or nearly so.
+        """
+        lower, upper = self.range(n_samples)
+        if not self.sigma:
+            return lower, upper
+        low, center, high = map(float, self.quantiles(_CENTER_LEVELS))
+        below, above = center - low, high - center
+        margin = _MARGIN * (upper - lower)
+        first = lower - max(margin, _FAR_TAIL * below * (below > _HEAVY_TAIL * self.spread))
+        last = upper + max(margin, _FAR_TAIL * above * (above > _HEAVY_TAIL * self.spread))
+        first = max(first, 0.0) if lower >= 0.0 else first
+        return first, min(last, 0.0) if upper <= 0.0 else last
 
     def knots(self, lower: float, upper: float) -> FloatArray:
         """Return values at even places of a scale that gives room to where values are.

@@ -21,7 +21,7 @@ from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent
 from skdpot.privacy.noise import MAX_TABLE_S, required_bits
 from skdpot.privacy.targets import PrivacyTarget
 from skdpot.tables.bins import MAX_BINS
-from skdpot.tables.cells import ROUNDS
+from skdpot.tables.cells import BLOCKS, ROUNDS
 from skdpot.tables.choices import choice_sensitivity
 from skdpot.tables.contingency import Marginal, NoisyMarginal
 from skdpot.tables.marginal_release import MARGINAL_SENSITIVITY, misfit_sensitivity
@@ -54,7 +54,7 @@ _WIDE_SHARE, _USUAL_WIDE = 0.6, 0.2
 MOST_FEW = 30  # columns up to which all pairs are candidates
 _LABELS = {
     "roundness": "Counts of round numbers in columns on a scale",
-    "magnitudes": "Counts of columns on a scale, by magnitude",
+    "magnitudes": "Counts of columns on a scale, in coarse cells",
     "cells": "Counts of columns on a scale, in finer cells",
     "columns": "Counts of each column",
     "edges": "Choice of pairs that are far from independent",
@@ -127,7 +127,7 @@ def plan_marginals(
     """Share a target among the releases of a fit to `n_samples` persons."""
     n_open = sum(not column.is_resolved for column in schema)
     mu = target.mu_cap * math.sqrt(_SCHEMA_SHARE * n_open / len(schema)) if n_open else math.inf
-    first = plan_schema(schema, n_samples, mu=mu, delta=target.tail_delta)
+    first = plan_schema(schema, n_samples, mu=mu, delta=target.tail_delta, scale="cells")
     shares = shares_of(schema)
     before = () if first.event is None else (first.event,)
 
@@ -153,7 +153,11 @@ def shares_of(schema: TableSchema) -> dict[str, float]:
     left = 1 - _WIDE_SHARE * max(part - _USUAL_WIDE, 0.0)  # for pairs and choices
     shares = {name: share * left for name, share in shares.items()}
     shares["columns"] += 1 - left
-    rounds = {name: share * shares["columns"] * part for name, share in ROUNDS.items() if part}
+    rounds = {name: share * part for name, share in ROUNDS.items() if part}
+    long = [c.on_scale and c.is_resolved and c.grid().is_long for c in schema]
+    if any(long):
+        rounds["magnitudes"] = rounds.get("magnitudes", 0.0) + BLOCKS * sum(long) / len(long)
+    rounds = {name: share * shares["columns"] for name, share in rounds.items()}
     return rounds | shares | {"columns": shares["columns"] - sum(rounds.values())}
 
 

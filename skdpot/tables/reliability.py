@@ -13,6 +13,7 @@ import numpy as np
 from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot.privacy.reliability import OutputError, Reliability
 from skdpot.tables.bins import ColumnBins, project_to_total
+from skdpot.tables.cells import combined
 from skdpot.tables.contingency import NoisyMarginal
 from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.marginal_release import tables_of
@@ -64,12 +65,12 @@ class _ColumnCounts:
     def of(cls, model: TableModel, place: int) -> "_ColumnCounts":
         """Combine all released counts of a column."""
         grid, bins, n_rows = model.grids[place], model.bins[place], model.n_rows
-        cells = cell_covariance(model, place)
+        best, cells = cell_counts(model, place)
         if not cells.any():
             return cls(grid, bins, n_rows, cells, bins.shares, np.zeros((bins.n_bins,) * 2))
         sums = np.eye(bins.n_bins)[bins.bins]
         information = np.linalg.inv(sums.T @ _times(cells, sums))
-        counts: FloatArray = sums.T @ model.columns[place].counts
+        counts: FloatArray = sums.T @ best
         known = information @ counts
         published = model.releases[0].kind != "marginals"  # counts of columns are sums of pairs
         for noisy in () if published else model.marginals:
@@ -148,21 +149,22 @@ class _ColumnCounts:
         )
 
 
-def cell_covariance(model: TableModel, place: int) -> FloatArray:
-    """Return the covariance of the best linear counts of cells, or their variances if it is none.
+def cell_counts(model: TableModel, place: int) -> tuple[FloatArray, FloatArray]:
+    """Return the best linear counts of cells, and their covariance, or variances if it is none.
 
     Counts of several rounds are combined by `skdpot.tables.cells.combined`, which is the estimate
     of least squares. Cells of different groups in the first round are independent.
     """
-    noisy = model.columns[place]
-    rounds = [
-        (table.marginal.groups[0], table.sigma**-2)
+    last = model.columns[place]
+    tables = [
+        table
         for release in model.releases[: model.n_rounds]
         for table in tables_of(release)
-        if table.marginal.columns == (place,) and table.marginal.levels != (0,) and table.sigma
+        if table.marginal.columns == (place,) and table.marginal.levels != (0,)
     ]
-    if len(rounds) < 2:
-        return np.full(len(noisy.counts), noisy.sigma**2)
+    if len(tables) < 2 or last.sigma == 0.0:
+        return last.counts, np.full(len(last.counts), last.sigma**2)
+    rounds = [(table.marginal.groups[0], table.sigma**-2) for table in tables]
     first = rounds[0][0]
     covariance: FloatArray = np.eye(len(first)) / sum(precision for _, precision in rounds)
     for group in np.flatnonzero(np.bincount(first) > 1):
@@ -170,7 +172,7 @@ def cell_covariance(model: TableModel, place: int) -> FloatArray:
         parts = [(groups[inside], precision) for groups, precision in rounds]
         information = sum((part[:, None] == part) * precision for part, precision in parts)
         covariance[np.ix_(inside, inside)] = np.linalg.inv(information)
-    return covariance
+    return combined(tables)[0], covariance
 
 
 def _times(covariance: FloatArray, right: FloatArray) -> FloatArray:

@@ -31,7 +31,7 @@ from skdpot.tables.marginals import (
     normalized_wasserstein_distance,
 )
 from skdpot.tables.model import TableModel
-from skdpot.tables.reliability import cell_covariance
+from skdpot.tables.reliability import cell_counts
 from skdpot.tables.schema import TableSchema
 
 _N_DRAWS = 100  # simulated noises per table
@@ -69,8 +69,7 @@ def compare_with_releases(
             columns[-1] |= figures_of_counts(grid, noisy)
             columns[-1] |= _figures_of_values(grid.column.numbers(drawn_values), "synthetic_")
         if grid.on_scale:
-            noise = cell_covariance(model, place)
-            given = Side.of_counts(grid, noisy.counts, noise, model.n_rows)
+            given = Side.of_counts(grid, *cell_counts(model, place), model.n_rows)
             side = Side(given.values, shares[: grid.n_cells], len(codes))
             parts += [(name, part) for part in parts_of_scale(grid.column, given, side)]
         else:

@@ -27,7 +27,7 @@ from skdpot.tables.column_base import TableColumn
 from skdpot.tables.column_values import PlainColumn
 from skdpot.tables.schema import TableSchema
 
-ScaleOption: TypeAlias = Literal["auto", "private", "even"]
+ScaleOption: TypeAlias = Literal["auto", "private", "even", "cells"]
 _ROUNDING = 1 - 1e-13  # rounding of roots must not exceed the given mu
 _MARGIN = 0.05  # share of the rows that bounds and categories may always miss
 _CELLS_AT_A_BOUND = 9  # whose noise moves the rows beyond a bound
@@ -92,8 +92,8 @@ def plan_schema(
     """Plan the estimates of open bounds and categories, with an equal share of mu² per column.
 
     `delta` is the share of delta for the selection of categories. Private scales come from the
-    histograms of columns without bounds, or of all columns ("private"). The plan is made of public
-    facts alone.
+    histograms of columns without bounds, or of all columns ("private"). With "cells", bounds are
+    generous, because cells get finer where the rows are. The plan is made of public facts alone.
     """
     scaled, coded = len(to_measure(schema, scale)), len(_open_columns(schema, False))
     per_column = mu * _ROUNDING / math.sqrt(max(scaled + coded, 1))
@@ -120,8 +120,10 @@ def release_schema(
     if plan.ranges is not None:
         measured = to_measure(plan.schema, plan.scale)
         numbers = rows.map(partial(_measured_numbers, columns=measured))
-        spans = None if plan.scale == "even" else [column.span for column in measured]
-        ranges = release_ranges(numbers, plan.ranges, streams, spans)
+        scaled = plan.scale in ("auto", "private")
+        spans = [column.span for column in measured] if scaled else None
+        generous = plan.scale == "cells"
+        ranges = release_ranges(numbers, plan.ranges, streams, spans, generous=generous)
         for column, bounds in zip(measured, ranges, strict=True):
             bounded = column.bounded(bounds.lower, bounds.upper, bounds.found)
             columns.append(bounded if bounds.knots is None else bounded.stretched(bounds.knots))

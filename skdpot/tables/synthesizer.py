@@ -517,7 +517,8 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         for place, grid in enumerate(self._grids):
             if (condition := wanted.get(place)) is None:
                 cells = draw_cells(codes[:, place], model.bins[place], rng)
-                columns[grid.column.name] = grid.values(cells, rng)
+                tilts = grid.tilts(model.bins[place].cell_shares)
+                columns[grid.column.name] = grid.values(cells, rng, tilts=tilts)
             else:
                 cells = draw_cells(codes[:, place], model.bins[place], rng, condition.kept)
                 values = grid.values(cells, rng, condition.within)
