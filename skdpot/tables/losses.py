@@ -5,6 +5,7 @@ than noise or chance explains. It is hidden if synthetic rows have next to none 
 may have by its noisy counts.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -135,30 +136,37 @@ def cell_numbers(grid: ColumnGrid) -> FloatArray:
     return np.asarray(grid.column.replace(missing=False).numbers(grid.middles), dtype=np.float64)
 
 
-def parts_of_scale(column: Any, given: Side, synthetic: Side) -> Iterator[Part]:
-    """Yield the rows beyond the synthetic range, the tails of rows, and the tenths of the range."""
+def parts_of_scale(column: Any, given: Side, synthetic: Side) -> list[Part]:
+    """Return the rows beyond the synthetic range, the tails of rows, and the tenths of the range.
+
+    A part within one that is lost or hidden is left out, and neighbouring hidden tenths are one.
+    """
     least, most = synthetic.ends()
-    tails = []
+    ends = [(-math.inf, np.nextafter(least, -math.inf)), (most, math.inf)]
     if given.noise is None:
         first, last = given.quantiles(_TAILS)
-        tails = [(-math.inf, np.nextafter(first, -math.inf)), (last, math.inf)]
-    lower, upper = column.span
-    edges = np.linspace(lower, upper, _N_TENTHS + 1)
-    beyond = [(-math.inf, np.nextafter(least, -math.inf)), (most, math.inf)]
-    tenths = list(zip([-math.inf, *edges[1:-1]], [*edges[1:-1], math.inf], strict=True))
-    taken: list[tuple[float, float]] = []
-    for low, high in (*beyond, *tails, *tenths):
-        if any(a <= low and high <= b for a, b in taken):
+        ends += [(-math.inf, np.nextafter(first, -math.inf)), (last, math.inf)]
+    edges = np.linspace(*column.span, _N_TENTHS + 1)[1:-1].tolist()
+    parts: list[tuple[float, float, Part]] = []
+    for low, high in (*ends, *itertools.pairwise([-math.inf, *edges, math.inf])):
+        if any(a <= low and high <= b for a, b, part in parts if part.is_lost or part.is_hidden):
             continue
-        share, drawn = given.share(low, high), synthetic.share(low, high)
-        noise = given.variance(low, high) + synthetic.variance(low, high)
-        if given.noise is None:
-            noise = _by_chance(share, drawn, given.n_rows, synthetic.n_rows)
-        else:
-            noise += drawn * (1.0 - drawn) / synthetic.n_rows
-        part = Part(_interval(column, low, high), share, drawn, math.sqrt(noise))
-        taken += [(low, high)] if part.is_lost or part.is_hidden else []
-        yield part
+        found = _part(column, given, synthetic, low, high)
+        if parts and parts[-1][1] == low and found.is_hidden and parts[-1][2].is_hidden:
+            low = parts.pop()[0]
+            found = _part(column, given, synthetic, low, high)
+        parts.append((low, high, found))
+    return [part for _, _, part in parts]
+
+
+def _part(column: Any, given: Side, synthetic: Side, low: float, high: float) -> Part:
+    """Return the part of a scale above `low` and at most `high`."""
+    share, drawn = given.share(low, high), synthetic.share(low, high)
+    if given.noise is None:
+        variance = _by_chance(share, drawn, given.n_rows, synthetic.n_rows)
+    else:
+        variance = given.variance(low, high) + drawn * (1.0 - drawn) / synthetic.n_rows
+    return Part(_interval(column, low, high), share, drawn, math.sqrt(variance))
 
 
 def parts_of_categories(shares: ColumnShares, n_rows: int, n_samples: int) -> Iterator[Part]:
