@@ -171,7 +171,13 @@ class FeatureCounts:
         margin = _MARGIN * (upper - lower)
         first = lower - max(margin, _FAR_TAIL * below * (below > _HEAVY_TAIL * self.spread))
         last = upper + max(margin, _FAR_TAIL * above * (above > _HEAVY_TAIL * self.spread))
-        first = max(first, 0.0) if lower >= 0.0 else first
+        if lower >= 0.0:
+            # Many rows share a value near zero, which may be a negative code.
+            zero = int(np.floor(-self.cells.lowest / self.cells.width))
+            counts = self.counts[max(zero, 0) : zero + 2]
+            hidden = _SILENT * self.sigma * math.sqrt(self.cells.number)
+            shared = zero >= 0 and len(counts) == 2 and counts[0] > counts[1] + hidden
+            first = max(first, -self.cells.width / 2 if shared else 0.0)
         return first, min(last, 0.0) if upper <= 0.0 else last
 
     def knots(self, lower: float, upper: float) -> FloatArray:

@@ -23,6 +23,7 @@ _MAX_CATEGORIES = 64  # bins of a column of categories
 _SEEN_CATEGORY, _SEEN_INTERVAL, _SEEN_TAIL = 3.0, 4.0, 3.0
 # The density of a hidden tail falls by this power of the distance from the visible part. Its usual
 # scale is a share of the distance to the median; other scales are less probable per octave (log).
+_BESIDE = 4  # cells; where the next ones do not stand out, the outermost is isolated
 _TAIL_POWER, _USUAL_TAIL, _UNUSUAL = 3.0, 0.5, 0.5
 FEW_GROUPS = 4  # groups of a column in triples
 POSSIBLE = 1e-9  # smallest share of a cell: values that noise hides may occur
@@ -96,7 +97,7 @@ def coarsen(
     tails = np.zeros(len(counts))
     if ordered and sigma > 0.0:
         last = len(counts) - missing
-        hidden, tails[:last] = _tails(tables, counts[:last], weights[:last], n_rows)
+        hidden, tails[:last] = _tails(tables, counts[:last], weights[:last], n_rows, grid.sides)
         empty[:last] |= hidden
     if empty.all():
         empty[:], tails[:] = False, 0.0
@@ -115,20 +116,26 @@ def coarsen(
 
 
 def _tails(
-    tables: Sequence[NoisyMarginal], counts: FloatArray, weights: FloatArray, n_rows: int
+    tables: Sequence[NoisyMarginal],
+    counts: FloatArray,
+    weights: FloatArray,
+    n_rows: int,
+    sides: tuple[int, int],
 ) -> tuple[BoolArray, FloatArray]:
     """Return the cells at both ends that noise hides one by one, and estimates of their counts.
 
     Clipped noise on many empty cells would look like a long tail, and the rows of a true tail must
-    not vanish: the best-fitting tail that falls outwards takes their place.
+    not vanish: the best-fitting tail that falls outwards takes their place. There is none beyond an
+    isolated cell, and none that crosses zero.
     """
     covariance = covariance_of(tables, n_rows)[: len(counts), : len(counts)]
     sums = np.pad(covariance.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
     variances = np.diagonal(sums)[:, None] + np.diagonal(sums) - 2 * sums
     noise = np.sqrt(np.maximum(variances, 0.0))
+    single = np.sqrt(np.diagonal(covariance))
     starts = [
-        _first_visible(counts, noise, np.sqrt(np.diagonal(covariance))),
-        _first_visible(counts[::-1], noise[::-1, ::-1], np.sqrt(np.diagonal(covariance)[::-1])),
+        _first_visible(counts, noise, single),
+        _first_visible(counts[::-1], noise[::-1, ::-1], single[::-1]),
     ]
     hidden, tails = np.zeros(len(counts), dtype=np.bool_), np.zeros(len(counts))
     visible = np.arange(starts[0], len(counts) - starts[1])
@@ -137,11 +144,18 @@ def _tails(
     middle = ends[visible[np.searchsorted(below, below[-1] / 2)]]
     for start, turned in zip(starts, (slice(None), slice(None, None, -1)), strict=True):
         run = np.arange(len(counts))[turned][:start][::-1]  # outwards
-        if len(run):
+        hidden[run] = True
+        if turned.step is None and sides[0] <= visible[0]:
+            run = run[run >= sides[0]]
+        elif turned.step and sides[1] > visible[-1]:
+            run = run[run < sides[1]]
+        inner = visible[turned][1:_BESIDE]
+        alone = len(inner) and (counts[inner] < _SEEN_CATEGORY * single[inner]).all()
+        if len(run) and not alone:
             edge = ends[run[0] + (turned.step is None)]
             inverse = np.linalg.inv(covariance[np.ix_(run, run)])
             usual = abs(edge - middle) * _USUAL_TAIL
-            hidden[run], tails[run] = True, _fit_tail(counts[run], inverse, weights[run], usual)
+            tails[run] = _fit_tail(counts[run], inverse, weights[run], usual)
     return hidden, tails
 
 

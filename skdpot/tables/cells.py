@@ -31,6 +31,8 @@ _NEW_CELLS = 128  # new cells of a column per round
 _SEEN = 4.0  # standard deviations of noise at which a count stands out
 _WORTH = 3.5  # expected count of a new cell, in standard deviations
 _FEWEST = 2  # cells that a split must give
+# Cells this many times as dense as both beside them are split in so many parts, at most so many.
+_DENSER, _ATOM_PARTS, _MOST_ATOMS = 8.0, 20, 4
 _EXACT = 1e-3  # noise of a known total, as a share of that of a count
 
 
@@ -150,6 +152,7 @@ def split_cells(grid: ColumnGrid, counts: FloatArray, noise: FloatArray) -> Colu
     budget = min(_NEW_CELLS, MAX_CELLS - grid.n_cells)
     worth = numbers / np.maximum(_WORTH * noise, 1e-9)[: grid.n_cells]
     shares = np.minimum(budget * numbers / max(numbers.sum(), 1.0), worth)
+    shares[_isolated(grid, counts, noise)] = _ATOM_PARTS
     cuts = [
         column.cuts(*edges[cell : cell + 2], int(shares[cell]), grid.finest[cell])
         for cell in np.flatnonzero(shares >= _FEWEST)
@@ -157,6 +160,21 @@ def split_cells(grid: ColumnGrid, counts: FloatArray, noise: FloatArray) -> Colu
     starts = column.ends(np.concatenate([*cuts, np.zeros(0)]))[0]
     edges = np.union1d(edges, starts)
     return replace(grid, edges=edges, n_cells=len(edges) - 1)
+
+
+def _isolated(grid: ColumnGrid, counts: FloatArray, noise: FloatArray) -> IntArray:
+    """Return the few largest cells that stand out, are far denser than both cells beside them.
+
+    One value is likely to hold their rows, and narrow cells find it.
+    """
+    cells = np.flatnonzero(~grid.alone)
+    counts, noise = counts[cells], noise[cells]
+    widths = np.diff(grid.column.steps_at(np.asarray(grid.edges)))[cells]
+    possible = np.pad(np.maximum(counts, 0.0) / widths, 1)
+    beside = np.maximum(possible[:-2], possible[2:])
+    far_denser = (counts > _SEEN * noise) & (counts / widths > _DENSER * beside)
+    found = np.flatnonzero(far_denser)
+    return cells[found[np.argsort(-counts[found])][:_MOST_ATOMS]]
 
 
 def parents(coarse: ColumnGrid, fine: ColumnGrid) -> IntArray:

@@ -78,6 +78,17 @@ class ColumnGrid:
         return np.isin(np.asarray(self.edges)[:-1], starts)
 
     @property
+    def sides(self) -> tuple[int, int]:
+        """Number of cells below zero, and of those that hold no positive value; else 0 and all."""
+        if self.edges is None or not self.column.is_numbered or self.column.lower >= 0:
+            return 0, self.n_cells
+        if self.column.upper <= 0:
+            return 0, self.n_cells
+        zero = self.column.to_unit(np.zeros(1))
+        starts = np.searchsorted(self.edges, np.concatenate(self.column.ends(zero)))
+        return int(starts[0]), int(starts[1])
+
+    @property
     def weights(self) -> FloatArray:
         """Relative share of rows per cell under a uniform distribution of round values."""
         if self.edges is None or not self.has_intervals:
