@@ -23,6 +23,7 @@ from skdpot.tables.schema_release import SchemaEstimate
 
 # An error of this total variation, or of this share of the range, is small whatever the data are.
 _MARGIN = 0.05
+_FEW = 8  # parts in which the noise of a column without bins is stated
 _PAIR_MARGIN = 0.1  # of a pair, which has more cells
 _MEAN_NOISE = math.sqrt(2.0 / math.pi)  # mean absolute value of standard normal noise
 _HELP = "Use more rows, fewer columns or a larger epsilon"
@@ -105,18 +106,29 @@ class _ColumnCounts:
         """
         uniform = np.bincount(self.bins.bins, self.grid.weights, self.bins.n_bins)
         distance = np.abs(self.shares - uniform / uniform.sum()).sum() / 2
-        present = self.bins.n_bins - self.grid.column.missing
-        nothing_seen = present == 1 < self.grid.n_cells and self.deviations.any()
+        covariance = self.covariance
+        seen = self.bins.n_bins - self.grid.column.missing > 1
+        if hidden := not seen and self.grid.n_cells > 1 and bool(self.cells.any()):
+            covariance = self._coarse_covariance()
         yield OutputError(
             output=f"distribution of {self.name}",
-            standard_error=1.0 if unknown else min(_distance_of_noise(self.covariance), 1.0),
+            standard_error=1.0 if unknown else min(_distance_of_noise(covariance), 1.0),
             trivial=_UNIFORM if self.grid.on_scale else _EQUAL,
             trivial_error=max(float(distance - _MEAN_NOISE * self.deviations.sum() / 2), 0.0),
             margin=_MARGIN,
-            replaced=bool(nothing_seen),
+            replaced=hidden,
         )
         if self.grid.column.figure == "number" and not unknown:
             yield self._mean()
+
+    def _coarse_covariance(self) -> FloatArray:
+        """Return the covariance of shares of a few parts of equally many cells."""
+        n_parts = min(self.grid.n_cells, _FEW)
+        parts = np.eye(n_parts)[np.arange(self.grid.n_cells) * n_parts // self.grid.n_cells]
+        sums = np.zeros((self.grid.size, n_parts))
+        sums[: self.grid.n_cells] = parts
+        covariance: FloatArray = sums.T @ _times(self.cells, sums) / self.n_rows**2
+        return covariance
 
     def _mean(self) -> OutputError:
         """Return the error of the mean of the values that are present."""
@@ -212,7 +224,7 @@ def _pairs(model: TableModel, target: int | None) -> list[OutputError]:
     best: dict[tuple[int, ...], tuple[float, float]] = {}
     for noisy in model.marginals:
         columns = noisy.marginal.columns
-        if len(columns) != 2:
+        if len(columns) != 2 or 1 in noisy.marginal.shape:  # of one bin, nothing depends
             continue
         errors = _errors_of_pair(noisy, model.n_rows)
         if errors[0] <= best.get(columns, (math.inf,))[0]:
@@ -240,8 +252,6 @@ def _errors_of_pair(noisy: NoisyMarginal, n_rows: int) -> tuple[float, float]:
     """
     n_first, n_second = noisy.marginal.shape
     free = (n_first - 1) * (n_second - 1)
-    if free == 0:
-        return 0.0, 0.0
     table = noisy.counts.reshape(n_first, n_second) / n_rows
     table = table + (1.0 - table.sum()) / table.size
     first, second = (project_to_total(table.sum(axis=axis), 1.0) for axis in (1, 0))
