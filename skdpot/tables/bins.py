@@ -143,6 +143,8 @@ def _tails(
     ]
     hidden, tails = np.zeros(len(counts), dtype=np.bool_), np.zeros(len(counts))
     visible = np.arange(starts[0], len(counts) - starts[1])
+    if not len(visible):  # nothing stands out
+        return hidden, tails
     ends = np.append(0.0, np.cumsum(weights))
     below = np.cumsum(np.maximum(counts[visible], 0.0))
     middle = ends[visible[np.searchsorted(below, below[-1] / 2)]]
