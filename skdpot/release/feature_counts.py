@@ -167,16 +167,16 @@ class FeatureCounts:
         if not self.sigma:
             return lower, upper
         low, center, high = map(float, self.quantiles(_CENTER_LEVELS))
-        below, above = center - low, high - center
-        margin = _MARGIN * (upper - lower)
-        first = lower - max(margin, _FAR_TAIL * below * (below > _HEAVY_TAIL * self.spread))
-        last = upper + max(margin, _FAR_TAIL * above * (above > _HEAVY_TAIL * self.spread))
+        # Whether many rows share a value near zero, which hides the law of others and its own sign.
+        zero = int(np.clip(np.floor(-self.cells.lowest / self.cells.width), 1, len(self.counts) - 2))
+        hidden = _SILENT * self.sigma * math.sqrt(self.cells.number)
+        shared = self.counts[zero] > self.counts[[zero - 1, zero + 1]].max() + hidden
+        ends, margin = [], _MARGIN * (upper - lower)
+        for far in (center - low, high - center):
+            is_heavy = shared or far > _HEAVY_TAIL * self.spread
+            ends.append(max(margin, _FAR_TAIL * far * is_heavy))
+        first, last = lower - ends[0], upper + ends[1]
         if lower >= 0.0:
-            # Many rows share a value near zero, which may be a negative code.
-            zero = int(np.floor(-self.cells.lowest / self.cells.width))
-            counts = self.counts[max(zero, 0) : zero + 2]
-            hidden = _SILENT * self.sigma * math.sqrt(self.cells.number)
-            shared = zero >= 0 and len(counts) == 2 and counts[0] > counts[1] + hidden
             first = max(first, -self.cells.width / 2 if shared else 0.0)
         return first, min(last, 0.0) if upper <= 0.0 else last
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import softmax
 
 from skdpot._utils.arrays import BoolArray, FloatArray, IntArray
 from skdpot.tables.cells import counts_with_total, covariance_of
@@ -21,10 +22,13 @@ _MAX_CATEGORIES = 64  # bins of a column of categories
 # Standard deviations of noise at which a bin of its own pays: for a category, for an interval, and
 # for a part of a tail (its error only shifts the end of the tail).
 _SEEN_CATEGORY, _SEEN_INTERVAL, _SEEN_TAIL = 3.0, 4.0, 3.0
-# The density of a hidden tail falls by this power of the distance from the visible part. Its usual
-# scale is a share of the distance to the median; other scales are less probable per octave (log).
-_BESIDE = 4  # cells; where the next ones do not stand out, the outermost is isolated
-_TAIL_POWER, _USUAL_TAIL, _UNUSUAL = 3.0, 0.5, 0.5
+# The mass of a hidden tail falls by this power of the distance from the visible part. Its usual
+# scale is a share of the distance to the median; others are less probable by so much per octave
+# (natural logarithm), longer ones because they move the mean.
+# The outermost visible cell is isolated if it stands out and the cells beside it, up to so many, do
+# not exceed so many standard deviations of noise.
+_BESIDE, _HIDDEN = 9, 2.0
+_TAIL_POWER, _USUAL_TAIL, _LONGER, _SHORTER = 3.0, 0.5, 1.0, 0.25
 FEW_GROUPS = 4  # groups of a column in triples
 POSSIBLE = 1e-9  # smallest share of a cell: values that noise hides may occur
 
@@ -139,6 +143,8 @@ def _tails(
     ]
     hidden, tails = np.zeros(len(counts), dtype=np.bool_), np.zeros(len(counts))
     visible = np.arange(starts[0], len(counts) - starts[1])
+    if not len(visible):  # nothing stands out
+        return hidden, tails
     ends = np.append(0.0, np.cumsum(weights))
     below = np.cumsum(np.maximum(counts[visible], 0.0))
     middle = ends[visible[np.searchsorted(below, below[-1] / 2)]]
@@ -149,8 +155,11 @@ def _tails(
             run = run[run >= sides[0]]
         elif turned.step and sides[1] > visible[-1]:
             run = run[run < sides[1]]
-        inner = visible[turned][1:_BESIDE]
-        alone = len(inner) and (counts[inner] < _SEEN_CATEGORY * single[inner]).all()
+        edge_cell, *beside = visible[turned][:_BESIDE]
+        first, after = min(beside, default=0), max(beside, default=-1) + 1
+        alone = counts[edge_cell] > _SEEN_INTERVAL * single[edge_cell] and (
+            counts[first:after].sum() <= _HIDDEN * noise[first, after]
+        )
         if len(run) and not alone:
             edge = ends[run[0] + (turned.step is None)]
             inverse = np.linalg.inv(covariance[np.ix_(run, run)])
@@ -176,7 +185,10 @@ def _first_visible(counts: FloatArray, noise: FloatArray, single: FloatArray) ->
 def _fit_tail(
     counts: FloatArray, precision: FloatArray, widths: FloatArray, usual: float
 ) -> FloatArray:
-    """Fit a density of falling power to a run of cells, outwards; its scale is `usual` or not."""
+    """Return the expected counts of a run of cells, outwards, that follow a power law.
+
+    This is the mean over scales of the law, weighted by how well each fits and is probable before.
+    """
     ends = np.append(0.0, np.cumsum(widths))
     usual = max(usual, ends[1])
     octaves = np.arange(math.log2(ends[1] / usual), math.log2(4 * ends[-1] / usual) + 1)
@@ -186,8 +198,8 @@ def _fit_tail(
     weighted = laws @ precision
     information = (weighted * laws).sum(axis=1)
     sizes = np.maximum(weighted @ counts / information, 0.0)
-    best = np.argmax(sizes**2 * information / 2 - _UNUSUAL * np.abs(octaves))
-    return sizes[best] * laws[best]
+    unusual = np.where(octaves > 0, _LONGER, -_SHORTER) * octaves
+    return softmax(sizes**2 * information / 2 - unusual) * sizes @ laws
 
 
 def _join_cells(

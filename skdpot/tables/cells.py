@@ -169,7 +169,7 @@ def _isolated(grid: ColumnGrid, counts: FloatArray, noise: FloatArray) -> IntArr
     """
     cells = np.flatnonzero(~grid.alone)
     counts, noise = counts[cells], noise[cells]
-    widths = np.diff(grid.column.steps_at(np.asarray(grid.edges)))[cells]
+    widths = grid.widths[cells]
     possible = np.pad(np.maximum(counts, 0.0) / widths, 1)
     beside = np.maximum(possible[:-2], possible[2:])
     far_denser = (counts > _SEEN * noise) & (counts / widths > _DENSER * beside)

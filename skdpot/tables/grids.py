@@ -99,6 +99,11 @@ class ColumnGrid:
         return np.append(weights, 1.0) if self.column.missing else weights
 
     @property
+    def widths(self) -> FloatArray:
+        """Lengths of the intervals, of which none is too small to divide by."""
+        return np.maximum(np.diff(self.column.steps_at(np.asarray(self.edges))), 1e-250)
+
+    @property
     def finest(self) -> IntArray:
         """Finest step in use in each cell."""
         weights = self._multiples(np.asarray(self.edges))[2]
@@ -136,9 +141,9 @@ class ColumnGrid:
         """
         if self.edges is None or not self.has_intervals:
             return None
-        density = shares[: self.n_cells] / np.diff(self.column.steps_at(self.edges))
+        density = shares[: self.n_cells] / self.widths
         density[self.alone] = np.nan
-        inner = np.sqrt(density[:-1] * density[1:])  # between two cells
+        inner = np.sqrt(density[:-1]) * np.sqrt(density[1:])  # between two cells
         low, high = np.full((2, self.n_cells), np.nan)
         low[1:], high[:-1] = inner, inner
         monotone = (low - density) * (density - high) > 0.0

@@ -51,6 +51,7 @@ _MANY = {
 # Columns with more values than cells need more rounds of counts. If their share exceeds the usual
 # one, single columns get this part of the excess from the other releases.
 _WIDE_SHARE, _USUAL_WIDE = 0.6, 0.2
+_LONG_SHARE = 0.1  # more, times the part of columns that are counted in blocks as well
 MOST_FEW = 30  # columns up to which all pairs are candidates
 _LABELS = {
     "roundness": "Counts of round numbers in columns on a scale",
@@ -149,14 +150,15 @@ def shares_of(schema: TableSchema) -> dict[str, float]:
     usual = _FEW if len(schema) <= MOST_FEW else _MANY
     shares = {1: {"columns": 1.0}, 2: _TWO}.get(len(schema), usual)
     wide = [c.on_scale and not (c.is_resolved and c.grid().is_final) for c in schema]
-    part = sum(wide) / len(wide)
-    left = 1 - _WIDE_SHARE * max(part - _USUAL_WIDE, 0.0)  # for pairs and choices
+    long = [c.on_scale and c.is_resolved and c.grid().is_long for c in schema]
+    part, long_part = sum(wide) / len(wide), sum(long) / len(long)
+    # For pairs and choices:
+    left = 1 - _WIDE_SHARE * max(part - _USUAL_WIDE, 0.0) - _LONG_SHARE * long_part
     shares = {name: share * left for name, share in shares.items()}
     shares["columns"] += 1 - left
     rounds = {name: share * part for name, share in ROUNDS.items() if part}
-    long = [c.on_scale and c.is_resolved and c.grid().is_long for c in schema]
-    if any(long):
-        rounds["magnitudes"] = rounds.get("magnitudes", 0.0) + BLOCKS * sum(long) / len(long)
+    if long_part:
+        rounds["magnitudes"] = rounds.get("magnitudes", 0.0) + BLOCKS * long_part
     rounds = {name: share * shares["columns"] for name, share in rounds.items()}
     return rounds | shares | {"columns": shares["columns"] - sum(rounds.values())}
 

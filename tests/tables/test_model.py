@@ -56,12 +56,13 @@ N_GROUPS = 8
 
 
 def coarsen(counts, sigma=0.0, n_rows=1000, *, ordered=False, missing=False, doubtful=()):
-    noisy = NoisyMarginal(None, np.asarray(counts, dtype=float), sigma)
+    marginal = Marginal((0,), (np.arange(len(counts)),))
+    noisy = NoisyMarginal(marginal, np.asarray(counts, dtype=float), sigma)
     is_doubtful = np.isin(np.arange(len(counts)), doubtful)
     column = SimpleNamespace(missing=missing)
     known = {"is_doubtful": is_doubtful, "weights": np.ones(len(counts))}
-    grid = SimpleNamespace(ordered=ordered, column=column, **known)
-    return bins.coarsen(noisy, grid, n_rows, N_GROUPS)
+    grid = SimpleNamespace(ordered=ordered, column=column, sides=(0, len(counts)), **known)
+    return bins.coarsen([noisy], grid, n_rows, N_GROUPS)
 
 
 @given(st.data())
