@@ -33,11 +33,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from typing import Any, SupportsIndex, TypeAlias
+from typing import SupportsIndex, TypeAlias
 
 from skdpot.exceptions import UnknownEventError
 from skdpot.privacy.events import (
+    CountedStep,
     Event,
+    LossStep,
     Relation,
     Step,
     check_group_size,
@@ -48,7 +50,8 @@ from skdpot.privacy.gdp import ApproximateGDP, gdp_delta, gdp_epsilon, raised_gd
 from skdpot.privacy.loss_distribution import LossPair
 from skdpot.privacy.units import SAMPLER_LEAK
 
-Steps: TypeAlias = tuple[tuple[Any, int], ...]
+StepCounts: TypeAlias = tuple[CountedStep, ...]  # different steps in a fixed order
+LossSteps: TypeAlias = tuple[tuple[LossStep, int], ...]
 
 # Grids of loss distributions: intervals, numbers of points, points per standard deviation.
 _INTERVAL = 1e-4
@@ -63,7 +66,7 @@ class PrivacyLoss:
     """The privacy loss of all releases, as counted steps; all its numbers are upper bounds."""
 
     relation: Relation
-    steps: Steps
+    steps: StepCounts
 
     @property
     def n_steps(self) -> int:
@@ -201,9 +204,9 @@ def compose(event: Event, count: SupportsIndex = 1) -> PrivacyLoss:
     return PrivacyLoss(event.relation, steps)
 
 
-def counted_steps(steps: Iterable[tuple[Any, int]]) -> Steps:
+def counted_steps(steps: Iterable[CountedStep]) -> StepCounts:
     """Merge equal steps and sort them, so that the result does not depend on their order."""
-    counts: Counter[Any] = Counter()
+    counts: Counter[Step | LossStep] = Counter()
     for step, count in steps:
         counts[step] += count
     return tuple(sorted(counts.items(), key=lambda item: repr(item[0])))
@@ -223,7 +226,7 @@ def _least(fits: Callable[[float], bool], never: Callable[[float], bool], start:
 
 
 @lru_cache(maxsize=1024)
-def _epsilon(steps: Steps, delta: float) -> float:
+def _epsilon(steps: StepCounts, delta: float) -> float:
     """Return the epsilon of composed steps at `delta`, the smaller of two bounds."""
     if leak := leak_of_steps(steps):
         # Slightly less than delta, so that rounding cannot raise the recomputed delta above it.
@@ -236,7 +239,7 @@ def _epsilon(steps: Steps, delta: float) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _to_gdp(steps: Steps, leak: float) -> ApproximateGDP:
+def _to_gdp(steps: StepCounts, leak: float) -> ApproximateGDP:
     """Convert composed steps to approximate GDP, with the smaller mu of two bounds."""
     bound, certain_leak = mu_of_steps(steps), leak_of_steps(steps)
     losses, mu = _losses(steps)
@@ -246,16 +249,16 @@ def _to_gdp(steps: Steps, leak: float) -> ApproximateGDP:
     return ApproximateGDP(bound, certain_leak)
 
 
-def _losses(steps: Steps) -> tuple[LossPair | None, float]:
+def _losses(steps: StepCounts) -> tuple[LossPair | None, float]:
     """Return the losses of the sampled steps, or None if unused, and the mu of the others."""
-    sampled = tuple(item for item in steps if not isinstance(item[0], Step))
-    mu = mu_of_steps(item for item in steps if isinstance(item[0], Step))
+    sampled = tuple((step, n) for step, n in steps if not isinstance(step, Step))
+    mu = mu_of_steps((step, n) for step, n in steps if isinstance(step, Step))
     unused = not sampled or math.isinf(mu_of_steps(steps))
     return None if unused else _composed(sampled), mu
 
 
 @lru_cache(maxsize=4)
-def _composed(steps: Steps) -> LossPair | None:
+def _composed(steps: LossSteps) -> LossPair | None:
     """Compose sampled steps on a common grid, or return None if their losses are too large."""
     interval = _interval(steps)
     if interval > _COARSEST:
@@ -264,7 +267,7 @@ def _composed(steps: Steps) -> LossPair | None:
     return reduce(LossPair.compose, parts)
 
 
-def _interval(steps: Steps) -> float:
+def _interval(steps: LossSteps) -> float:
     """Choose the interval of the grid: 1e-4, less for cheap steps, more for large losses.
 
     Every interval gives an upper bound.
@@ -285,14 +288,14 @@ def _interval(steps: Steps) -> float:
     return _INTERVAL * 2.0 ** max(finer, coarser)
 
 
-def _largest_loss(step: Any) -> float:
+def _largest_loss(step: LossStep) -> float:
     """Estimate the loss that is exceeded with probability 1e-20."""
     without_sampling = step.mu**2 / 2.0 + 10.0 * step.mu
     if without_sampling > 100.0:
-        return max(float(without_sampling) + math.log(step.rate), 1.0)
-    return math.log1p(float(step.rate) * math.expm1(without_sampling))
+        return max(without_sampling + math.log(step.rate), 1.0)
+    return math.log1p(step.rate * math.expm1(without_sampling))
 
 
-def _chi_squared(step: Any) -> float:
+def _chi_squared(step: LossStep) -> float:
     """Return the chi-squared divergence of a sampled step, with mu cut at 10."""
-    return float(step.rate) ** 2 * math.expm1(min(step.mu**2, 100.0))
+    return step.rate**2 * math.expm1(min(step.mu**2, 100.0))

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +33,13 @@ from skdpot.privacy.ledger import (
 )
 from skdpot.privacy.other_libraries import event_of
 from skdpot.privacy.planned import Reserve, reserve
+from skdpot.privacy.statement import PrivacySpent
 from skdpot.privacy.targets import LEAK_SHARE, PrivacyTarget, event_cost
 from skdpot.privacy.units import Units, leak_of, mu_of
 
 if TYPE_CHECKING:
     import pandas as pd
+from skdpot.privacy.rounding import epsilon_text, rounded_down, rounded_up
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Columns of a history, with their data types.
@@ -58,29 +59,9 @@ _CHARGES_SHOWN = 5
 _TEMPORARY = "skdpot-budget-"  # prefix of the directories of temporary ledgers
 
 
-def epsilon_text(epsilon: float) -> str:
-    """Format an epsilon, rounded up."""
-    return "ε = ∞" if math.isinf(epsilon) else f"ε = {rounded_up(epsilon)}"
-
-
-def rounded_down(value: float) -> str:
-    """Format a number with four digits, rounded down."""
-    return _rounded(value, ROUND_FLOOR)
-
-
-def rounded_up(value: float) -> str:
-    """Format a number with four digits, rounded up."""
-    return _rounded(value, ROUND_CEILING)
-
-
-def _rounded(value: float, rounding: str) -> str:
-    """Round the shortest decimal representation of a float, so that 0.1 stays 0.1."""
-    if not math.isfinite(value):
-        return str(value)
-    return f"{float(Context(prec=4, rounding=rounding).create_decimal(repr(float(value)))):.4g}"
-
-
-def make_terms(epsilon: float, delta: float, relation: str, planned: Sequence[Any]) -> Terms:
+def make_terms(
+    epsilon: float, delta: float, relation: str, planned: Sequence[PrivacySpent]
+) -> Terms:
     """Check a budget's arguments and compute its caps."""
     try:
         target = PrivacyTarget(epsilon, delta)
@@ -294,7 +275,7 @@ class PrivacyBudget:
         *,
         ledger: str | os.PathLike[str] | None = None,
         relation: str = "replace_one",
-        planned: Sequence[Any] = (),
+        planned: Sequence[PrivacySpent] = (),
     ) -> None:
         terms = make_terms(epsilon, delta, relation, planned)
         if ledger is None:

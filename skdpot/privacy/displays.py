@@ -25,8 +25,9 @@ from skdpot._utils.panels import (
     single_axes,
 )
 from skdpot.exceptions import BudgetExceededError
-from skdpot.privacy.budget import PrivacyBudget, epsilon_of, rounded_up
+from skdpot.privacy.budget import PrivacyBudget, epsilon_of
 from skdpot.privacy.events import ComposedEvent, GaussianEvent
+from skdpot.privacy.rounding import rounded_up
 from skdpot.privacy.spent import total_spent
 from skdpot.privacy.statement import PrivacySpent
 from skdpot.privacy.targets import privacy_target

@@ -29,9 +29,9 @@ from skdpot.privacy.pipelines import (
 )
 from skdpot.privacy.statement import PrivacySpent
 
-Steps: TypeAlias = tuple[tuple[PrivacySpent, PrivacyBudget | None], ...]
+_Earlier: TypeAlias = tuple[tuple[PrivacySpent, PrivacyBudget | None], ...]
 
-_ORIGINS: dict[int, Steps] = {}
+_ORIGINS: dict[int, _Earlier] = {}
 
 
 def made_by(X: Any, output: Any, spent: PrivacySpent | None, budget: PrivacyBudget | None) -> Any:
@@ -76,7 +76,7 @@ def warn_of_composition(
         _warn_of_sum(list({id(step): step for step, _ in steps}.values()), spent, caller)
 
 
-def _statements(parts: Sequence[PrivateEstimatorMixin]) -> Steps:
+def _statements(parts: Sequence[PrivateEstimatorMixin]) -> _Earlier:
     """Return the statements and budgets of fitted private parts."""
     stated = ((getattr(part, "privacy_spent_", None), part.budget) for part in parts)
     return tuple((spent, budget) for spent, budget in stated if spent is not None)

@@ -36,12 +36,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, ClassVar, SupportsIndex, TypeAlias
+from typing import Any, ClassVar, Protocol, SupportsIndex, TypeAlias
 
 from skdpot.exceptions import UnknownEventError
 from skdpot.privacy.gdp import ApproximateGDP
-
-CountedSteps: TypeAlias = Iterable[tuple[Any, int]]
+from skdpot.privacy.loss_distribution import LossPair
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,24 @@ class Step:
 
     mu: float
     leak: float = 0.0
+
+
+class LossStep(Protocol):
+    """One release without a closed form, such as one on a secret sample."""
+
+    @property
+    def mu(self) -> float:
+        """The step is mu-GDP if it reads all records."""
+
+    @property
+    def rate(self) -> float:
+        """Probability that the step reads a given record."""
+
+    def losses(self, interval: float) -> LossPair:
+        """Discretise the privacy loss of the step on the multiples of `interval`."""
+
+
+CountedStep: TypeAlias = tuple[Step | LossStep, int]  # a release and how often it is made
 
 
 def step_mu(sigma: float, sensitivity: float, lattice: float | None) -> float:
@@ -62,12 +79,12 @@ def step_mu(sigma: float, sensitivity: float, lattice: float | None) -> float:
     return mu if lattice is None else mu * (1.0 + (lattice / sigma) ** 2 / 20.0)
 
 
-def mu_of_steps(steps: CountedSteps) -> float:
+def mu_of_steps(steps: Iterable[CountedStep]) -> float:
     """Return the mu of the composed steps if each used all records and none leaked."""
     return math.sqrt(math.fsum(count * step.mu * step.mu for step, count in steps))
 
 
-def leak_of_steps(steps: CountedSteps) -> float:
+def leak_of_steps(steps: Iterable[CountedStep]) -> float:
     """Return the probability that at least one of the steps leaks."""
     leaks = [count * math.log1p(-s.leak) for s, count in steps if isinstance(s, Step) and s.leak]
     return -math.expm1(math.fsum(leaks)) if leaks else 0.0
@@ -81,7 +98,7 @@ class Relation(StrEnum):
 
 
 Check = Callable[[Any], Any]
-Steps = Iterator[tuple[Any, int]]  # each a `Step`, or a sampled step with a method `losses`
+Steps = Iterator[CountedStep]
 
 
 def check_field(convert: Check, holds: Callable[[Any], bool], text: str) -> Check:
@@ -163,10 +180,8 @@ class Event(ABC):
 
         Yields
         ------
-        tuple of (Step or step with losses, int)
-            A release and how often it is made. Later releases may depend on earlier ones. A `Step`
-            has a closed form. A step on a secret sample has a method `losses`, which returns its
-            privacy losses, like `skdpot.privacy.sampling.SampledStep`.
+        tuple of (Step or LossStep, int)
+            A release and how often it is made. Later releases may depend on earlier ones.
         """
 
     def _words(self) -> str:
@@ -224,7 +239,7 @@ class Event(ABC):
 
         Yields
         ------
-        tuple of (Step or step with losses, int)
+        tuple of (Step or LossStep, int)
             A release and how often it is made.
 
         Raises

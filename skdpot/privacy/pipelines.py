@@ -19,6 +19,7 @@ from skdpot._utils.parameters import DEVICE, Interval
 from skdpot._utils.rows import read_rows
 from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.statement import PrivacySpent
 
 _Estimator = TypeVar("_Estimator")
 COMPOSITES = (Pipeline, FeatureUnion, ColumnTransformer)
@@ -59,7 +60,7 @@ class PrivateEstimatorMixin:
     epsilon: float
     delta: float
     budget: PrivacyBudget | None
-    privacy_spent_: Any
+    privacy_spent_: Any  # a PrivacySpent; may be None only where a fit may release nothing
     _validate_params: Callable[[], None]
     _stated_in: ClassVar[tuple[str, ...]] = ()
     _canaries: ClassVar[str] = "corners"  # the kind of canaries that an audit detects best
@@ -85,7 +86,7 @@ class PrivateEstimatorMixin:
         inner = next((part for part in parts if part is not None), None)
         return (X, y) if inner is None else inner._seen_by(release, X, y)
 
-    def _restate(self, spent: Any) -> None:
+    def _restate(self, spent: PrivacySpent) -> None:
         """Replace the statement by that of a larger release, and remove the budget."""
         self.epsilon, self.delta, self.budget = spent.epsilon, spent.delta, None
         if getattr(self, "privacy_spent_", None) is not None:  # None if it released nothing

@@ -33,7 +33,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from skdpot.privacy.accounting import PrivacyLoss, Steps, compose, counted_steps
+from skdpot.privacy.accounting import PrivacyLoss, StepCounts, compose, counted_steps
 from skdpot.privacy.events import ComposedEvent, Event, Step, leak_of_steps, mu_of_steps
 from skdpot.privacy.gdp import ROUNDING, bisected
 from skdpot.privacy.targets import LEAK_SHARE, PrivacyTarget, SingleFitTarget
@@ -49,7 +49,7 @@ class Reserve:
     """The reserve for a planned event: one step for all in closed form, and the other steps."""
 
     closed: Step
-    others: Steps
+    others: StepCounts
     n_steps: int
 
     @classmethod

@@ -72,7 +72,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -401,7 +401,7 @@ class SampledGaussianEvent(Event):
 
     def _steps(self) -> Steps:
         mu, rate = self.mu, self.rate
-        step: Any = SubsetStep(mu, rate)
+        step: Step | SampledStep = SubsetStep(mu, rate)
         if rate == 1.0:  # all records are in every sample
             step = Step(mu)
         elif self.n_samples is not None:

@@ -4,17 +4,18 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, SupportsIndex, TypeAlias, TypeGuard
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeGuard
 
 from skdpot._utils.pages import html_card
 from skdpot._utils.records import LARGEST_COUNT
 from skdpot.privacy.accounting import PrivacyLoss, compose
-from skdpot.privacy.budget import epsilon_text
 from skdpot.privacy.events import Event, Relation, check_group_size
 from skdpot.privacy.gdp import ROUNDING
+from skdpot.privacy.rounding import epsilon_text
 from skdpot.privacy.units import exact_leak
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # One number for the whole fit, one per phase, or None if there is no single number.
 Scale: TypeAlias = float | tuple[float, ...] | None
@@ -99,7 +100,7 @@ class PrivacySpent:
         delta = self.delta * (1.0 - 2.0 * ROUNDING)
         return compose(self.event).group_epsilon(size, delta, self.event.group_leak(size))
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> "pd.DataFrame":
         """Return the statement as one row of a table, with one column per field.
 
         Returns
@@ -107,6 +108,8 @@ class PrivacySpent:
         DataFrame
             The event is converted to text, and the assumptions are joined by semicolons.
         """
+        import pandas as pd  # loading it takes half a second
+
         row = {item.name: getattr(self, item.name) for item in fields(self)}
         row |= {"relation": str(self.relation), "event": str(self.event)}
         row["assumptions"] = "; ".join(self.assumptions)
