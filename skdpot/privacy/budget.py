@@ -86,14 +86,7 @@ def make_terms(
         PlannedFit(float(fit.epsilon), float(fit.delta), str(fit.event), **reserved.account)
         for fit, reserved in zip(planned, reserves, strict=True)
     )
-    return Terms(
-        epsilon=target.epsilon,
-        delta=target.delta,
-        relation=Relation(relation),
-        mu_squared_cap=mu_squared_cap,
-        leak_cap=leak_cap,
-        planned=fits,
-    )
+    return Terms(target.epsilon, target.delta, Relation(relation), mu_squared_cap, leak_cap, fits)
 
 
 def check_relation(event: Event, relation: Relation) -> Event:

@@ -99,21 +99,14 @@ def charge(
         for text in faults_of_callers():
             warn_of_privacy(f"{name}: {text}")
         assumed += (ROWS_GIVEN,)
-    stated = stated_epsilon(compose(event), target.delta) if noise_given else target.epsilon
+    epsilon = stated_epsilon(compose(event), target.delta) if noise_given else target.epsilon
     sigma, sensitivity = scales or scales_of(event)
     spent = PrivacySpent(
-        epsilon=stated,
-        delta=target.delta,
-        relation=event.relation,
-        event=event,
-        sigma=sigma,
-        sensitivity=sensitivity,
-        assumptions=assumed,
-        mechanism=mechanism,
+        epsilon, target.delta, event.relation, event, sigma, sensitivity, assumed, mechanism
     )
     if _PLANNING.get():
         raise _PlannedError(spent)
-    charge_fit(budget, event, name, spent, n_samples)
+    charge_fit(budget, name, spent, n_samples)
     return spent
 
 

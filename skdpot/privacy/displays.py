@@ -40,22 +40,22 @@ _ROW_HEIGHT = 0.28  # inches
 
 
 def _floor_of(
-    floor: str | float | None, estimator: object, X_test: Any, y_test: Any, scoring: Any
+    floor: str | float | None, model: object, X: Any, y: Any, scoring: Any
 ) -> float | None:
     """Return the score without features, by default that of a constant prediction."""
     if not isinstance(floor, str):
         return None if floor is None else float(floor)
     if floor != "auto":
         raise ValueError(f"floor={floor!r} must be 'auto', a number or None.")
-    if y_test is None or not (is_classifier(estimator) or is_regressor(estimator)):
+    if y is None or not (is_classifier(model) or is_regressor(model)):
         return None
-    guess = DummyClassifier(strategy="prior") if is_classifier(estimator) else DummyRegressor()
-    return _score(guess.fit(X_test, y_test), X_test, y_test, scoring)
+    guess = DummyClassifier(strategy="prior") if is_classifier(model) else DummyRegressor()
+    return _score(guess.fit(X, y), X, y, scoring)
 
 
-def _score(model: object, X_test: Any, y_test: Any, scoring: Any) -> float:
+def _score(model: object, X: Any, y: Any, scoring: Any) -> float:
     """Score a fitted model on public rows."""
-    return float(check_scoring(model, scoring=scoring)(model, X_test, y_test))
+    return float(check_scoring(model, scoring=scoring)(model, X, y))
 
 
 def _check_affordable(
@@ -317,15 +317,13 @@ class PrivacyUtilityDisplay:
         self.errorbars_ = draw_methods(ax, self.points_, figures, bars)
         self.dots_: dict[str, Any] = {}
         self.reference_lines_: dict[str, Any] = {}
-        references = self.references or {}
+        references, alone = self.references or {}, len(self.errorbars_) == 1
         for name, color in zip(self.errorbars_, cycle(COLORS), strict=False):
             runs = self.runs[self.runs["method"] == name]
             dots = {"color": color, "alpha": 0.35, "s": 14, "linewidths": 0, "zorder": 1}
             self.dots_[name] = ax.scatter(runs["epsilon"], runs["score"], **dots)
             if name in references:
-                label = (
-                    "without privacy" if len(self.errorbars_) == 1 else f"{name}, without privacy"
-                )
+                label = "without privacy" if alone else f"{name}, without privacy"
                 dashes = {"color": color, "linestyle": "--", "linewidth": 1, "label": label}
                 self.reference_lines_[name] = ax.axhline(references[name], **dashes)
         self.floor_line_ = None

@@ -55,7 +55,6 @@ from typing import Any, ClassVar
 from skdpot._utils.calls import apart, current_call, repeating
 from skdpot._utils.records import Record
 from skdpot.exceptions import LedgerError, add_charge
-from skdpot.privacy.events import Event
 from skdpot.privacy.ledger import Ledger, TakenError
 from skdpot.privacy.statement import PrivacySpent
 
@@ -222,11 +221,10 @@ def resuming(ledger: Ledger, number: int | None) -> Iterator[None]:
         _RESUMED.reset(state)
 
 
-def charge_fit(
-    budget: Any, event: Event, label: str, spent: PrivacySpent, n_samples: int | None
-) -> None:
+def charge_fit(budget: Any, label: str, spent: PrivacySpent, n_samples: int | None) -> None:
     """Charge a fit unless it is resumed, and keep its releases until it has ended."""
-    statement = hashlib.sha256(repr([label, n_samples, spent.event, str(spent)]).encode())
+    event = spent.event
+    statement = hashlib.sha256(repr([label, n_samples, event, str(spent)]).encode())
     plan, call, resumed = statement.hexdigest(), current_call(), _RESUMED.get()
     journal: Journal | None = None
     if resumed is not None and resumed.is_due:

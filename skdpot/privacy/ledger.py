@@ -230,7 +230,7 @@ def _shared_drive(place: str) -> str:
     return kind
 
 
-def whole_units(texts: Sequence[object], path: str) -> list[Units]:
+def _whole_units(texts: Sequence[object], path: str) -> list[Units]:
     """Return the units that a row stores as text, or raise LedgerError for other texts."""
     if not all(isinstance(text, str) and _UNITS.fullmatch(text) for text in texts):
         raise damaged(path)
@@ -289,9 +289,8 @@ class Terms:
     def covers(self, stored: "Terms") -> bool:
         """Whether the caps of `stored` are at most these, up to rounding: nobody raised them."""
         most, whole = _CAP_ROUNDING + 1, _CAP_ROUNDING  # exact for integers of any size
-        return stored.mu_squared_cap * whole <= self.mu_squared_cap * most and (
-            stored.leak_cap * whole <= self.leak_cap * most
-        )
+        caps = (stored.mu_squared_cap, self.mu_squared_cap), (stored.leak_cap, self.leak_cap)
+        return all(cap * whole <= limit * most for cap, limit in caps)
 
     def admit(self, totals: "Totals") -> bool:
         """Whether `totals` stay within both caps and no planned fit is made twice."""
@@ -520,7 +519,7 @@ def read_terms(connection: sqlite3.Connection, path: str) -> Terms:
     ).fetchall()
     try:
         [(epsilon, delta, relation, mu_squared, leak, plan, uid)] = rows
-        mu_squared_cap, leak_cap = whole_units((mu_squared, leak), path)
+        mu_squared_cap, leak_cap = _whole_units((mu_squared, leak), path)
         stored_fits = json.loads(plan)
         planned = tuple(
             PlannedFit(*(kind(value) for kind, value in zip(_PLANNED, fit, strict=True)))
@@ -545,7 +544,7 @@ def _read_charges(
     if seen.n_charges:
         # Another charge, made on a copy or without our lock, may have the same sums.
         number, *last, _, _, _, first, second = rows.pop(0) if rows else [None] * 9
-        kept = () if number is None else (number, *whole_units((first, second), path))
+        kept = () if number is None else (number, *_whole_units((first, second), path))
         if (kept, tuple(last)) != (seen.sums, seen.last):
             raise LedgerError(
                 f"The ledger {path!r} lacks charges that it had a moment ago: it is an older copy, "
@@ -554,7 +553,7 @@ def _read_charges(
             )
     charges, totals = [], seen
     for number, when, label, event, epsilon, *units in rows:
-        mu_squared, leak, *sums = whole_units(units, path)
+        mu_squared, leak, *sums = _whole_units(units, path)
         charges.append(Charge(label, event, epsilon, mu_squared, leak, number, when))
         totals = totals.after(charges[-1])
         has_texts = isinstance(label, str) and isinstance(event, str)

@@ -227,9 +227,7 @@ def _joined_dots(profile: Profile, interval: float) -> tuple[_Floats, float]:
 
 
 def _both_signs(
-    ahead: tuple[_Floats, float],
-    back: tuple[_Floats, float],
-    interval: float,
+    ahead: tuple[_Floats, float], back: tuple[_Floats, float], interval: float
 ) -> LossDistribution:
     """Return the distribution in the order of `ahead`; the other order has the masses `back`."""
     positive, infinity_mass = ahead

@@ -283,11 +283,7 @@ def _split(s: float, bits: int) -> tuple[float, int, float]:
 
 
 def discrete_gaussian(
-    s: float,
-    size: int | tuple[int, ...],
-    stream: SecretStream,
-    *,
-    mu: float = 1.0,
+    s: float, size: int | tuple[int, ...], stream: SecretStream, *, mu: float = 1.0
 ) -> IntArray:
     """Draw integers with probability proportional to ``exp(-k**2 / (2 * s**2))``."""
     if not 1 <= s <= MAX_S:
@@ -367,15 +363,10 @@ def noise_lattice(sigma: float, data_lattice: float = 1.0) -> float:
 
 
 def lattice_noise(
-    sigma: float,
-    shape: int | tuple[int, ...],
-    stream: SecretStream,
-    *,
-    lattice: float,
-    mu: float,
+    sigma: float, shape: int | tuple[int, ...], stream: SecretStream, *, lattice: float, mu: float
 ) -> npt.NDArray[np.int64]:
     """Draw discrete Gaussian noise in units of `lattice`."""
-    return np.asarray(discrete_gaussian(sigma / lattice, shape, stream, mu=mu), dtype=np.int64)
+    return discrete_gaussian(sigma / lattice, shape, stream, mu=mu)
 
 
 def noise_for_sums(sigma: float, sensitivity: float, dim: int) -> LatticeNoise:

@@ -321,9 +321,8 @@ def _draws_rows(part: object) -> bool:
     if not is_wrapper(part):
         return False
     halves = getattr(part, "resource", None) == "n_samples"
-    return (
-        halves or getattr(part, "max_samples", 1.0) != 1.0 or any(map(_draws_rows, _wrapped(part)))
-    )
+    bags = getattr(part, "max_samples", 1.0) != 1.0
+    return halves or bags or any(map(_draws_rows, _wrapped(part)))
 
 
 def _of_pipeline(part: object) -> Iterator[str]:

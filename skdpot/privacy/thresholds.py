@@ -79,12 +79,11 @@ class ThresholdedCountsEvent(Event):
 
     def _passes(self, count: int) -> float:
         """Bound the probability that noise lifts a count past the threshold."""
-        steps = Fraction(self.threshold) - count
+        gap = Fraction(self.threshold) - count
         if self.lattice is not None:  # the bound on the discrete tail starts half a step earlier
-            steps = (math.floor(steps / Fraction(self.lattice)) + Fraction(1, 2)) * Fraction(
-                self.lattice
-            )
-        return float(ndtr(-float(steps) / self.sigma)) * _UP
+            lattice = Fraction(self.lattice)
+            gap = (math.floor(gap / lattice) + Fraction(1, 2)) * lattice
+        return float(ndtr(-float(gap) / self.sigma)) * _UP
 
     def _steps(self) -> Steps:
         column = replace(self, n_columns=1)
