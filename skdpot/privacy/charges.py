@@ -236,6 +236,6 @@ def _warn_of_delta(
         owner = "delta" if largest == delta else "the budget's delta"
         warn_of_privacy(
             f"{label}: {owner} = {largest:g} is not below one over the number of records "
-            f"({n_samples:,}): publishing one would pass for private. Choose a delta well "
-            f"below {1 / n_samples:.1g}."
+            f"({n_samples:,}), so publishing one whole record would count as private. Choose a "
+            f"delta well below {1 / n_samples:.1g}."
         )

@@ -201,11 +201,11 @@ def resuming(ledger: Ledger, number: int | None) -> Iterator[None]:
     if number is None and len(numbers) == 1:
         [number] = numbers
     if number is None or number not in numbers:
-        which = f"charges {', '.join(map(str, numbers))} are open" if numbers else "none is open"
+        which = f"numbers {', '.join(map(str, numbers))} are open" if numbers else "none is open"
         raise LedgerError(
-            f"Which fit of the ledger {ledger.path!r} is to be resumed? Of its charges, {which}. "
-            "Pass the number of an open charge; of a fit that ended, or that is no longer kept, "
-            "nothing is left to resume."
+            f"Which charge of the ledger {ledger.path!r} should be resumed? Of all, {which}. "
+            "Pass the number of an open charge. A fit that ended, or whose releases are no longer "
+            "kept, cannot be resumed."
         )
     plan, *kept = ledger.kept(number)
     try:

@@ -74,7 +74,7 @@ _USE = (
     "the number of rows; for persons with several rows skdpot.model_selection.PersonKFold; or a "
     "list of public positions"
 )
-_ITSELF = "learns of private rows without noise itself:"
+_ITSELF = "itself learns from private rows without noise:"
 
 # The wrappers of scikit-learn, each with the parameter values for which public facts alone decide
 # the rows of each fit and nothing else is learned, or with the reason why no values do.
@@ -240,7 +240,7 @@ def _candidates(search: Any) -> Iterator[Any]:
     checked = [{key: _values(key, values) for key, values in grid.items()} for grid in grids]
     if len(ParameterGrid(checked)) > _MOST_CANDIDATES:
         raise ValueError(
-            f"has more than {_MOST_CANDIDATES} candidates besides numbers. Search in parts."
+            f"there are more than {_MOST_CANDIDATES} candidates besides numbers. Search in parts."
         )
     for parameters in ParameterGrid(checked):
         yield clone(search.estimator, safe=False).set_params(**clone(parameters, safe=False))
@@ -251,7 +251,7 @@ def _values(key: str, choices: Any) -> list[Any]:
     if isinstance(choices, rv_frozen):
         choices = choices.rvs(_N_DRAWS, random_state=0)
     elif hasattr(choices, "rvs"):
-        raise ValueError(f"draws {key!r} from a distribution that is not known: pass a list.")
+        raise ValueError(f"{key!r} has a distribution that is not known: pass a list.")
     values = list(choices)
     if key.rpartition("__")[2] in _ROWS:
         return values
@@ -270,8 +270,8 @@ def _of_budgets(parts: Sequence[PrivateEstimatorMixin]) -> Iterator[str]:
     """Report private estimators that do not share a budget."""
     if parts and not is_shared([part.budget for part in parts]):
         yield (
-            "Its fits add up, and nothing counts them: pass one PrivacyBudget as `budget` to every "
-            "private estimator in it."
+            "The costs of its fits add up without a limit: pass one PrivacyBudget as `budget` to "
+            "every private estimator in it."
         )
 
 
@@ -282,7 +282,7 @@ def _of_wrapper(search: Any, n_rows: int) -> Iterator[str]:
     if not (is_sklearn and isinstance(search, tuple(_KNOWN))):
         yield (
             f"{name} fits its estimators in a way that is not known here: fit them yourself, each "
-            "on rows that public facts decide."
+            "on rows that are selected by public facts only."
         )
     yield from _of_kind(search)
     if hasattr(search, "cv"):
@@ -290,7 +290,7 @@ def _of_wrapper(search: Any, n_rows: int) -> Iterator[str]:
     try:
         candidates = list(_candidates(search))
     except (TypeError, ValueError) as error:
-        yield f"{name}, of which the candidates cannot be looked at: {error}"
+        yield f"The candidates of {name} cannot be checked: {error}"
         return
     for part in candidates or _wrapped(search):
         if is_wrapper(part):
@@ -306,8 +306,8 @@ def _of_wrapper(search: Any, n_rows: int) -> Iterator[str]:
         map(_draws_rows, [search, *candidates, *_wrapped(search)])
     ):
         yield (
-            f"{name} draws rows within the folds of {type(splitter).__name__}, so that how many "
-            "rows one person has decides about rows of others. Fit on all rows of a fold."
+            f"{name} draws rows within the folds of {type(splitter).__name__}, so the number of "
+            "rows of one person decides which rows of others are used. Fit on all rows of a fold."
         )
 
 
@@ -350,7 +350,7 @@ def _of_kind(search: Any) -> Iterator[str]:
         least, most = search.min_resources, search.max_resources
         if not isinstance(least, Integral) or not (most == "auto" or isinstance(most, Integral)):
             yield (
-                f"{name} lets the number of classes in y decide how many rows a fit sees: pass "
+                f"{name} lets the number of classes in y decide how many rows a fit uses: pass "
                 "min_resources as an integer."
             )
 

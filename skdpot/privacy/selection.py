@@ -419,14 +419,14 @@ class BudgetedEvent(Event):
             yield Step(0.0, min(1.0 - 1e-9, self.mean_trials * self.leak + step.leak)), 1
 
     def _words(self) -> str:
-        told = self._of_one_record(
+        bound = self._of_one_record(
             "replacing one record is no easier to notice than a shift of one Gaussian number by "
             f"{self.mu:.4g} standard deviations"
         )
-        told += f", except with probability {self.leak:.2g}" if self.leak > 0.0 else ""
+        bound += f", except with probability {self.leak:.2g}" if self.leak > 0.0 else ""
         if self.mean_trials is None:
-            return f"Whatever a budget of its own admitted: {told}."
+            return f"All releases that a separate budget admitted: {bound}."
         return (
             f"The best of a random, secret number of trials, {self.mean_trials:.4g} on average, "
-            f"and nothing of the others; each trial, its score included: {told}."
+            f"and nothing of the others; for each trial with its score, {bound}."
         )

@@ -198,7 +198,7 @@ def check_statement(spent: PrivacySpent, noun: str) -> tuple[tuple[Any, ...], fl
     for event in events:
         if not event.in_files or event.is_budget is not chosen:
             raise ValueError(
-                f"The {noun} states an event of type {type(event).__name__}, which releases none."
+                f"The {noun} states an event of type {type(event).__name__}, which is not allowed."
             )
     if not spent.event.is_private:
         if math.isfinite(spent.epsilon):
