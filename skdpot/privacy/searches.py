@@ -270,8 +270,8 @@ def _of_budgets(parts: Sequence[PrivateEstimatorMixin]) -> Iterator[str]:
     """Report private estimators that do not share a budget."""
     if parts and not is_shared([part.budget for part in parts]):
         yield (
-            "The costs of its fits add up without a limit: pass one PrivacyBudget as `budget` to "
-            "every private estimator in it."
+            "Its fits add up, and nothing counts them: pass one PrivacyBudget as `budget` to every "
+            "private estimator in it."
         )
 
 
