@@ -64,7 +64,7 @@ def without_weights(rows):
     return type(rows)(rows._rows.map(lambda batch: (batch[0], None)))
 
 
-def counted(rows, marginals):
+def counted_before_noise(rows, marginals):
     exact_counts(rows, marginals)
     return rows
 
@@ -218,7 +218,7 @@ INJECTIONS: Injections = {
         (given("noise_lattice", "_draw_table_noise", data_lattice=0.3), {"a lattice on which no count lies": "contract/test_draws_are_charged.py::test_whatever_is_released_is_on_its_lattice[synthesizer]"}),
         (skipped("on_lattice", returns="prediction"), {"predictions that lie on no lattice": "contract/test_draws_are_charged.py::test_whatever_is_released_is_on_its_lattice[synthesizer]"}),
         (given("_draw_table_noise", "release_marginals", mu=half), {"the sampler is told of one table": "tables/test_marginal_release.py::test_the_sampler_is_told_of_the_whole_release"}),
-        (given("release_marginals", rows=counted), {"rows before noise": "tables/test_marginal_release.py::test_noise_is_drawn_before_the_rows_are_counted"}),
+        (given("release_marginals", rows=counted_before_noise), {"rows before noise": "tables/test_marginal_release.py::test_noise_is_drawn_before_the_rows_are_counted"}),
         (returning("JointTables.count", twice_each), {"rows of a joint table counted twice": "tables/test_marginal_release.py::test_counts_by_joint_tables_are_those_of_single_marginals[16384-False]"}),
         (returning("misfit_sensitivity", half), {"one of two counts in a misfit": "tables/test_marginal_release.py::test_the_worst_predictions_attain_the_sensitivity_of_misfits[4]"}),
         (returning("choice_sensitivity", half), {
