@@ -114,10 +114,10 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from skdpot._utils.arrays import IntArray
 from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import CalibrationError
 
+_Integers = npt.NDArray[np.int64]
 _Words = npt.NDArray[np.uint64] | npt.NDArray[np.uint16]
 
 MAX_TABLE_S = 1024.0
@@ -216,14 +216,14 @@ def _table(s: float, bits: int) -> _Table:
     return _Table(half_width, bits, thresholds, first_words, guide, crowd)
 
 
-def _draw_from_table(table: _Table, words: _Words, stream: SecretStream) -> IntArray:
+def _draw_from_table(table: _Table, words: _Words, stream: SecretStream) -> _Integers:
     """Draw by inverting the cumulative table; more random bits are read for undecided draws.
 
     `words` are the first 64 or the first 16 bits of each draw.
     """
     whole = words.dtype == np.uint64
     cells = words >> np.uint64(48) if whole else words
-    index: IntArray = table.guide[cells].astype(np.int64)
+    index: _Integers = table.guide[cells].astype(np.int64)
     crowd = table.crowd[cells]
     places = np.flatnonzero(crowd)
     if len(places):
@@ -239,10 +239,10 @@ def _draw_from_table(table: _Table, words: _Words, stream: SecretStream) -> IntA
 def _searched(
     table: _Table,
     words: npt.NDArray[np.uint64],
-    lowest: IntArray,
+    lowest: _Integers,
     is_crowded: npt.NDArray[np.bool_],
     stream: SecretStream,
-) -> IntArray:
+) -> _Integers:
     """Return the number of thresholds at or below each 64-bit word; ties read further bits."""
     index = lowest + (words >= table.first_words[lowest])
     index[is_crowded] = np.searchsorted(table.first_words, words[is_crowded], side="right")
@@ -284,7 +284,7 @@ def _split(s: float, bits: int) -> tuple[float, int, float]:
 
 def discrete_gaussian(
     s: float, size: int | tuple[int, ...], stream: SecretStream, *, mu: float = 1.0
-) -> IntArray:
+) -> _Integers:
     """Draw integers with probability proportional to ``exp(-k**2 / (2 * s**2))``."""
     if not 1 <= s <= MAX_S:
         raise CalibrationError(
@@ -364,7 +364,7 @@ def noise_lattice(sigma: float, data_lattice: float = 1.0) -> float:
 
 def lattice_noise(
     sigma: float, shape: int | tuple[int, ...], stream: SecretStream, *, lattice: float, mu: float
-) -> npt.NDArray[np.int64]:
+) -> _Integers:
     """Draw discrete Gaussian noise in units of `lattice`."""
     return discrete_gaussian(sigma / lattice, shape, stream, mu=mu)
 
@@ -395,7 +395,7 @@ def noisy_sum(
     return units.astype(np.float64) * noise.lattice
 
 
-def round_to_lattice(x: npt.ArrayLike, lattice: float) -> npt.NDArray[np.int64]:
+def round_to_lattice(x: npt.ArrayLike, lattice: float) -> _Integers:
     """Return the nearest multiples of `lattice`, as integers in units of it.
 
     Values beyond 2**52 units are clipped, which does not increase the distance between neighbours.

@@ -19,6 +19,7 @@ from skdpot._utils.parameters import DEVICE, Interval
 from skdpot._utils.rows import read_rows
 from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.reliability import Reliability
 from skdpot.privacy.statement import PrivacySpent
 
 _Estimator = TypeVar("_Estimator")
@@ -61,6 +62,7 @@ class PrivateEstimatorMixin:
     delta: float
     budget: PrivacyBudget | None
     privacy_spent_: Any  # a PrivacySpent; may be None only where a fit may release nothing
+    reliability_: Reliability
     _validate_params: Callable[[], None]
     _stated_in: ClassVar[tuple[str, ...]] = ()
     _canaries: ClassVar[str] = "corners"  # the kind of canaries that an audit detects best
