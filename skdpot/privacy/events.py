@@ -134,13 +134,12 @@ def or_none(check: Check) -> Check:
 def check_group_size(group_size: SupportsIndex) -> int:
     """Return `group_size` as an integer of at least 1, or raise an error that explains it."""
     try:
-        size: int = count(group_size)
+        return int(count(group_size))
     except ValueError:
         raise ValueError(
             f"`group_size` must be an integer >= 1, got {group_size!r}: the largest number of "
             "rows per person."
         ) from None
-    return size
 
 
 @dataclass(frozen=True, kw_only=True)

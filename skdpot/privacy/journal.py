@@ -238,8 +238,7 @@ def charge_fit(budget: Any, label: str, spent: PrivacySpent, n_samples: int | No
             budget.spend(event, label=label)
     if call is None or _WITHHELD.get():
         return
-    outer = _JOURNAL.get() if journal is None else journal
-    state = _JOURNAL.set(outer)
+    state = _JOURNAL.set(_JOURNAL.get() if journal is None else journal)
 
     def ended(error: BaseException | None) -> None:
         _JOURNAL.reset(state)

@@ -556,9 +556,8 @@ def _read_charges(
         mu_squared, leak, *sums = _whole_units(units, path)
         charges.append(Charge(label, event, epsilon, mu_squared, leak, number, when))
         totals = totals.after(charges[-1])
-        has_texts = isinstance(label, str) and isinstance(event, str)
-        has_numbers = isinstance(when, float) and isinstance(epsilon, float)
-        is_valid = has_texts and has_numbers and _EARLIEST <= when <= _LATEST
+        kinds = [type(value) for value in (label, event, when, epsilon)]
+        is_valid = kinds == [str, str, float, float] and _EARLIEST <= when <= _LATEST
         if not is_valid or (number, *sums) != totals.sums:
             raise damaged(path)
     return charges, totals

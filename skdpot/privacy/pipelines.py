@@ -99,11 +99,13 @@ class PrivateEstimatorMixin:
                 part._restate(spent)
 
 
-def leaves(root: object, composite: bool = False, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(
+    estimator: object, composite: bool = False, prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
     """Yield the parts, or else the composites, with their prefixes in the order of their fits."""
-    if isinstance(root, COMPOSITES) is composite:
-        yield prefix, root
-    for name, part in _children(root):
+    if isinstance(estimator, COMPOSITES) is composite:
+        yield prefix, estimator
+    for name, part in _children(estimator):
         yield from leaves(part, composite, f"{prefix}{name}__")
 
 

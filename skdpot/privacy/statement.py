@@ -126,8 +126,7 @@ class PrivacySpent:
 
     def __str__(self) -> str:
         """Return the whole statement, one fact per line."""
-        guarantee = f"{epsilon_text(self.epsilon)}, δ = {self.delta:g}"
-        rows = [("guarantee", guarantee), *self._facts()]
+        rows = [("guarantee", f"{epsilon_text(self.epsilon)}, δ = {self.delta:g}"), *self._facts()]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
