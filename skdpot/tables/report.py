@@ -14,8 +14,8 @@ from skdpot.__about__ import __version__
 from skdpot._utils.pages import HtmlReport, render
 from skdpot._utils.panels import cut_short, data_address
 from skdpot._utils.streams import solver_generator
-from skdpot.privacy.budget import epsilon_text
 from skdpot.privacy.reliability import Reliability
+from skdpot.privacy.rounding import epsilon_text
 from skdpot.privacy.statement import PrivacySpent
 from skdpot.tables.cautions import (
     COMPARED_WITH_ROWS,

@@ -13,6 +13,7 @@ from tests.contract.fits import FITS, swept
 
 # Fits whose estimators state their errors.
 STATED = (
+    "search",
     "encoder",
     "synthesizer",
 )
@@ -44,7 +45,8 @@ def test_every_fit_states_its_errors_and_warns_once_of_what_noise_hides(name):
     assert reliability.outputs[0].output.split()[0] in reliability._repr_html_()
 
 
-@pytest.mark.filterwarnings("ignore:.*makes the privacy noise reproducible")
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning")
 @pytest.mark.parametrize("name", swept(FITS))
 def test_without_noise_nothing_is_hidden(name):
     if name in MISSING:
