@@ -80,9 +80,7 @@ def count_cells(
             for c in rounds[name]
         }
         places = [c if level else len(grids) + c for c in groups]
-        return [
-            Marginal((c,), (g,), (level,)) for c, g in zip(places, groups.values(), strict=True)
-        ]
+        return [Marginal((c,), (g,), (level,)) for c, g in zip(places, groups.values(), strict=True)]
 
     coded = None
     for name, columns in rounds.items():
