@@ -21,8 +21,9 @@ from skdpot.tables.marginals import column_numbers
 from skdpot.tables.model import TableModel
 from skdpot.tables.schema_release import SchemaEstimate
 
-# An error of this total variation, or of this share of the range, is small whatever the data are.
-_MARGIN = 0.05
+# An error of this total variation is small whatever the data are; so is one of a mean that is this
+# share of the range.
+_MARGIN, _MEAN_MARGIN = 0.05, 0.03
 _FEW = 8  # parts in which the noise of a column without bins is stated
 _PAIR_MARGIN = 0.1  # of a pair, which has more cells
 _MEAN_NOISE = math.sqrt(2.0 / math.pi)  # mean absolute value of standard normal noise
@@ -37,8 +38,9 @@ def table_reliability(
     """Return the errors of released bounds and categories, of columns, and of measured pairs.
 
     The distribution of a column has an error in total variation, in the bins of the model. Its
-    counts are those of the column and of all pairs and triples, combined by their noise. The error
-    of a pair is the total variation that noise adds to what its columns say alone.
+    counts are those of the column and of all pairs and triples, combined by their noise. The model
+    lies between them and the counts of the column alone; half of the distance is a part of the
+    error. The error of a pair is the total variation that noise adds to what its columns say alone.
     """
     outputs = [estimate.output for estimate in schema]
     unknown = {item.column for item in schema if not item.found and item.what != "scale"}
@@ -110,9 +112,11 @@ class _ColumnCounts:
         seen = self.bins.n_bins - self.grid.column.missing > 1
         if hidden := not seen and self.grid.n_cells > 1 and bool(self.cells.any()):
             covariance = self._coarse_covariance()
+        noise = _distance_of_noise(covariance)
+        away = float(np.abs(self.shares - self.bins.shares).sum()) / 4
         yield OutputError(
             output=f"distribution of {self.name}",
-            standard_error=1.0 if unknown else min(_distance_of_noise(covariance), 1.0),
+            standard_error=1.0 if unknown else min(math.hypot(noise, away), 1.0),
             trivial=_UNIFORM if self.grid.on_scale else _EQUAL,
             trivial_error=max(float(distance - _MEAN_NOISE * self.deviations.sum() / 2), 0.0),
             margin=_MARGIN,
@@ -142,22 +146,25 @@ class _ColumnCounts:
         sizes = np.bincount(bins, weights, self.bins.n_bins)
         means = np.bincount(bins, weights * cells, self.bins.n_bins) / np.where(sizes, sizes, 1.0)
         shares = np.where(sizes > 0.0, self.shares, 0.0)
-        whole = max(float(shares.sum()), np.finfo(np.float64).tiny)
+        tiny = float(np.finfo(np.float64).tiny)
+        whole = max(float(shares.sum()), tiny)
         mean = float(shares @ means) / whole
         lower, upper = self.grid.column.span
         # Noise moves the shares of bins, and of cells within bins.
         between = np.where(sizes > 0.0, means - mean, 0.0) / whole
         within = np.where(inside, cells - means[bins], 0.0) / (whole * self.n_rows)
         variance = between @ self.covariance @ between + within @ _times(self.cells, within)
-        error = min(math.sqrt(max(float(variance), 0.0)), upper - lower)
-        away = abs(mean - (lower + upper) / 2)
+        alone = np.where(sizes > 0.0, self.bins.shares, 0.0)
+        away = (float(alone @ means) / max(float(alone.sum()), tiny) - mean) / 2
+        error = min(math.sqrt(max(float(variance), 0.0) + away**2), upper - lower)
+        from_middle = abs(mean - (lower + upper) / 2)
         return OutputError(
             output=f"mean of {self.name}",
             estimate=min(max(mean, lower), upper),
             standard_error=error,
             trivial=_MIDDLE,
-            trivial_error=math.sqrt(max(away**2 - error**2, 0.0)),
-            margin=_MARGIN * (upper - lower),
+            trivial_error=math.sqrt(max(from_middle**2 - error**2, 0.0)),
+            margin=_MEAN_MARGIN * (upper - lower),
         )
 
 
