@@ -48,7 +48,7 @@ def table_reliability(
         column = _ColumnCounts.of(model, place)
         outputs += column.outputs(column.name in unknown)
     outputs += _pairs(model, target)
-    narrower = " and state narrower bounds and fewer categories" if not schema else ""
+    narrower = ", and state narrower bounds and fewer categories" if not schema else ""
     stated = " State bounds and categories that are public." if schema else ""
     return Reliability(tuple(outputs), f"{_HELP}{narrower}.{stated}")
 
@@ -163,7 +163,7 @@ class _ColumnCounts:
             estimate=min(max(mean, lower), upper),
             standard_error=error,
             trivial=_MIDDLE,
-            trivial_error=math.sqrt(max(from_middle**2 - error**2, 0.0)),
+            trivial_error=max(from_middle - error, 0.0),
             margin=_MEAN_MARGIN * (upper - lower),
         )
 
