@@ -251,21 +251,26 @@ def _pairs(model: TableModel, target: int | None) -> list[OutputError]:
 
 
 def _errors_of_pair(noisy: NoisyMarginal, n_rows: int) -> tuple[float, float]:
-    """Return the root mean square of the noise, and the distance from independence beyond noise.
+    """Return the error of a pair, and its distance from independence beyond noise.
 
     Both are total variation distances, without what the sums of rows and columns say: noise that is
     orthogonal to them has the correlations -1 / (c - 1) in a row, -1 / (r - 1) in a column, and
-    their product elsewhere.
+    their product elsewhere. A cell deviates from independence by about as much as it holds, so a
+    model that weighs this against the noise has a smaller error where few rows are expected.
     """
     n_first, n_second = noisy.marginal.shape
     free = (n_first - 1) * (n_second - 1)
     table = noisy.counts.reshape(n_first, n_second) / n_rows
     table = table + (1.0 - table.sum()) / table.size
     first, second = (project_to_total(table.sum(axis=axis), 1.0) for axis in (1, 0))
-    distance = float(np.abs(table - np.outer(first, second)).sum() / 2)
-    deviation = noisy.sigma / n_rows * math.sqrt(free / table.size)
+    expected = np.outer(first, second)
+    away, deviation = np.abs(table - expected), noisy.sigma / n_rows * math.sqrt(free / table.size)
+    if deviation == 0.0:
+        return 0.0, float(away.sum()) / 2
+    kept = expected**2 / (expected**2 + deviation**2)
     others: IntArray = np.array([1, n_second - 1, n_first - 1, free])
     correlations = np.array([1.0, -1 / (n_second - 1), -1 / (n_first - 1), 1 / free])
-    mean_products = float(others @ _mean_product(correlations))
-    error = deviation / 2 * math.sqrt(table.size * mean_products)
-    return error, max(distance - _MEAN_NOISE * deviation * table.size / 2, 0.0)
+    one = math.sqrt(float(others @ _mean_product(correlations)) / table.size)
+    error = one * deviation * float(np.sqrt(kept).sum()) / 2
+    seen, noise = float(away.ravel() @ kept.ravel()), _MEAN_NOISE * deviation * float(kept.sum())
+    return error, math.sqrt(max(seen**2 - noise**2, 0.0)) / 2
