@@ -189,7 +189,7 @@ def _fit_tail(
 
     This is the mean over scales of the law, weighted by how well each fits and is probable before.
     """
-    ends = np.append(0.0, np.cumsum(widths))
+    ends = np.append(0.0, np.cumsum(np.maximum(widths, POSSIBLE)))
     usual = max(usual, ends[1])
     octaves = np.arange(math.log2(ends[1] / usual), math.log2(4 * ends[-1] / usual) + 1)
     scales = usual * 2.0**octaves
