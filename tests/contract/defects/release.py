@@ -51,7 +51,7 @@ INJECTIONS: Injections = {
             "table of a sketch, by audit": "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim[sketch]"}),
         (instead("SketchPlan.share", share_of_sigma), {"a share of the noise": "distance/test_secure_sum.py::test_those_who_follow_the_protocol_add_the_noise_that_is_charged"}),
         (instead("SecureSum.n_shares", all_parties), {"shares of curious parties counted": "distance/test_secure_sum.py::test_those_who_follow_the_protocol_add_the_noise_that_is_charged"}),
-        (rewritten("SecureSum.total", ("found[-1] != self.n_parties", "False")), {"a party whose share is missing": "distance/test_secure_sum.py::test_a_sum_that_fails_releases_nothing_and_quotes_nothing[missing]"}),
+        (rewritten("SecureSum.total", ("sums[-1] != self.n_parties", "False")), {"a party whose share is missing": "distance/test_secure_sum.py::test_a_sum_that_fails_releases_nothing_and_quotes_nothing[missing]"}),
         (rewritten("SecureSum.fit", ("sketch.random_state is not None", "False")), {"parties with equal seeds": "distance/test_secure_sum.py::test_what_does_not_fit_together_is_refused_before_any_charge[seed]"}),
         (half_noise("release_histograms"), {
             "histograms of bounds": "contract/test_noise.py::test_noise_has_the_law_that_is_charged[bounds of features]",
