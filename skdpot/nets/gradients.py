@@ -78,8 +78,8 @@ def pulled_back_sum(
     `output_gradient` the loss is taken as the only output, and J is the gradient of the loss.
 
     The sum is not private by itself. `vectors` bounds the contribution of a record: by C with
-    `shares_of_vectors`, by :math:`L \|w_i\|` with `shares_of_jacobians`, and by C for a loss that is
-    the only output and is shortened by `shares_of_jacobians`.
+    `shares_of_vectors`, by :math:`L \|w_i\|` with `shares_of_jacobians`, and by C for a loss that
+    is the only output and is shortened by `shares_of_jacobians`.
 
     The last bits of a network's outputs depend on the number of places and on the place of the
     record. So batches of neighbours must have equally many places, and a record in both batches

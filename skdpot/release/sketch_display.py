@@ -2,16 +2,20 @@
 
 from dataclasses import dataclass
 from textwrap import fill
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from skdpot._utils.panels import COLORS, PanelDisplay, feature_labels, label_panel
 from skdpot._utils.parameters import check_is_fitted
 from skdpot._utils.rows import validate_rows
 from skdpot.release.decoding import measured_cdf
 from skdpot.release.sketch import SlicedSketch
+
+if TYPE_CHECKING:
+    from skdpot._utils.panels import AxesLike
 
 _DIRECTIONS = 6  # drawn by default
 _CDF_SIZE = (3.1, 2.6)  # inches
@@ -84,11 +88,11 @@ class SketchDisplay(PanelDisplay):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
         projections: ArrayLike | int | None = None,
         label: Any = None,
-        X: Any = None,
+        X: ArrayLike | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> Self:
@@ -150,7 +154,7 @@ class SketchDisplay(PanelDisplay):
 
     def plot(
         self,
-        ax: Any = None,
+        ax: "AxesLike" = None,
         *,
         n_deviations: float = 2.0,
         name: str | None = None,

@@ -65,7 +65,7 @@ INJECTIONS: Injections = {
         (rewritten("_refusal", ("text.startswith(phrase) or (replacement and phrase in text)", "phrase in text")), {"a text that holds a known phrase, in an error": "core/_utils/test_validation.py::test_a_value_that_holds_a_known_phrase_is_not_quoted_either[Found array with]"}),
     ],
     27: [
-        (rewritten("answers", ("found = found if again is None else again", "pass")), {"rounded by how many rows a classifier refuses": "contract/test_strangers.py::test_a_refused_row_changes_no_other_answer"}),
+        (rewritten("answers", ("scores = scores if again is None else again", "pass")), {"rounded by how many rows a classifier refuses": "contract/test_strangers.py::test_a_refused_row_changes_no_other_answer"}),
         (instead("_placed", as_many_places_as_records), {"a batch has as many places as records": "core/nets/test_steps.py::test_batches_are_fresh_and_as_large_as_is_charged[autoencoder]"}),
         (rewritten("_placed", ("_random_order(n_places, stream)", "np.arange(n_places)")), {"a record moves the places of others": "core/privacy/test_subsampling.py::test_places_are_uniform_whoever_else_is_drawn"}),
     ],
