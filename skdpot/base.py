@@ -19,6 +19,7 @@ from skdpot.privacy.charges import charge, row_assumptions
 from skdpot.privacy.earlier_steps import warn_of_composition
 from skdpot.privacy.events import Event
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.privacy.reliability import Reliability
 from skdpot.privacy.statement import PrivacySpent
 from skdpot.privacy.targets import PrivacyTarget, privacy_target
 from skdpot.release.bounds import ROW_BOUNDS, DataBounds
@@ -207,6 +208,8 @@ class MechanismResult:
         The released share of each class.
     attributes : dict
         Fitted attributes that the estimator stores under these names.
+    reliability : Reliability
+        The errors of the main outputs, computed from the release.
     stopped : BaseException, optional
         What interrupted the mechanism after it had paid. The estimator raises it once all this is
         stored.
@@ -218,6 +221,7 @@ class MechanismResult:
     classes: np.ndarray | None = None
     class_shares: np.ndarray = field(default_factory=lambda: np.ones(1))
     attributes: dict[str, Any] = field(default_factory=dict)
+    reliability: Reliability = Reliability(())
     stopped: BaseException | None = None
 
 
@@ -329,6 +333,8 @@ class PrivateSampler(PrivateEstimatorMixin, BaseEstimator, ABC):
         self.__dict__.update(release.attributes)
         self.mechanism_, self.bounds_ = mechanism, release.bounds
         self.privacy_spent_, self._frame_out = release.privacy_spent, isinstance(X, pd.DataFrame)
+        self.reliability_ = release.reliability
+        self.reliability_.warn(type(self).__name__)
 
     def _keep(self, value: Any) -> None:
         """Keep the released value under its public name."""

@@ -18,6 +18,7 @@ __all__ = [
     "OpenSketchError",
     "PrivacyWarning",
     "ProtocolRefusedError",
+    "ReliabilityWarning",
     "ReplayError",
     "SkdpotError",
     "UnknownEventError",
@@ -69,6 +70,10 @@ class PrivacyWarning(UserWarning):
 
 class FairnessWarning(UserWarning):
     """A fit does less for fairness than its parameters request."""
+
+
+class ReliabilityWarning(PrivacyWarning):
+    """Privacy noise hides outputs of a fit, which are no better than a trivial answer."""
 
 
 class NotPrivateWarning(UserWarning):
@@ -141,4 +146,5 @@ def _warn_caller(message: str, category: type[Warning]) -> None:
 
 warn_of_privacy = partial(_warn_caller, category=PrivacyWarning)
 warn_of_fairness = partial(_warn_caller, category=FairnessWarning)
+warn_unreliable = partial(_warn_caller, category=ReliabilityWarning)
 warn_not_private = partial(_warn_caller, category=NotPrivateWarning)

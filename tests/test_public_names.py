@@ -22,7 +22,8 @@ PUBLIC = {
     """.split(),
     "skdpot.exceptions": """
         BudgetExceededError CalibrationError FairnessWarning LedgerError MessageError
-        NotPrivateWarning OpenSketchError PrivacyWarning ProtocolRefusedError ReplayError
+        NotPrivateWarning OpenSketchError PrivacyWarning ProtocolRefusedError ReliabilityWarning
+        ReplayError
         SkdpotError UnknownEventError
     """.split(),
     "skdpot.federated": """
@@ -58,8 +59,9 @@ PUBLIC = {
         TableSchema TimedeltaColumn finite_rows
     """.split(),
     "skdpot.privacy": """
-        Event GaussianEvent PrivacySpent PrivateEstimatorMixin SampledGaussianEvent
-        calibrate charge compose gdp_delta gdp_epsilon gdp_mu plan_fit total_spent
+        Event GaussianEvent OutputError PrivacySpent PrivateEstimatorMixin Reliability
+        SampledGaussianEvent calibrate charge compose gdp_delta gdp_epsilon gdp_mu
+        plan_fit total_spent
     """.split(),
     "skdpot.release": """
         DataBounds Release pass_gate

@@ -8,6 +8,8 @@ from .gdp import gdp_delta as gdp_delta
 from .gdp import gdp_epsilon as gdp_epsilon
 from .gdp import gdp_mu as gdp_mu
 from .pipelines import PrivateEstimatorMixin as PrivateEstimatorMixin
+from .reliability import OutputError as OutputError
+from .reliability import Reliability as Reliability
 from .sampling import SampledGaussianEvent as SampledGaussianEvent
 from .spent import total_spent as total_spent
 from .statement import PrivacySpent as PrivacySpent

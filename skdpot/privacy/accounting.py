@@ -126,16 +126,11 @@ class PrivacyLoss:
         k = check_group_size(group_size)
         error = self.n_steps * SAMPLER_LEAK
 
-        def chain(x: float) -> float:
-            """Return the logarithm of the sum of exp(i x) over i < k."""
-            steps = math.log(k) if x == 0.0 else math.log(math.expm1(-k * x) / math.expm1(-x))
-            return steps + (k - 1) * x
-
         def of_links(x: float) -> bool:
-            return math.log(self.delta(x) + error) + chain(x) <= math.log(delta)
+            return math.log(self.delta(x) + error) + _log_chain(x, k) <= math.log(delta)
 
         def never(x: float) -> bool:
-            return math.log(self.leak + error) + chain(x) > math.log(delta)
+            return math.log(self.leak + error) + _log_chain(x, k) > math.log(delta)
 
         start = self.epsilon(delta / k)
         least = k * _least(of_links, never, start) if math.isfinite(start) else math.inf
@@ -208,6 +203,12 @@ def counted_steps(steps: Iterable[tuple[Any, int]]) -> Steps:
     for step, count in steps:
         counts[step] += count
     return tuple(sorted(counts.items(), key=lambda item: repr(item[0])))
+
+
+def _log_chain(x: float, k: int) -> float:
+    """Return the logarithm of the sum of exp(i x) over i < k."""
+    steps = math.log(k) if x == 0.0 else math.log(math.expm1(-k * x) / math.expm1(-x))
+    return steps + (k - 1) * x
 
 
 def _least(fits: Callable[[float], bool], never: Callable[[float], bool], start: float) -> float:

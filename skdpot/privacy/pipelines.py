@@ -60,6 +60,7 @@ class PrivateEstimatorMixin:
     delta: float
     budget: PrivacyBudget | None
     privacy_spent_: Any
+    reliability_: Any
     _stated_in: ClassVar[tuple[str, ...]] = ()
     _canaries: ClassVar[str] = "corners"  # what shows most of it in an audit
 
