@@ -56,8 +56,7 @@ def calling() -> Iterator[None]:
         seed = int.from_bytes(outer.spawn().generate_state(4).tobytes(), "little")
         call = Call(seed, outermost=outer.outermost, resumed=outer.resumed)
     elif repeated is not None:
-        seed, resumed = repeated
-        call = Call(seed, outermost=seed, resumed=resumed)
+        call = Call(repeated[0], outermost=repeated[0], resumed=repeated[1])
     else:
         seed = int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
         call = Call(seed, outermost=seed)

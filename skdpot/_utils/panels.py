@@ -11,12 +11,10 @@ import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
+    from matplotlib import colors, figure
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
-    from matplotlib.collections import Collection
-    from matplotlib.colors import ListedColormap
-    from matplotlib.figure import Figure
 
     AxesLike = Axes | Sequence[Axes] | np.ndarray | None
 
@@ -128,14 +126,14 @@ def label_panel(ax: "Axes", horizontal: str, vertical: str) -> None:
         ax.tick_params(labelleft=False)
 
 
-def shades(name: str, lowest: float, highest: float) -> "ListedColormap":
+def shades(name: str, lowest: float, highest: float) -> "colors.ListedColormap":
     """Return a part of one of matplotlib's colormaps."""
     import matplotlib as mpl
 
     return mpl.colors.ListedColormap(mpl.colormaps[name](np.linspace(lowest, highest, 256)))
 
 
-def draw_ways(ax: "Axes", ways: np.ndarray, values: np.ndarray, **style: Any) -> "Collection":
+def draw_ways(ax: "Axes", ways: np.ndarray, values: np.ndarray, **style: Any) -> Any:
     """Draw paths (n, k, 2) as lines whose k - 1 pieces are coloured by values."""
     from matplotlib.collections import LineCollection
 
@@ -165,7 +163,7 @@ def cut_short(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def data_address(figure: "Figure", kind: str, media_type: str, dpi: int = 180) -> str:
+def data_address(figure: "figure.Figure", kind: str, media_type: str, dpi: int = 180) -> str:
     """Return a figure as a data address for a page, reproducibly."""
     from matplotlib import rc_context
 
@@ -183,9 +181,7 @@ def feature_labels(names: Iterable[object] | None, n_features: int) -> list[str]
     return [f"feature {k}" for k in range(n_features)] if names is None else [*map(str, names)]
 
 
-def feature_numbers(
-    features: Any, n_features: int, names: Iterable[object] | None
-) -> tuple[int, ...]:
+def feature_numbers(features: Any, n_features: int, names: Iterable[str] | None) -> tuple[int, ...]:
     """Return one or two column numbers, from numbers or names."""
     if features is None:
         return (0, 1) if n_features > 1 else (0,)

@@ -108,9 +108,7 @@ def fit_context(
         def checked(estimator: BaseEstimator, *args: Any, **kwargs: Any) -> Any:
             errors = np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")
             with calling(), errors:
-                return _without_tables_in_refusals(
-                    estimator, lambda: inner(estimator, *args, **kwargs)
-                )
+                return _without_tables_shown(estimator, lambda: inner(estimator, *args, **kwargs))
 
         return checked
 
@@ -119,10 +117,10 @@ def fit_context(
 
 def check_parameters(owner: BaseEstimator) -> None:
     """Check `owner._parameter_constraints`, without quoting tables."""
-    _without_tables_in_refusals(owner, owner._validate_params)
+    _without_tables_shown(owner, owner._validate_params)
 
 
-def _without_tables_in_refusals(owner: BaseEstimator, call: Callable[[], Any]) -> Any:
+def _without_tables_shown(owner: BaseEstimator, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except InvalidParameterError as error:

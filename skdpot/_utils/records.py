@@ -31,11 +31,7 @@ from skdpot._utils.files import write_file
 
 MOST_BYTES = 2**31
 LARGEST_COUNT = 2**53
-_TYPES: dict[str, np.dtype[Any]] = {
-    "F64": np.dtype("<f8"),
-    "I64": np.dtype("<i8"),
-    "U8": np.dtype("u1"),
-}
+_TYPES = {k: np.dtype(code) for k, code in (("F64", "<f8"), ("I64", "<i8"), ("U8", "u1"))}
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
 # Arrays of other types are stored as bytes, and their type in place of the array.
 _OTHERS = re.compile(r"@((?:[<|](?:[biuf][1248]|U[1-9][0-9]{0,7}|[mM]8(?:\[[0-9a-zA-Z]+\])?))?)")

@@ -211,8 +211,7 @@ def _solved(
             potentials = epsilon * source, epsilon * half.target
     kernel = ScaledKernel(pair, potentials, tol, memory)
     source, half, n_iter = _search(kernel, tol, max_iter)
-    of_first, of_second = kernel.barycentres(source, half.target)
-    return source, half.target, of_first, of_second, n_iter, half.error
+    return source, half.target, *kernel.barycentres(source, half.target), n_iter, half.error
 
 
 def _search(kernel: ScaledKernel, tol: float, max_iter: int) -> tuple[np.ndarray, HalfSteps, int]:

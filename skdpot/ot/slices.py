@@ -93,10 +93,9 @@ def binned_squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarra
     passed = np.cumsum(order < first.shape[1], axis=1)[:, :-1]
     start, end = levels[:, :-1], levels[:, 1:]
     left, right = _positions(first, passed - 1, start, end)
-    second_bins = np.arange(levels.shape[1] - 1) - passed
-    second_left, second_right = _positions(second, second_bins, start, end)
-    left -= second_left
-    right -= second_right
+    at_start, at_end = _positions(second, np.arange(levels.shape[1] - 1) - passed, start, end)
+    left -= at_start
+    right -= at_end
     squares = left * left
     squares += left * right
     squares += right * right

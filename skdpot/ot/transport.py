@@ -214,21 +214,19 @@ def pulls_between(
         ranked = [ranked_projections(sample, block) for sample in samples]
         for c, total in enumerate(vectors):
             ordered, order = ranked[c]
-            partners = [ranked[b][0] for b in range(len(samples)) if b != c]
-            total += _rank_gaps(ordered, order, partners).T @ block
+            peers = [ranked[b][0] for b in range(len(samples)) if b != c]
+            total += _rank_gaps(ordered, order, peers).T @ block
     for sample, total in zip(moving, vectors, strict=True):
         total *= 2.0 / (len(directions) * len(sample))
     return vectors
 
 
-def _rank_gaps(
-    ordered: np.ndarray, order: np.ndarray, partners: Sequence[np.ndarray]
-) -> np.ndarray:
+def _rank_gaps(ordered: np.ndarray, order: np.ndarray, peers: Sequence[np.ndarray]) -> np.ndarray:
     """Return the summed gaps of projections to their matched ones, in the order of the points."""
     n_directions, m = ordered.shape
-    gaps = ordered * len(partners)
-    for partner in partners:
-        gaps -= matched_means(partner, m)
+    gaps = ordered * len(peers)
+    for peer in peers:
+        gaps -= matched_means(peer, m)
     places = order + m * np.arange(n_directions)[:, None]
     in_order = np.empty(gaps.size)
     in_order[places.ravel()] = gaps.ravel()

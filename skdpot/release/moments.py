@@ -26,7 +26,7 @@ from skdpot.release.bounds import DataBounds
 from skdpot.release.decoding import class_totals
 from skdpot.release.gate import pass_gate
 from skdpot.release.private_bounds import BoundsPlan, planned_bounds
-from skdpot.release.releases import Part, Records, Release, Vectors, of_candidates
+from skdpot.release.releases import Part, Records, Release, of_candidates
 
 _RADIUS = 2**12  # radius of the ball in the whole units that rows are rounded to
 _LAST = 2**11  # the last entry that is appended to every row: half the radius
@@ -179,12 +179,10 @@ def _products(release: Release, records: Records, shares: np.ndarray) -> Iterato
     rows, codes = records
     units = _cut_rows(rows, release.facts["bounds"])
     products = _triangle(units[:, :, None] * units[:, None, :]) * _LATTICE
-    n_rows = len(products)
-    placed = np.zeros((n_rows, *release.value.shape))
-    classes = np.zeros(n_rows, dtype=int) if codes is None else codes
-    placed[np.arange(n_rows), _parts(units, classes, release.facts["centres"])] = products
-    sigma = float(np.max(release.sigma))
-    yield Part(value=release.value.ravel(), sigma=sigma, rows=Vectors(placed.reshape(n_rows, -1)))
+    placed = np.zeros((len(products), *release.value.shape))
+    classes = np.zeros(len(products), dtype=int) if codes is None else codes
+    placed[np.arange(len(products)), _parts(units, classes, release.facts["centres"])] = products
+    yield release.as_part(placed.reshape(len(products), -1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,6 +368,4 @@ def _summed(
     vectors = _units(vectors_of(*records, all_codes), release.facts["radius"]) * _UNIT
     part = np.minimum(all_codes, n_codes - 1)
     rows = (part[:, None, None] == np.arange(n_codes)[:, None]) * vectors[:, None, :]
-    sigma = float(np.max(release.sigma))
-    rows = rows.reshape(len(vectors), -1)
-    yield Part(value=release.value.ravel(), sigma=sigma, rows=Vectors(rows))
+    yield release.as_part(rows.reshape(len(vectors), -1))

@@ -93,6 +93,10 @@ class Release:
     sensitivity: float | None = None
     linear: Callable[["Release", Records, np.ndarray], Iterable[Part]] | None = None
 
+    def as_part(self, added: Any) -> Part:
+        """Return all numbers as one part; row j of an array is the contribution of record j."""
+        return Part(value=self.value.ravel(), sigma=float(np.max(self.sigma)), rows=Vectors(added))
+
     def parts(self, records: Records, shares: np.ndarray) -> Iterable[Part]:
         """Return the contributions of records to each part of the value; empty if unknown."""
         return () if self.linear is None else self.linear(self, records, shares)

@@ -257,10 +257,7 @@ _MEASURED: Readings = (
     (lambda sketch: sketch.statistic_.shape[-1], "numbers of bins; give all the same n_bins"),
     (attrgetter("bounds_"), _BOUNDS),
     (attrgetter("half_widths_"), _BOUNDS),
-    (
-        attrgetter("strategy_"),
-        "strategy matrices; make all of them with one version of skdpot",
-    ),
+    (attrgetter("strategy_"), "strategy matrices; make all of them with one version of skdpot"),
 )
 _ADDED: Readings = (
     (lambda sketch: getattr(sketch, "classes_", ()), "classes; declare the same classes="),

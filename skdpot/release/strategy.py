@@ -211,11 +211,10 @@ class Strategy:
         """
         if self.n_bins > _MOST_BINS:
             energy = Energy.unlimited(len(energy.weights))
-        changes, energies = self._changes
-        squared = _largest_change(changes, energies, energy)
+        squared = _largest_change(*self._changes, energy)
         if conditional:
-            changes, energies = 2 * np.diag(self._gram), 2 * self._least_squares
-            squared = max(squared, _largest_change(changes, energies, energy))
+            of_classes = _largest_change(2 * np.diag(self._gram), 2 * self._least_squares, energy)
+            squared = max(squared, of_classes)
         return float(self.lattice * np.sqrt(squared * group_size * _ROUNDED_UP))
 
     @cached_property

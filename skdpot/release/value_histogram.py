@@ -24,7 +24,7 @@ from skdpot.privacy.events import Event, GaussianEvent
 from skdpot.privacy.noise import lattice_noise
 from skdpot.release.gate import pass_gate
 from skdpot.release.noisy_cells import cells_seen, noisy_quantiles
-from skdpot.release.releases import Part, Records, Release, Vectors
+from skdpot.release.releases import Part, Records, Release
 from skdpot.sources.exact_counts import Tables
 from skdpot.sources.rows import HeldRows, Rows
 
@@ -184,5 +184,4 @@ def _counted(release: Release, records: Records, shares: FloatArray) -> Iterator
     ends = np.arange(len(cells) + 1) * cells.shape[1]
     ones = (np.ones(cells.size), cells.ravel(), ends)
     added = csr_array(ones, shape=(len(cells), size + 1))[:, :size]
-    sigma = float(np.max(release.sigma))
-    yield Part(value=release.value.ravel(), sigma=sigma, rows=Vectors(added))
+    yield release.as_part(added)

@@ -33,8 +33,7 @@ def arrow_module(name: str = "pyarrow") -> Any:
     try:
         return import_module(name)
     except ImportError:
-        text = "Reading X in batches needs pyarrow: pip install pyarrow"
-        raise ImportError(text) from None
+        raise ImportError("Reading X in batches needs pyarrow: pip install pyarrow") from None
 
 
 def _format_of(path: str | Path) -> str | None:

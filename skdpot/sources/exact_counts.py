@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NoReturn, Self, TypeAlias
 
-import numpy as np
-
 Tables: TypeAlias = tuple[Any, ...]  # arrays of integers and Counters
 
 
@@ -55,10 +53,8 @@ class ExactCounts:
         for more in counts:
             if total._n_rows and more._n_rows and not (total._problem or more._problem):
                 for table, added in zip(total._tables, more._tables, strict=True):
-                    if isinstance(table, Counter):
-                        table.update(added)
-                    else:
-                        np.add(table, added, out=table)
+                    add_in_place = table.update if isinstance(table, Counter) else table.__iadd__
+                    add_in_place(added)
                 total._n_rows += more._n_rows
             else:
                 total = total + more
