@@ -121,7 +121,7 @@ def _check_output(alone: torch.Tensor, with_others: torch.Tensor) -> None:
 
 
 def _check_equal(alone: torch.Tensor, with_others: torch.Tensor) -> None:
-    """Compare to the last bit, which holds for arrays of one shape on the same instructions."""
+    """Compare to the last bit: arrays of one shape are computed by the same instructions."""
     if not _same_bits(alone, with_others):
         raise ValueError(
             "The network's output for a record depends on the other records of the batch, which no "

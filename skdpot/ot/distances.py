@@ -97,7 +97,7 @@ def wasserstein_distance(
     if first.shape[1] == 1:
         return float(wasserstein_1d(first[:, 0], second[:, 0], a, b, p=p))
     distances = cdist(first, second)
-    # The solver's tolerances are absolute: give it costs of size one, whatever the unit.
+    # The solver's tolerances are absolute, so costs are scaled to a maximum of one.
     unit = float(distances.max())
     if unit == 0.0:
         return 0.0

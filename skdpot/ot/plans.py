@@ -200,7 +200,7 @@ def _solve(costs: np.ndarray, a: np.ndarray, b: np.ndarray) -> TransportPlan:
 def _feasible_potentials(
     costs: np.ndarray, prices: np.ndarray, sources: np.ndarray, targets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return prices for all points, with ``f_i + g_j ≤ c_ij``, from those of `targets`.
+    """Extend the prices of `targets` to all points, with ``f_i + g_j ≤ c_ij``.
 
     Each step takes the largest prices that the earlier ones allow. For points with mass this
     corrects the rounding of the solver and keeps every equality. Points without mass get the price

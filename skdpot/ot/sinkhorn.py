@@ -50,7 +50,7 @@ class Pair(NamedTuple):
 
 
 def gaussian_potentials(pair: Pair) -> tuple[np.ndarray, np.ndarray]:
-    """Return potentials from which a search for those of two clouds can start.
+    """Return start values for the potentials of two clouds.
 
     Between two Gaussian laws the potentials for the cost ½‖x − y‖² are quadratic with a closed
     form. They are a good start for other clouds with the same means and covariances.

@@ -16,8 +16,8 @@ of a random row of a random person.
 
 *Weighting "row".* Every row drawn weighs 1. A person adds at most k counts to a contingency table,
 a vector u >= 0 with :math:`\|u\|_1 \le k`, so that :math:`\|u - v\|_2^2 \le \|u\|_2^2 + \|v\|_2^2
-\le 2 k^2`: k times what one row moves, attained where k rows of one cell are replaced by k of
-another. A misfit moves by at most :math:`\|u - v\|_1 \le 2k`, attained as well.
+\le 2 k^2`: k times the sensitivity of one row, attained where k rows of one cell are replaced by k
+rows of another. A misfit moves by at most :math:`\|u - v\|_1 \le 2k`, attained as well.
 
 *Drawing.* Each row gets a random number, and the rows of a person with the smallest numbers are
 drawn. Given the random numbers, neighbours differ in the rows of one person alone, whatever their

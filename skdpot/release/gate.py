@@ -31,7 +31,7 @@ depends on private rows through releases alone gives the same result, to the las
 ...     bool(positive(X - 1) == share)
 True
 
-Only noisy values and public facts pass the gate, so the charged event covers what is recorded.
+Only noisy values and public facts pass the gate, so the charge covers everything that is recorded.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -132,7 +132,7 @@ def pass_gate(release: Release) -> Any:
         If the charged event has noise and the release has none.
     LedgerError
         If the release of a resumed fit has other public facts than the one that was kept, or
-        another process goes on with the fit.
+        another process has resumed the fit.
     """
     least = release.sigma if isinstance(release.sigma, float) else min(release.sigma, default=1.0)
     if least <= 0.0 and release.event.is_private:

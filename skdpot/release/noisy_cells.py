@@ -86,10 +86,10 @@ def expected_counts(table: FloatArray, sigma: float, n_samples: int) -> FloatArr
     weights = softmax(-0.5 * misfits)
     expected = weights @ bells
     places = np.arange(table.size) / np.exp(weights @ logs)
-    alike = np.exp(-0.5 * np.square(places[:, None] - places))
-    alike += _DOUBT**2 * (1 + np.eye(table.size))
+    correlations = np.exp(-0.5 * np.square(places[:, None] - places))
+    correlations += _DOUBT**2 * (1 + np.eye(table.size))
     rest = table - expected
-    covariance = alike * np.outer(expected, expected)
+    covariance = correlations * np.outer(expected, expected)
     covariance += np.diag(np.where(np.abs(rest) > STANDS_OUT * sigma, rest**2, 0.0))
     noisy = covariance + sigma**2 * np.eye(table.size)
     return np.asarray(expected + covariance @ np.linalg.solve(noisy, rest))

@@ -56,7 +56,7 @@ def count_projections(
     """
     radius = float(np.max(half_widths)) if bounds is None else bounds.radius
     exact = _ExactProjections.of(directions, half_widths, n_bins, radius, bounds is not None)
-    # Buffers fit into the cache, but setting up a counter must not take longer than counting.
+    # Buffers fit into the cache, but adding up the counts of a block must not dominate the time.
     fitting = _BLOCK_ELEMENTS // max(directions.shape)
     block = min(_MAX_BLOCK_ROWS, max(256, n_bins * n_classes // 2, fitting))
 

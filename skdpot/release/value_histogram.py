@@ -32,8 +32,8 @@ _BLOCK = 4096  # rows counted at once
 _LEAST_EXPONENT, _LARGEST_EXPONENT = -1074, 1024  # of double precision
 _LARGEST_VALUE = 2.0**1000  # largest bound of a feature
 _LARGE = 0.9  # quantile of the absolute values that counts as usual
-_READ = 3.0  # z-score beyond the first cells that stand out
-_OCTAVES = 6  # cells that are searched beyond these
+_READ = 3.0  # z-score that cells beyond the last one that stands out need
+_OCTAVES = 6  # cells that are searched beyond it
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -72,7 +72,7 @@ class ExactCounts:
 
     @classmethod
     def unpacked(cls, message: bytes) -> Self:
-        """Read what `packed` returned. It is a pickle: read those of your own cluster only.
+        """Read what `packed` returned. It is a pickle: read messages of your own cluster only.
 
         Parameters
         ----------
