@@ -76,7 +76,7 @@ class OuterProducts(_Factors):
         return cls(rows[0].parameters, (_exact(rows[0].factors[0]), _exact(gradients)))
 
     def gram(self) -> torch.Tensor:
-        """Return the inner products of the rows of each record: the products of g times ``|a|²``."""
+        """Return the inner products of the rows of each record: products of g times ``|a|²``."""
         inputs, gradients = self.factors
         scale = (inputs * inputs).sum(1)
         if len(self.parameters) == 2:

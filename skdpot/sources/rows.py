@@ -63,7 +63,7 @@ class SourceRows(Rows):
         count: Callable[[Any], Tables] | None = None,
     ) -> tuple["SourceRows", Tables]:
         """Count the rows of a source; refuse rows that a step cannot read, and too few rows."""
-        counts = _pass_over(source, _Count((step,), count, errors_are_public=True))
+        counts = _pass_over(source, _Count((step,), count, told=True))
         if counts._n_rows < fewest:
             raise ValueError(
                 f"Found {counts._n_rows} sample(s) while a minimum of {fewest} is required by "
@@ -98,7 +98,7 @@ class _Count:
 
     steps: tuple[Callable[[Any], Any], ...]
     count: Callable[[Any], Tables] | None = None
-    errors_are_public: bool = False  # whether errors of the steps quote no value
+    told: bool = False  # whether errors of the steps are shown, because they quote no value
 
     def __call__(self, batch: Any) -> ExactCounts:
         try:
@@ -111,7 +111,7 @@ class _Count:
         except STOPS:
             raise
         except BaseException as error:  # a panic of polars is not an Exception
-            known = self.errors_are_public and isinstance(error, (ValueError, TypeError))
+            known = self.told and isinstance(error, (ValueError, TypeError))
             known &= type(batch).__module__.partition(".")[0] in _LIBRARIES
             problem = str(error) if known else UNKNOWN.format(type(error).__name__)
             return ExactCounts(problem=problem)
