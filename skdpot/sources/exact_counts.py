@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NoReturn, Self, TypeAlias
 
+import numpy as np
+
 Tables: TypeAlias = tuple[Any, ...]  # arrays of integers and Counters
 
 
@@ -52,9 +54,8 @@ class ExactCounts:
         total = cls()
         for more in counts:
             if total._n_rows and more._n_rows and not (total._problem or more._problem):
-                for table, added in zip(total._tables, more._tables, strict=True):
-                    add_in_place = table.update if isinstance(table, Counter) else table.__iadd__
-                    add_in_place(added)
+                for kept, new in zip(total._tables, more._tables, strict=True):
+                    kept.update(new) if isinstance(kept, Counter) else np.add(kept, new, out=kept)
                 total._n_rows += more._n_rows
             else:
                 total = total + more
