@@ -26,12 +26,13 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def few_synthetic_rows(monkeypatch):
-    """Take few rows, directions and levels where more make a figure more exact, nothing else."""
+    """Take few rows, directions, levels and models where more make a figure more exact."""
     numbers = {
         "search.scorers._N_DIRECTIONS": 8,
         "search.scorers._N_SYNTHETIC": 200,
         "tables.synthesizer._SCORED_ROWS": 500,
         "fair.fair_rule._SHOWN": (0.0, 0.5, 1.0),
+        "fair.score_law._MISFITS": (0.03, 0.2),
         "tables.report._FEWEST": 500,
         "tables.row_map._LEARNED_FROM": 2000,
     }
