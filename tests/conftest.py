@@ -1,6 +1,8 @@
 """Settings of all tests."""
 
+import gc
 import os
+import re
 import sys
 
 import pytest
@@ -10,18 +12,37 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are drawn on no screen
 
+# What marks a test as slow, in the text of its file: other files are not even imported for them.
+SLOW = re.compile(r"mark\.slow|\bswept\(")
+# These wait for other processes or are single long tests: they run while others use the cores.
+FIRST = ("test_engine_faults.py", "test_ui.py", "test_tutorials.py", "test_flower.py")
+
 # The shared suites are imported, not collected; their asserts shall speak all the same.
 pytest.register_assert_rewrite("tests.contract", "tests.laws")
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Leave out the files without a slow test where only slow tests are wanted."""
+    wanted = config.option.markexpr != "slow" or collection_path.suffix != ".py"
+    return None if wanted or SLOW.search(collection_path.read_text("utf-8")) else True
+
+
 def pytest_collection_modifyitems(items):
     """Let tests fit few rows, so that they are quick; doctests and examples have enough."""
+    for path in {item.path for item in items if item.get_closest_marker("slow")}:
+        assert SLOW.search(path.read_text("utf-8")), f"{path}: -m slow would not find its slow tests"
+    items.sort(key=lambda item: item.path.name not in FIRST)
     texts = (".*the noise hides the data", "Private bounds. there are too few rows")
     hidden = [pytest.mark.filterwarnings(f"ignore:{text}") for text in texts]
     for item in items:
         if item.path.is_relative_to(item.config.rootpath / "tests"):
             for mark in hidden:
                 item.add_marker(mark, append=False)
+
+
+def pytest_collection_finish():
+    """Let the collector of garbage pass over what stays: modules, and a million parts of tests."""
+    gc.freeze()
 
 
 @pytest.fixture
