@@ -27,6 +27,18 @@ def pytest_ignore_collect(collection_path, config):
     return None if wanted or SLOW.search(collection_path.read_text("utf-8")) else True
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Look for no garbage among what stays: modules, and the million parts of the tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        if not gc.get_freeze_count():  # a mutant runs tests in the process of a test
+            gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_modifyitems(items):
     """Let tests fit few rows, so that they are quick; doctests and examples have enough."""
     for path in {item.path for item in items if item.get_closest_marker("slow")}:
@@ -38,11 +50,6 @@ def pytest_collection_modifyitems(items):
         if item.path.is_relative_to(item.config.rootpath / "tests"):
             for mark in hidden:
                 item.add_marker(mark, append=False)
-
-
-def pytest_collection_finish():
-    """Let the collector of garbage pass over what stays: modules, and a million parts of tests."""
-    gc.freeze()
 
 
 @pytest.fixture
