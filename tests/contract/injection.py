@@ -527,9 +527,9 @@ def run_tests(
     Returns
     -------
     healthy : dict of str to Outcome
-        Of each test that was run without any defect; of several cases, up to the first that passes.
+        Of each test that was run without any defect.
     hurt : list of Outcome
-        Of each of `wanted`; of several cases, up to the first that catches the defect.
+        Of each of `wanted`.
     """
     runs = _Runs(wanted, n_healthy)
     nodes = list(dict.fromkeys(str(ROOT / node) for node, _ in wanted))
@@ -552,12 +552,12 @@ class _Runs:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> bool:
         for node in self._nodes:
-            # A node without its case stands for all cases, up to the first that catches the defect.
+            # A node without its case stands for all cases.
             if item.nodeid == node or item.nodeid.startswith(f"{node}["):
-                if node in self.healthy and not self.healthy[node].healthy:
+                if node in self.healthy:
                     self._run(item, self.healthy[node], None)
                 for (name, injection), outcome in zip(self._wanted, self.hurt, strict=True):
-                    if name == node and not outcome.caught:
+                    if name == node:
                         self._run(item, outcome, injection)
         return True
 
