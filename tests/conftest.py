@@ -39,6 +39,12 @@ def pytest_collection():
         gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_terminal_summary():
+    """Let hypothesis, which may be imported for its part of the summary, see all objects."""
+    gc.unfreeze()
+
+
 def pytest_collection_modifyitems(items):
     """Let tests fit few rows, so that they are quick; doctests and examples have enough."""
     for path in {item.path for item in items if item.get_closest_marker("slow")}:
