@@ -48,7 +48,9 @@ def pytest_terminal_summary():
 def pytest_collection_modifyitems(items):
     """Let tests fit few rows, so that they are quick; doctests and examples have enough."""
     for path in {item.path for item in items if item.get_closest_marker("slow")}:
-        assert SLOW.search(path.read_text("utf-8")), f"{path}: -m slow would not find its slow tests"
+        assert SLOW.search(path.read_text("utf-8")), (
+            f"{path}: -m slow would not find its slow tests"
+        )
     items.sort(key=lambda item: item.path.name not in FIRST)
     texts = (".*the noise hides the data", "Private bounds. there are too few rows")
     hidden = [pytest.mark.filterwarnings(f"ignore:{text}") for text in texts]
