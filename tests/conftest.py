@@ -15,7 +15,13 @@ os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are drawn on no screen
 # What marks a test as slow, in the text of its file: other files are not even imported for them.
 SLOW = re.compile(r"mark\.slow|\bswept\(")
 # These wait for other processes or are single long tests: they run while others use the cores.
-FIRST = ("test_engine_faults.py", "test_ui.py", "test_tutorials.py", "test_flower.py")
+FIRST = (
+    "test_engine_faults.py",
+    "test_examples.py",
+    "test_flower.py",
+    "test_tutorials.py",
+    "test_ui.py",
+)
 
 # The shared suites are imported, not collected; their asserts shall speak all the same.
 pytest.register_assert_rewrite("tests.contract", "tests.laws")
