@@ -35,6 +35,7 @@ import pandas as pd
 
 from skdpot._utils.arrays import IntArray
 from skdpot._utils.streams import SecretStream
+from skdpot.sources import Rows
 
 Parts: TypeAlias = list[tuple[IntArray, int]]
 
@@ -117,6 +118,11 @@ class Contributions:
         """The rows of each weight, with their number of units."""
         units = np.rint(self.weights * UNITS).astype(np.int64)
         return [(self.rows[units == number], int(number)) for number in np.unique(units)]
+
+
+def count_records(rows: Rows, persons: IntArray | None) -> int:
+    """Return the public number of records: rows, or persons if they have several rows."""
+    return rows.n_rows if persons is None else int(persons.max()) + 1
 
 
 def read_persons(values: Any, name: str, n_rows: int, fewest: int = 2) -> IntArray:
