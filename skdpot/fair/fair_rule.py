@@ -53,15 +53,18 @@ class FairConstraint:
         Least ratio of rates, or one minus their largest difference.
     measure : {"ratio", "difference"}
         Which of these.
+    favorable : int, default=1
+        The favorable one of two classes.
     """
 
     fairness: str
     level: float
     measure: str = "ratio"
+    favorable: int = 1
 
     def rates(self, n_classes: int) -> list[tuple[int, np.ndarray]]:
         """Return the decision and the mask of true classes of each rate."""
-        return NOTIONS[self.fairness].rates(n_classes)
+        return NOTIONS[self.fairness].rates(n_classes, self.favorable)
 
     @property
     def slope(self) -> float:
@@ -277,8 +280,8 @@ def _points(
     law: ScoreLaw, constraint: FairConstraint, randomized: bool
 ) -> Iterator[dict[str, float]]:
     shifts: float | np.ndarray = 0.0
-    parity = FairConstraint(DEMOGRAPHIC_PARITY.name, 1.0)
-    odds = FairConstraint(EQUALIZED_ODDS.name, 1.0)
+    parity = replace(constraint, fairness=DEMOGRAPHIC_PARITY.name)
+    odds = replace(constraint, fairness=EQUALIZED_ODDS.name)
     program, n_rounds = RuleProgram(law, constraint), _ROUNDS
     for level in _SHOWN:
         program = program.at(float(level))
