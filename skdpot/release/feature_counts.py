@@ -168,7 +168,8 @@ class FeatureCounts:
             return lower, upper
         low, center, high = map(float, self.quantiles(_CENTER_LEVELS))
         # Whether many rows share a value near zero, which hides the law of others and its own sign.
-        zero = int(np.clip(np.floor(-self.cells.lowest / self.cells.width), 1, len(self.counts) - 2))
+        zero = math.floor(-self.cells.lowest / self.cells.width)
+        zero = min(max(zero, 1), len(self.counts) - 2)
         hidden = _SILENT * self.sigma * math.sqrt(self.cells.number)
         shared = self.counts[zero] > self.counts[[zero - 1, zero + 1]].max() + hidden
         ends, margin = [], _MARGIN * (upper - lower)

@@ -162,7 +162,7 @@ def _tails(
         )
         if len(run) and not alone:
             edge = ends[run[0] + (turned.step is None)]
-            inverse = np.linalg.inv(covariance[np.ix_(run, run)])
+            inverse = np.asarray(np.linalg.inv(covariance[np.ix_(run, run)]), dtype=np.float64)
             usual = abs(edge - middle) * _USUAL_TAIL
             tails[run] = _fit_tail(counts[run], inverse, weights[run], usual)
     return hidden, tails

@@ -79,8 +79,8 @@ def count_cells(
             else grids[c].blocks
             for c in rounds[name]
         }
-        places = [c if level else len(grids) + c for c in groups]
-        return [Marginal((c,), (g,), (level,)) for c, g in zip(places, groups.values(), strict=True)]
+        first_place = 0 if level else len(grids)
+        return [Marginal((first_place + c,), (g,), (level,)) for c, g in groups.items()]
 
     coded = None
     for name, columns in rounds.items():
@@ -93,8 +93,9 @@ def count_cells(
             exact_counts(coded, [marginal for each in names for marginal in of_round(each)])
         weights = [ROUNDS[name] if c in wide else BLOCKS for c in columns]
         counted = release(coded, of_round(name), np.array(weights), name)
-        tables = [replace(m, columns=(c,)) for m, c in zip(of_round(name), columns, strict=True)]
-        counted = replace(counted, facts={"marginals": tuple(tables)})
+        pairs = zip(of_round(name), columns, strict=True)
+        marginals = tuple(replace(marginal, columns=(c,)) for marginal, c in pairs)
+        counted = replace(counted, facts={"marginals": marginals})
         for c, noisy in zip(columns, tables_of(counted), strict=True):
             if name == "roundness":
                 grids[c] = grids[c].rounding_of(noisy.counts, noisy.sigma)
@@ -108,8 +109,8 @@ def count_cells(
         places = [] if name == "roundness" else [(c, len(known[c]) - 1) for c in columns]
         releases.append((counted, places))
     rows = rows.map(partial(_cell_codes, grids=dict(enumerate(grids))))
-    marginals = [Marginal((c,), (np.arange(grid.size),)) for c, grid in enumerate(grids)]
-    last = release(rows, marginals, np.ones(len(grids)), "columns")
+    singles = [Marginal((c,), (np.arange(grid.size),)) for c, grid in enumerate(grids)]
+    last = release(rows, singles, np.ones(len(grids)), "columns")
     for tables, noisy in zip(known, tables_of(last), strict=True):
         tables.append(noisy)
     stored = [  # in groups of the final cells
@@ -230,7 +231,7 @@ def covariance_of(rounds: Sequence[NoisyMarginal], n_rows: int) -> FloatArray:
     for noisy in (_total(rounds[-1], n_rows), *rounds):
         groups = noisy.marginal.groups[0]
         precision += (groups[:, None] == groups) / noisy.sigma**2
-    return np.linalg.inv(precision)
+    return np.asarray(np.linalg.inv(precision), dtype=np.float64)
 
 
 def _total(last: NoisyMarginal, n_rows: int) -> NoisyMarginal:

@@ -146,7 +146,8 @@ def parts_of_scale(column: Any, given: Side, synthetic: Side) -> list[Part]:
     if given.noise is None:
         first, last = given.quantiles(_TAILS)
         ends += [(-math.inf, np.nextafter(first, -math.inf)), (last, math.inf)]
-    edges = np.linspace(*column.span, _N_TENTHS + 1)[1:-1].tolist()
+    lower, upper = column.span
+    edges = np.linspace(lower, upper, _N_TENTHS + 1)[1:-1].tolist()
     parts: list[tuple[float, float, Part]] = []
     for low, high in (*ends, *itertools.pairwise([-math.inf, *edges, math.inf])):
         if any(a <= low and high <= b for a, b, part in parts if part.is_lost or part.is_hidden):
