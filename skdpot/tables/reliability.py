@@ -138,7 +138,9 @@ class _ColumnCounts:
         """Return the error of the mean of the values that are present."""
         n_cells, bins = self.grid.n_cells, self.bins.bins
         values = column_numbers(self.grid.column.compared(self.grid.middles), "number")
-        cells = np.append(values, 0.0)[: self.grid.size]
+        lower, upper = self.grid.column.span
+        unit = max(abs(lower), abs(upper), float(np.finfo(np.float64).tiny))  # no square overflows
+        cells = np.append(values / unit, 0.0)[: self.grid.size]
         if self.grid.column.missing:
             cells[n_cells:] = 0.0
         inside = np.arange(len(bins)) < n_cells
@@ -149,14 +151,14 @@ class _ColumnCounts:
         tiny = float(np.finfo(np.float64).tiny)
         whole = max(float(shares.sum()), tiny)
         mean = float(shares @ means) / whole
-        lower, upper = self.grid.column.span
         # Noise moves the shares of bins, and of cells within bins.
         between = np.where(sizes > 0.0, means - mean, 0.0) / whole
         within = np.where(inside, cells - means[bins], 0.0) / (whole * self.n_rows)
         variance = between @ self.covariance @ between + within @ _times(self.cells, within)
         alone = np.where(sizes > 0.0, self.bins.shares, 0.0)
         away = (float(alone @ means) / max(float(alone.sum()), tiny) - mean) / 2
-        error = min(math.sqrt(max(float(variance), 0.0) + away**2), upper - lower)
+        mean, error = unit * mean, unit * math.sqrt(max(float(variance), 0.0) + away**2)
+        error = min(error, upper - lower)
         from_middle = abs(mean - (lower + upper) / 2)
         return OutputError(
             output=f"mean of {self.name}",
