@@ -22,12 +22,13 @@ _MAX_CATEGORIES = 64  # bins of a column of categories
 # Standard deviations of noise at which a bin of its own pays: for a category, for an interval, and
 # for a part of a tail (its error only shifts the end of the tail).
 _SEEN_CATEGORY, _SEEN_INTERVAL, _SEEN_TAIL = 3.0, 4.0, 3.0
-# The mass of a hidden tail falls by this power of the distance from the visible part. Its usual
-# scale is a share of the distance to the median; others are less probable by so much per octave
-# (natural logarithm), longer ones because they move the mean.
 # The outermost visible cell is isolated if it stands out and the cells beside it, up to so many, do
 # not exceed so many standard deviations of noise.
 _BESIDE, _HIDDEN = 9, 2.0
+_MOST_HIDDEN = 0.9  # share of the rows that hidden tails may have
+# The mass of a hidden tail falls by this power of the distance from the visible part. Its usual
+# scale is a share of the distance to the median; others are less probable by so much per octave
+# (natural logarithm), longer ones because they move the mean.
 _TAIL_POWER, _USUAL_TAIL, _LONGER, _SHORTER = 3.0, 0.5, 1.0, 0.25
 FEW_GROUPS = 4  # groups of a column in triples
 POSSIBLE = 1e-9  # smallest share of a cell: values that noise hides may occur
@@ -105,6 +106,7 @@ def coarsen(
         empty[:last] |= hidden
     if empty.all():
         empty[:], tails[:] = False, 0.0
+    tails *= min(_MOST_HIDDEN * n_rows / max(tails.sum(), 1e-300), 1.0)
     left = n_rows - tails.sum()
     nearest = project_to_total(np.where(empty, -math.inf, counts), left)
     n_bins, seen = (MAX_BINS, _SEEN_INTERVAL) if ordered else (_MAX_CATEGORIES, _SEEN_CATEGORY)

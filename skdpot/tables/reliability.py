@@ -5,12 +5,12 @@ Everything here is computed from released counts.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from skdpot._utils.arrays import FloatArray, IntArray
+from skdpot._utils.arrays import BoolArray, FloatArray, IntArray
 from skdpot.privacy.reliability import OutputError, Reliability
 from skdpot.tables.bins import ColumnBins, project_to_total
 from skdpot.tables.cells import combined
@@ -24,6 +24,7 @@ from skdpot.tables.schema_release import SchemaEstimate
 # An error of this total variation is small whatever the data are; so is one of a mean that is this
 # share of the range.
 _MARGIN, _MEAN_MARGIN = 0.05, 0.03
+_BEYOND = 0.1  # share of the rows outside the bounds from which on a mean is unknown
 _FEW = 8  # parts in which the noise of a column without bins is stated
 _PAIR_MARGIN = 0.1  # of a pair, which has more cells
 _MEAN_NOISE = math.sqrt(2.0 / math.pi)  # mean absolute value of standard normal noise
@@ -42,11 +43,14 @@ def table_reliability(
     lies between them and the counts of the column alone; half of the distance is a part of the
     error. The error of a pair is the total variation that noise adds to what its columns say alone.
     """
-    outputs = [estimate.output for estimate in schema]
-    unknown = {item.column for item in schema if not item.found and item.what != "scale"}
-    for place in range(len(model.bins)):
-        column = _ColumnCounts.of(model, place)
-        outputs += column.outputs(column.name in unknown)
+    columns = {c.name: c for c in (_ColumnCounts.of(model, p) for p in range(len(model.bins)))}
+    estimates = [
+        columns[item.column].beyond(item) if item.what == "bounds" else item for item in schema
+    ]
+    hidden = {item.column: item.hidden for item in estimates if item.what != "scale"}
+    outputs = [item.output for item in estimates]
+    for name, column in columns.items():
+        outputs += column.outputs(hidden.get(name, 0.0))
     outputs += _pairs(model, target)
     narrower = ", and state narrower bounds and fewer categories" if not schema else ""
     stated = " State bounds and categories that are public." if schema else ""
@@ -100,11 +104,26 @@ class _ColumnCounts:
         """Standard deviation of the share of each bin."""
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
 
-    def outputs(self, unknown: bool) -> Iterator[OutputError]:
+    def beyond(self, estimate: SchemaEstimate) -> SchemaEstimate:
+        """Return estimated bounds with the share of the rows that the counts place beyond them.
+
+        These are in the cells of the bounds. Many rows may have a bound of zero, or a bound without
+        noise.
+        """
+        if not self.cells.any():
+            return estimate
+        ends = {0: self.grid.column.span[0], self.grid.n_cells - 1: self.grid.column.span[1]}
+        places = [place for place, bound in ends.items() if bound != 0.0]
+        outside = np.isin(np.arange(self.grid.size), places).astype(np.float64)
+        noise = math.sqrt(max(float(outside @ _times(self.cells, outside)), 0.0)) / self.n_rows
+        hidden = min(float(self.bins.cell_shares @ outside) + noise, 1.0)
+        return replace(estimate, hidden=hidden, found=estimate.found or hidden <= _BEYOND)
+
+    def outputs(self, outside: float) -> Iterator[OutputError]:
         """Yield the error of the distribution, and that of the mean of a column of numbers.
 
-        If nothing is known of the `unknown` bounds or categories, the distribution is as wrong as
-        can be.
+        The distribution of the share of the rows that is `outside` the bounds or categories is
+        unknown, and so is that of a bin of many values with more than half of the rows.
         """
         uniform = np.bincount(self.bins.bins, self.grid.weights, self.bins.n_bins)
         distance = np.abs(self.shares - uniform / uniform.sum()).sum() / 2
@@ -114,16 +133,27 @@ class _ColumnCounts:
             covariance = self._coarse_covariance()
         noise = _distance_of_noise(covariance)
         away = float(np.abs(self.shares - self.bins.shares).sum()) / 4
+        unresolved = max(2.0 * float(self.shares[self._is_wide].max(initial=0.0)) - 1.0, 0.0)
         yield OutputError(
             output=f"distribution of {self.name}",
-            standard_error=1.0 if unknown else min(math.hypot(noise, away), 1.0),
+            standard_error=min(math.hypot(noise, away, unresolved, outside), 1.0),
             trivial=_UNIFORM if self.grid.on_scale else _EQUAL,
             trivial_error=max(float(distance - _MEAN_NOISE * self.deviations.sum() / 2), 0.0),
             margin=_MARGIN,
             replaced=hidden,
         )
-        if self.grid.column.figure == "number" and not unknown:
+        if self.grid.column.figure == "number" and outside <= _BEYOND:
             yield self._mean()
+
+    @property
+    def _is_wide(self) -> BoolArray:
+        """Whether each bin has several values."""
+        several = np.zeros(self.grid.size)
+        if self.grid.on_scale and not self.grid.is_final:
+            several[: self.grid.n_cells] = ~self.grid.alone
+        bins = self.bins.bins
+        n_values = np.bincount(bins, 1.0 + several, self.bins.n_bins)
+        return np.asarray(n_values > 1.0, dtype=np.bool_)
 
     def _coarse_covariance(self) -> FloatArray:
         """Return the covariance of shares of a few parts of equally many cells."""

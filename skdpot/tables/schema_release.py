@@ -60,7 +60,8 @@ class SchemaEstimate:
     """What noise hides of the bounds, the scale or the categories of one column.
 
     `hidden` is a share of the rows: for bounds and scales the standard deviation of those beyond
-    them that is due to noise, for categories the rows whose values are not in the list.
+    them that is due to noise, or those that later counts place there; for categories the rows whose
+    values are not in the list.
     """
 
     column: str
@@ -80,7 +81,7 @@ class SchemaEstimate:
             output=f"{self.what} of {self.column}",
             standard_error=self.hidden,
             trivial=DEFAULTS[self.what],
-            trivial_error=1.0 - self.hidden if self.what == "categories" else 1.0,
+            trivial_error=1.0 - self.hidden,
             margin=_MARGIN,
             replaced=not self.found,
         )
