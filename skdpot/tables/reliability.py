@@ -23,7 +23,7 @@ from skdpot.tables.schema_release import SchemaEstimate
 
 # An error of this total variation is small whatever the data are; so is one of a mean that is this
 # share of the range.
-_MARGIN, _MEAN_MARGIN = 0.05, 0.03
+_MARGIN, _MEAN_MARGIN = 0.05, 0.05
 _BEYOND = 0.1  # share of the rows outside the bounds from which on a mean is unknown
 _FEW = 8  # parts in which the noise of a column without bins is stated
 _PAIR_MARGIN = 0.1  # of a pair, which has more cells
@@ -195,7 +195,7 @@ class _ColumnCounts:
             estimate=min(max(mean, lower), upper),
             standard_error=error,
             trivial=_MIDDLE,
-            trivial_error=max(from_middle - error, 0.0),
+            trivial_error=math.sqrt(max(from_middle - error, 0.0) * (from_middle + error)),
             margin=_MEAN_MARGIN * (upper - lower),
         )
 
