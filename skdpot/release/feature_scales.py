@@ -25,12 +25,13 @@ _SHARES = np.array([[0.05, 0.9, 0.05, 0.0, 0.0], [0.05, 0.4, 0.33, 0.15, 0.07]])
 _ALIKE = 6.0  # octaves that sizes of features differ by, the scale of a Cauchy law
 _SOME = 5.0  # deviations of the zeros, or none are taken for zero
 _LOG_SHARE, _LOG_DEVIATION = math.log(0.25), 0.9  # of spreads in sizes: .05 to 1
-_KNOWN_SIZE = 0.5  # octaves, as a standard deviation
+_KNOWN_SIZE = 0.75  # octaves, as a standard deviation
 _NARROW = 0.4  # cells: a spread below this is not seen
 _CONSTANT = 3.5  # deviations of the noise that a cell of all rows lacks once in 4000 times
 _CLEAR_CELL = 175.0  # rows per deviation of the noise; below, 2 % of the rows may be elsewhere
 _SPIKE = 0.75  # cells: a spread below this is that of a common value, beside which others hide
 _REACH = 2.5  # spreads that hold nearly all of a bell
+_MOST_ROWS = 0.85  # share in a bell that need not be quite normal
 _LACKING = 3.0  # deviations of the noise
 _MEDIAN = (0.45, 0.5, 0.55)
 _OF_SPREAD = 3.0  # error of a spread, in errors of a level, of a bell
@@ -118,7 +119,7 @@ class ScaledCounts(FeatureCounts):
             return True
         inside = np.abs(np.arange(self.table.size) + 0.5 - middle) < _REACH * spread + 0.5
         noise = self.sigma * math.sqrt(np.count_nonzero(inside))
-        return bool(self.table[inside].sum() < self.n_samples - _LACKING * noise)
+        return bool(self.table[inside].sum() < _MOST_ROWS * self.n_samples - _LACKING * noise)
 
     def estimate(self) -> FeatureScale:
         """Return the scale of this feature alone."""
