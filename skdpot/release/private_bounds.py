@@ -15,7 +15,7 @@ table, `release_ranges` reads two bounds that hold nearly all values from the sa
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, cast
@@ -30,6 +30,13 @@ from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivat
 from skdpot.privacy.noise import calibrate_lattice, check_counts
 from skdpot.release.bounds import DataBounds
 from skdpot.release.feature_counts import EqualCells, FeatureCounts
+from skdpot.release.feature_scales import (
+    CLEAR_SIZE,
+    FeatureScale,
+    ScaledCounts,
+    likely_sizes,
+    pooled_scales,
+)
 from skdpot.release.noisy_cells import cells_seen, expected_counts, noisy_quantiles, threshold
 from skdpot.release.value_histogram import (
     Histograms,
@@ -278,10 +285,24 @@ def release_feature_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     )
 
 
+def release_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list[FeatureScale]:
+    """Release the scale of each feature with its errors. Charge ``plan.event`` first.
+
+    Privacy
+    -------
+    The histograms of `release_feature_scales`; all else follows from them.
+    """
+    features = cast(list[ScaledCounts], _release_features(rows, plan, streams, scaled=True))
+    return pooled_scales([feature.estimate() for feature in features])
+
+
 def _release_features(
-    rows: AnyRows, plan: BoundsPlan, streams: Streams
+    rows: AnyRows, plan: BoundsPlan, streams: Streams, scaled: bool = False
 ) -> list[FeatureCounts | None]:
-    """Release what is known of each feature, None where nothing stands out."""
+    """Release what is known of each feature, None where nothing stands out.
+
+    Those that are `scaled` have sizes by which they are known where nothing stands out.
+    """
     d, noise = plan.n_features, plan.features
     sigma, n_cells = (noise.sigma, _N_CELLS) if noise else (0.0, _N_EXACT_CELLS)
 
@@ -291,6 +312,14 @@ def _release_features(
     sizes = Magnitudes(n_features=d)
     tables = release(sizes)
     ends = [sizes.usual_and_largest(table, sigma, threshold(tables.size)) for table in tables]
+    make: list[Callable[..., FeatureCounts]] = [FeatureCounts] * d
+    if scaled:
+        likely, errors = np.array([usual for usual, _ in ends]), np.zeros(d)
+        if plan.n_samples < CLEAR_SIZE * sigma:
+            likely, errors = likely_sizes(sizes, tables, sigma, plan.n_samples)
+        ends = [(size, max(size, largest)) for size, (_, largest) in zip(likely, ends, strict=True)]
+        known = zip(likely, errors, strict=True)
+        make = [partial(ScaledCounts, size=size, size_error=error) for size, error in known]
     cells = [EqualCells.over(-2 * usual, 2 * usual, n_cells) for usual, _ in ends]
     sums, times, z = np.zeros((d, n_cells)), np.zeros(d), threshold(d * n_cells)
     shown: list[FeatureCounts | None] = [None] * d
@@ -304,9 +333,9 @@ def _release_features(
         for j in range(d):
             table, table_sigma = sums[j] / times[j], sigma / math.sqrt(times[j])
             seen = cells_seen(table, table_sigma, z)
-            counts = FeatureCounts(table, seen, table_sigma, cells[j], ends[j][1], plan.n_samples)
-            shown[j] = counts if seen.size else shown[j]
-            following = counts.next_cells(fewest) if seen.size else cells[j].wider
+            counts = make[j](table, seen, table_sigma, cells[j], ends[j][1], plan.n_samples)
+            shown[j] = counts if seen.size or scaled else shown[j]
+            following = counts.next_cells(fewest) if seen.size or scaled else cells[j].wider
             if following != cells[j]:
                 cells[j], sums[j], times[j] = following, 0.0, 0.0
     return shown

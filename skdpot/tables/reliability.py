@@ -195,7 +195,7 @@ class _ColumnCounts:
             estimate=min(max(mean, lower), upper),
             standard_error=error,
             trivial=_MIDDLE,
-            trivial_error=math.sqrt(max(from_middle - error, 0.0) * (from_middle + error)),
+            trivial_error=max(from_middle - error, 0.0),
             margin=_MEAN_MARGIN * (upper - lower),
         )
 

@@ -13,7 +13,8 @@ from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableEncoder
 from skdpot.tables.bins import bin_codes
 from skdpot.tables.frames import Table
 from skdpot.tables.marginal_release import tables_of
-from skdpot.tables.reliability import cell_counts
+from skdpot.tables.reliability import cell_counts, table_reliability
+from skdpot.tables.schema_release import SchemaEstimate
 from tests.tables.table_models import fit, people
 
 CLINIC = TableSchema(
@@ -187,6 +188,21 @@ def test_lost_bounds_and_categories_make_their_columns_unreliable():
         assert not outputs[f"distribution of {name}"].reliable
         assert f"mean of {name}" not in outputs
     assert synthesizer.reliability_.sentence().endswith("that are public.")
+
+
+def test_rows_that_counts_place_at_estimated_bounds_are_outside_them():
+    schema = TableSchema([NumericColumn("cost", lower=0, upper=100), CLINIC["sick"]])
+    model = fit(clinic(3000, 0)[["cost", "sick"]], schema=schema, epsilon=4.0).model_
+    for found in (True, False):
+        estimates = (SchemaEstimate("cost", "bounds", 0.01, found),)
+        outputs = {o.output: o for o in table_reliability(model, None, estimates)}
+        assert outputs["bounds of cost"].standard_error > 0.9
+        assert not outputs["bounds of cost"].reliable
+        assert not outputs["distribution of cost"].reliable
+        assert "mean of cost" not in outputs
+    wide = fit(clinic(3000, 0), schema=CLINIC, epsilon=4.0).model_
+    estimates = (SchemaEstimate("cost", "bounds", 1.0, False),)  # the default bounds hold all rows
+    assert table_reliability(wide, None, estimates).unreliable == ()
 
 
 def test_an_encoder_states_what_it_estimated():
