@@ -65,6 +65,14 @@ def coarsen(counts, sigma=0.0, n_rows=1000, *, ordered=False, missing=False, dou
     return bins.coarsen([noisy], grid, n_rows, N_GROUPS)
 
 
+def test_tails_never_hold_all_rows():
+    """A negative count of missing values lets the others add up to more than all rows."""
+    counts = [100.0, *[5.0] * 39, -265.0]
+    found = coarsen(counts, sigma=10.0, n_rows=30, ordered=True, missing=True, doubtful=[40])
+    assert found.cell_shares.sum() == pytest.approx(1.0)
+    assert found.cell_shares[0] > 0.09
+
+
 @given(st.data())
 @settings(max_examples=400, deadline=None)
 def test_what_holds_of_bins_whatever_the_noise(data):
