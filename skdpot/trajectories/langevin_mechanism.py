@@ -199,10 +199,6 @@ class MeanFieldLangevin(TrajectoryMechanism):
         """Return the released particles, which have been moved already."""
         return released
 
-    def follows(self, axis: TimeAxis) -> bool:
-        """Return False: each step moves particles at random."""
-        return False
-
     def _plan(
         self, context: FitContext, data: TimedRows, *, n_particles: int, diffusivity: float
     ) -> LangevinPlan:

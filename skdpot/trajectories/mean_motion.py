@@ -1,0 +1,138 @@
+"""The motion of a population's mean, as a release shows it, and how far the noise hides it."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from skdpot._utils.arrays import BoolArray, FloatArray
+from skdpot.privacy.reliability import OutputError, Reliability
+from skdpot.release.decoding import measured_cdf
+from skdpot.release.sketch import SlicedSketch
+from skdpot.trajectories.smoothing import smoothed_with_errors
+
+# Features lie in [-1, 1]: no standard deviation is larger.
+_MOST = 1.0
+# An error that is good enough: 5 % of the range of a feature.
+_MARGIN = 0.1
+_ADVICE = "Use more rows at these times, fewer times (n_times=) or a larger epsilon."
+
+
+@dataclass(frozen=True, eq=False)
+class MeanMotion:
+    """Released means of all times, and what all times together tell of each.
+
+    Lengths are in mapped units. The `measured` means (T, d) are those of the rows plus Gaussian
+    noise of the `deviations` (T,) in each of `dimension` directions. `spread` is the root mean
+    square distance, per feature, of all rows from their mean.
+    """
+
+    times: FloatArray
+    counts: FloatArray
+    measured: FloatArray
+    deviations: FloatArray
+    dimension: int
+    spread: float
+
+    @classmethod
+    def of(cls, sketch: SlicedSketch, times: FloatArray) -> Self:
+        """Read means and spread, which are linear in the table, with the errors of its noise.
+
+        The mean along a direction of half width w is ``w`` less the integral of the distribution
+        function, and the mean square is ``w²`` less that of ``2 x F(x)``; the function is linear
+        within a bin. Directions together give the mean by least squares.
+        """
+        strategy, widths = sketch.strategy_, sketch.half_widths_
+        unit = sketch.bounds_.radius / math.sqrt(sketch.bounds_.n_features)
+        step = 2.0 * widths / strategy.n_bins
+        inner = np.stack([measured_cdf(sketch, label)[0][:, 1:-1] for label in sketch.classes_])
+        along = widths - step / 2.0 - step * inner.sum(axis=2)
+        inverse = np.linalg.pinv(sketch.directions_)
+        variances = sketch.noise_scale_**2 * strategy.known_total_covariance.sum() * step**2
+        dimension = int(np.linalg.matrix_rank(sketch.directions_))
+        trace = float(np.sum(inverse**2 @ variances)) / dimension
+        counts = sketch.class_counts_
+        shares = counts / counts.sum()
+        positions = np.linspace(-1.0, 1.0, strategy.n_bins + 1)[1:-1] * widths[:, None]
+        pooled = np.tensordot(shares, inner, 1)
+        squares = widths**2 - step * widths + step**2 / 3.0
+        squares -= 2.0 * step * (positions * pooled).sum(axis=1)
+        spread = np.mean(squares - (shares @ along) ** 2) / np.mean(
+            np.sum(sketch.directions_**2, axis=1)
+        )
+        return cls(
+            times=times,
+            counts=counts,
+            measured=along @ inverse.T / unit,
+            deviations=math.sqrt(trace) / (unit * counts),
+            dimension=dimension,
+            spread=math.sqrt(max(float(spread), 0.0)) / unit,
+        )
+
+    @cached_property
+    def _posterior(self) -> tuple[FloatArray, FloatArray]:
+        return smoothed_with_errors(self.measured, self.times, self.deviations**2, self.dimension)
+
+    @property
+    def means(self) -> FloatArray:
+        """Means (T, d) of all times, smoothed over times."""
+        return self._posterior[0]
+
+    @property
+    def errors(self) -> FloatArray:
+        """Standard errors (T,) of the smooth means, per feature."""
+        return self._posterior[1]
+
+    @property
+    def hidden(self) -> BoolArray:
+        """Whether the noise of the mean of a time exceeds the spread of the population, (T,)."""
+        return self.deviations > self.spread
+
+    @cached_property
+    def motion(self) -> FloatArray:
+        """Distances (T,), per feature, of the smooth means from that of all rows, less their error.
+
+        For a single time it is the distance from the middle of the bounds.
+        """
+        pooled = np.zeros(self.means.shape[1])
+        if len(self.times) > 1:
+            pooled = np.average(self.measured, axis=0, weights=self.counts)
+        squares = np.square(self.means - pooled).sum(axis=1) / self.dimension
+        return np.sqrt(np.maximum(squares - self.errors**2, 0.0))
+
+    def reliability(self, stamps: np.ndarray, *, smooth: bool) -> Reliability:
+        """State the error of each time: of its smooth mean, or of its own if it is not smoothed.
+
+        Where smoothing leaves nothing of a time itself, its own error stands beside that of what
+        replaces it, which is the flow of the other times.
+
+        Privacy
+        -------
+        Post-processing of the release.
+        """
+        several = len(self.times) > 1
+        trivial = "the mean of all times" if several else "the middle of the bounds"
+        outputs = []
+        for i, stamp in enumerate(stamps):
+            own, error = min(float(self.deviations[i]), _MOST), min(float(self.errors[i]), _MOST)
+            replaced = smooth and several and bool(self.hidden[i])
+            outputs.append(
+                OutputError(
+                    output=f"rows at time {_as_text(stamp)}",
+                    standard_error=error if smooth and not replaced else own,
+                    trivial="the flow of the other times" if replaced else trivial,
+                    trivial_error=error if replaced else float(self.motion[i]),
+                    margin=_MARGIN,
+                    replaced=replaced,
+                )
+            )
+        return Reliability(tuple(outputs), _ADVICE)
+
+
+def _as_text(stamp: Any) -> str:
+    """Return a number or a date for a message."""
+    if isinstance(stamp, np.datetime64):
+        return str(np.datetime_as_string(stamp, unit="auto"))
+    return f"{stamp:.6g}"
