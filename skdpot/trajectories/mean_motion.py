@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from skdpot._utils.arrays import BoolArray, FloatArray
+from skdpot._utils.arrays import BoolArray, FloatArray, IntArray
 from skdpot.privacy.reliability import OutputError, Reliability
 from skdpot.release.decoding import measured_cdf
 from skdpot.release.sketch import SlicedSketch
@@ -17,7 +17,7 @@ from skdpot.trajectories.smoothing import smoothed_with_errors
 _MOST = 1.0
 # An error that is good enough: 5 % of the range of a feature.
 _MARGIN = 0.1
-_ADVICE = "Use more rows at these times, fewer times (n_times=) or a larger epsilon."
+_ADVICE = "Use more rows at these times, fewer times (n_times=) or a larger epsilon"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +71,22 @@ class MeanMotion:
             spread=math.sqrt(max(float(spread), 0.0)) / unit,
         )
 
+    @classmethod
+    def of_particles(
+        cls, particles: FloatArray, times: FloatArray, counts: IntArray, deviations: FloatArray
+    ) -> Self:
+        """Read the means of particles (T, m, d) whose errors are known."""
+        means, shares = particles.mean(axis=1), counts / counts.sum()
+        squares = np.square(particles - np.average(means, axis=0, weights=shares))
+        return cls(
+            times=times,
+            counts=counts.astype(np.float64),
+            measured=means,
+            deviations=deviations,
+            dimension=particles.shape[2],
+            spread=math.sqrt(shares @ squares.mean(axis=(1, 2))),
+        )
+
     @cached_property
     def _posterior(self) -> tuple[FloatArray, FloatArray]:
         return smoothed_with_errors(self.measured, self.times, self.deviations**2, self.dimension)
@@ -91,7 +107,7 @@ class MeanMotion:
         return self.deviations > self.spread
 
     @cached_property
-    def motion(self) -> FloatArray:
+    def distances(self) -> FloatArray:
         """Distances (T,), per feature, of the smooth means from that of all rows, less their error.
 
         For a single time it is the distance from the middle of the bounds.
@@ -102,11 +118,12 @@ class MeanMotion:
         squares = np.square(self.means - pooled).sum(axis=1) / self.dimension
         return np.sqrt(np.maximum(squares - self.errors**2, 0.0))
 
-    def reliability(self, stamps: np.ndarray, *, smooth: bool) -> Reliability:
-        """State the error of each time: of its smooth mean, or of its own if it is not smoothed.
+    def reliability(
+        self, stamps: np.ndarray, errors: FloatArray, replaced: BoolArray, advice: str = ""
+    ) -> Reliability:
+        """State the errors (T,) of all times, beside the distance from the mean of all times.
 
-        Where smoothing leaves nothing of a time itself, its own error stands beside that of what
-        replaces it, which is the flow of the other times.
+        The own error of a time that is replaced stands beside that of the flow of the other times.
 
         Privacy
         -------
@@ -114,21 +131,23 @@ class MeanMotion:
         """
         several = len(self.times) > 1
         trivial = "the mean of all times" if several else "the middle of the bounds"
-        outputs = []
-        for i, stamp in enumerate(stamps):
-            own, error = min(float(self.deviations[i]), _MOST), min(float(self.errors[i]), _MOST)
-            replaced = smooth and several and bool(self.hidden[i])
-            outputs.append(
+        flow = trivial if replaced.all() else "the flow of the other times"
+        return Reliability(
+            tuple(
                 OutputError(
                     output=f"rows at time {_as_text(stamp)}",
-                    standard_error=error if smooth and not replaced else own,
-                    trivial="the flow of the other times" if replaced else trivial,
-                    trivial_error=error if replaced else float(self.motion[i]),
+                    standard_error=min(float(self.deviations[i] if gone else errors[i]), _MOST),
+                    trivial=flow if gone else trivial,
+                    trivial_error=min(float(self.errors[i]), _MOST)
+                    if gone
+                    else float(self.distances[i]),
                     margin=_MARGIN,
-                    replaced=replaced,
+                    replaced=gone,
                 )
-            )
-        return Reliability(tuple(outputs), _ADVICE)
+                for i, (stamp, gone) in enumerate(zip(stamps, replaced.tolist(), strict=True))
+            ),
+            f"{_ADVICE}{advice}.",
+        )
 
 
 def _as_text(stamp: Any) -> str:

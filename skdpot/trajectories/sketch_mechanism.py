@@ -127,7 +127,9 @@ n_features), default="axes+orthogonal"
     def reliability(self, sketch: SlicedSketch, axis: TimeAxis) -> Reliability:
         """State the errors of the means of all times, beside those of the mean of all rows."""
         motion = MeanMotion.of(sketch, axis.unit_knots)
-        return motion.reliability(axis.stamps, smooth=self.smooth)
+        replaced = motion.hidden & Knots.of(motion, merge=self.smooth).filled
+        errors = motion.errors if self.smooth else motion.deviations
+        return motion.reliability(axis.stamps, errors, replaced)
 
     def move(
         self,

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from skdpot._utils.arrays import FloatArray, IntArray
+from skdpot._utils.arrays import BoolArray, FloatArray, IntArray
 from skdpot.release.sketch import SlicedSketch
 from skdpot.trajectories.couplings import exact_plans
 from skdpot.trajectories.mean_motion import MeanMotion
@@ -50,10 +50,25 @@ class Knots:
         every: list[list[int]] = members or [list(range(len(weak)))]
         return cls(motion, [np.array(indices) for indices in every])
 
+    @classmethod
+    def of_visible(cls, motion: MeanMotion) -> "Knots":
+        """Make a knot of each time that is not hidden; of each time if all are."""
+        visible = np.flatnonzero(~motion.hidden)
+        return cls(
+            motion,
+            [np.array([i]) for i in (visible if len(visible) else np.arange(len(motion.times)))],
+        )
+
     @property
     def are_all_times(self) -> bool:
         """Whether each time is a knot of its own."""
         return len(self.members) == len(self.motion.times)
+
+    @cached_property
+    def filled(self) -> BoolArray:
+        """Whether a time is no knot of its own, (T,)."""
+        alone = [some[0] for some in self.members if len(some) == 1]
+        return ~np.isin(np.arange(len(self.motion.times)), alone)
 
     @cached_property
     def times(self) -> FloatArray:
@@ -86,11 +101,11 @@ class Knots:
         """
         clouds = list(particles if followed else _joined(particles))
         filled = np.empty((len(self.motion.times), *particles.shape[1:]))
-        alone = {int(some[0]): k for k, some in enumerate(self.members) if len(some) == 1}
-        for i, time in enumerate(self.motion.times):
-            if i in alone:
-                filled[i] = clouds[alone[i]]
-                continue
+        filled[~self.filled] = [
+            cloud for cloud, some in zip(clouds, self.members, strict=True) if len(some) == 1
+        ]
+        for i in np.flatnonzero(self.filled):
+            time = self.motion.times[i]
             after = int(np.searchsorted(self.times, time))
             first, last = max(after - 1, 0), min(after, len(clouds) - 1)
             share = 0.0
