@@ -27,12 +27,12 @@ from scipy.optimize import brentq
 
 from skdpot._utils.pages import html_card
 from skdpot.exceptions import CalibrationError
-from skdpot.privacy.budget import epsilon_text
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded
 from skdpot.privacy.pipelines import private_parts_of
 from skdpot.privacy.reliability import OutputError, Reliability
+from skdpot.privacy.rounding import epsilon_text
 from skdpot.privacy.selection import LARGEST_MU, BudgetedEvent, TrialLaw, worst_profile
 from skdpot.privacy.targets import LEAK_SHARE, PrivacyTarget, SingleFitTarget
 from skdpot.search.splits import Splits
