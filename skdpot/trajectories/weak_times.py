@@ -99,11 +99,12 @@ class Knots:
         before and after them the nearest knot is taken. The mean of each filled time is moved to
         the one that all times together tell.
         """
+        if not self.filled.any():
+            return particles
         clouds = list(particles if followed else _joined(particles))
         filled = np.empty((len(self.motion.times), *particles.shape[1:]))
-        filled[~self.filled] = [
-            cloud for cloud, some in zip(clouds, self.members, strict=True) if len(some) == 1
-        ]
+        for cloud, some in zip(clouds, self.members, strict=True):
+            filled[some] = cloud  # merged times are filled below
         for i in np.flatnonzero(self.filled):
             time = self.motion.times[i]
             after = int(np.searchsorted(self.times, time))
