@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from skdpot._utils.arrays import BoolArray, FloatArray, IntArray
 from skdpot.privacy.reliability import OutputError, Reliability
@@ -18,7 +17,7 @@ from skdpot.trajectories.smoothing import smoothed_with_errors
 _MOST = 1.0
 # An error that is good enough: 5 % of the range of a feature.
 _MARGIN = 0.1
-# Shares of rows below this are not reached by the rows of a time.
+# A bin beyond which a time has less than this share of its rows is not reached by them.
 _BEYOND = 0.002
 _ADVICE = "Use more rows at these times, fewer times (n_times=) or a larger epsilon"
 
@@ -41,50 +40,50 @@ class MeanMotion:
 
     @classmethod
     def of(cls, sketch: SlicedSketch, times: FloatArray) -> Self:
-        """Read means and spread, which are linear in the table, with the errors of its noise.
+        """Read the means and the spread of a sketch, with the errors of the means.
 
         The mean along a direction of half width w is ``w`` less the integral of the distribution
         function, and the mean square is ``w²`` less that of ``2 x F(x)``; the function is linear
         within a bin. Directions together give the mean by least squares.
 
-        If the noise of all bins together leaves a time visible, the decoded function tells where
-        its rows are. In bins beyond them the function is taken as decoded, without noise.
+        Means are linear in the measured functions, whose noise is known. If the noise of all bins
+        together leaves a time visible, the decoded function tells where its rows are; in bins
+        beyond them it replaces the measured one. The spread is that of decoded functions, which
+        have less noise.
         """
         strategy, widths = sketch.strategy_, sketch.half_widths_
         unit = sketch.bounds_.radius / math.sqrt(sketch.bounds_.n_features)
         step = 2.0 * widths / strategy.n_bins
-        inner = np.stack([measured_cdf(sketch, label)[0][:, 1:-1] for label in sketch.classes_])
-        along = widths - step / 2.0 - step * inner.sum(axis=2)
-        inverse = np.linalg.pinv(sketch.directions_)
-        dimension = int(np.linalg.matrix_rank(sketch.directions_))
+        decoded = np.stack(list(sketch.cdf_))[:, :, 1:-1]
         counts = sketch.class_counts_
-        shares = counts / counts.sum()
-
-        def deviations(reached: npt.NDArray[Any]) -> FloatArray:
-            """Return the deviations (T,) of means that are noisy in the bins that are reached."""
-            sums = np.sum((reached @ strategy.known_total_covariance) * reached, axis=2)
-            trace = np.sum((sums * step**2) @ (inverse**2).T, axis=1) / dimension
-            return sketch.noise_scale_ * np.sqrt(trace) / (unit * counts)
-
+        pooled = np.tensordot(counts / counts.sum(), decoded, 1)
         positions = np.linspace(-1.0, 1.0, strategy.n_bins + 1)[1:-1] * widths[:, None]
-        pooled = np.tensordot(shares, inner, 1)
         squares = widths**2 - step * widths + step**2 / 3.0
         squares -= 2.0 * step * (positions * pooled).sum(axis=1)
-        spread = np.mean(squares - (shares @ along) ** 2) / np.mean(
-            np.sum(sketch.directions_**2, axis=1)
-        )
+        squares -= (widths - step / 2.0 - step * pooled.sum(axis=1)) ** 2
+        spread = np.mean(squares) / np.mean(np.sum(sketch.directions_**2, axis=1))
         spread = math.sqrt(max(float(spread), 0.0)) / unit
-        decoded = np.stack(list(sketch.cdf_))[:, :, 1:-1]
+
+        inverse = np.linalg.pinv(sketch.directions_)
+        dimension = int(np.linalg.matrix_rank(sketch.directions_))
+
+        def deviations(reached: BoolArray) -> FloatArray:
+            """Return the deviations (T,) of means whose bins are measured where `reached`."""
+            sums = np.sum((reached @ strategy.known_total_covariance) * reached, axis=2)
+            traces = np.sum((sums * step**2) @ (inverse**2).T, axis=1) / dimension
+            return sketch.noise_scale_ * np.sqrt(traces) / (unit * counts)
+
         reached = np.minimum(decoded, 1.0 - decoded) > _BEYOND
         reached[..., 1:] |= reached[..., :-1]
         reached[..., :-1] |= reached[..., 1:]
-        reached |= (deviations(np.ones_like(inner)) > spread)[:, None, None]
-        along += step * np.where(reached, 0.0, inner - decoded).sum(axis=2)
+        reached |= (deviations(np.ones_like(reached)) > spread)[:, None, None]
+        measured = np.stack([measured_cdf(sketch, label)[0][:, 1:-1] for label in sketch.classes_])
+        along = widths - step / 2.0 - step * np.where(reached, measured, decoded).sum(axis=2)
         return cls(
             times=times,
             counts=counts,
             measured=along @ inverse.T / unit,
-            deviations=deviations(reached.astype(np.float64)),
+            deviations=deviations(reached),
             dimension=dimension,
             spread=spread,
         )
