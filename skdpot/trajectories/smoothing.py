@@ -16,7 +16,7 @@ _LARGEST_RATIO = 1e2
 # The grid of covariances for known noise: the shortest range makes times independent, and the
 # amplitudes are variances in squared units of length.
 _SHORTEST_RANGE = 0.25
-_AMPLITUDES = np.geomspace(1e-8, 4.0, 40)
+_AMPLITUDES = np.geomspace(1e-4, 4.0, 30)
 # Larger ratios of variances are taken for this one: the others decide, and rounding does not.
 _LARGEST_CONTRAST = 1e9
 
