@@ -15,6 +15,9 @@ from skdpot.trajectories.smoothing import smoothed_with_errors
 from skdpot.trajectories.weak_times import Knots
 from tests.trajectories.test_smoothing import TIMES, VARIANCES, krige, matern
 
+# Seeds are worth a warning that is not the matter here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*random_state.*:skdpot.exceptions.PrivacyWarning")
+
 SIZES = [2000, 10, 2000, 20, 2000]
 BOX = 9.0
 
@@ -110,7 +113,6 @@ def test_means_and_spread_of_a_sketch_without_noise_are_those_of_the_rows():
     assert not motion.deviations.any()
 
 
-@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
 @pytest.mark.parametrize(("epsilon", "low", "high"), [(0.1, 0.8, 1.25), (3.0, 0.5, 1.2)])
 def test_deviations_of_measured_means_are_those_of_their_noise(epsilon, low, high):
     """Bins beyond the rows have no noise where the noise of the others is small."""
