@@ -17,6 +17,8 @@ from skdpot.trajectories.smoothing import smoothed_with_errors
 _MOST = 1.0
 # An error that is good enough: 5 % of the range of a feature.
 _MARGIN = 0.1
+# Variance of a mean, before the release, around the middle of the bounds: that of the uniform law.
+_PRIOR_VARIANCE = 1 / 3
 # A bin beyond which a time has less than this share of its rows is not reached by them.
 _BEYOND = 0.002
 _ADVICE = "Use more rows at these times, fewer times (n_times=) or a larger epsilon"
@@ -106,11 +108,18 @@ class MeanMotion:
 
     @cached_property
     def _posterior(self) -> tuple[FloatArray, FloatArray]:
-        return smoothed_with_errors(self.measured, self.times, self.deviations**2, self.dimension)
+        means, errors = smoothed_with_errors(
+            self.measured, self.times, self.deviations**2, self.dimension
+        )
+        kept = 1.0 / (1.0 + errors**2 / _PRIOR_VARIANCE)
+        return means * kept[:, None], errors * np.sqrt(kept)
 
     @property
     def means(self) -> FloatArray:
-        """Means (T, d) of all times, smoothed over times."""
+        """Means (T, d) of all times, smoothed over times.
+
+        They are drawn to the middle of the bounds, as far as their error leaves them unknown.
+        """
         return self._posterior[0]
 
     @property

@@ -65,6 +65,11 @@ def test_a_fit_that_noise_hides_altogether_says_so():
     assert max(item.standard_error for item in sampler.reliability_) <= 1.0
 
 
+def test_what_nothing_is_known_of_is_in_the_middle_of_the_bounds():
+    sampler, *_ = fitted(TrajectorySketch(), [2, 2, 2], epsilon=0.1)
+    assert np.abs(sampler.particles_.mean(axis=1)).max() < 0.1 * BOX
+
+
 def test_weak_times_are_not_merged_without_smoothing():
     sampler, *_ = fitted(TrajectorySketch(smooth=False), SIZES)
     assert not any(item.replaced for item in sampler.reliability_)
