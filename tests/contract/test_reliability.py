@@ -15,6 +15,7 @@ from tests.contract.fits import FITS, swept
 STATED = (
     "contribution",
     "distance",
+    "paths",
     "scaler",
     "search",
     "sketch",
@@ -42,7 +43,7 @@ def test_every_fit_states_its_errors_and_warns_once_of_what_noise_hides(name):
         part = getattr(fitted, "estimator_", fitted)  # a fit of its own, which warns
         assert {type(fitted).__name__, type(part).__name__} & set(str(item.message).split(":"))
         assert reliability.unreliable[0] in str(item.message)
-    assert pickle.loads(pickle.dumps(reliability)) == reliability
+    assert repr(pickle.loads(pickle.dumps(reliability))) == repr(reliability)
     assert len(reliability.to_frame()) == len(reliability.outputs)
     assert reliability.outputs[0].output.split()[0] in reliability._repr_html_()
 
