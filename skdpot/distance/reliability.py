@@ -34,11 +34,14 @@ def distance_reliability(sketch: SlicedSketch) -> Reliability:
     means = (masses * middles).sum(axis=1)
     spread = float(np.sqrt(((masses * middles**2).sum(axis=1) - means**2).clip(0.0).mean()))
     error = float(np.sqrt(np.square(cdf_errors(sketch)).mean()))
-    half_width = float(table.half_widths.mean())
+    largest = 2.0 * float(table.half_widths.mean())
     at_corner = _are_at_a_corner(sketch, means, spread, error)
+    found = _PER_SPREAD * spread * error**_POWER
+    if at_corner and error:
+        found = largest  # whatever lies outside of the bounds is not seen
     output = OutputError(
         output=OUTPUT,
-        standard_error=unit * min(_PER_SPREAD * spread * error**_POWER, 2.0 * half_width),
+        standard_error=unit * min(found, largest),
         trivial="no distance",
         trivial_error=0.0 if at_corner else unit * spread,
     )
