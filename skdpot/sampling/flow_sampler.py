@@ -15,6 +15,7 @@ from skdpot._utils.arguments import check_count
 from skdpot._utils.devices import resolve_device
 from skdpot._utils.parameters import Interval, StrOptions, check_is_fitted
 from skdpot._utils.streams import solver_generator
+from skdpot.base import MechanismResult
 from skdpot.ot.flow import FlowResult, FlowSchedule, sliced_flow
 from skdpot.ot.flow_problems import SlicedFlowProblem
 from skdpot.sampling.moments import Moments
@@ -230,7 +231,7 @@ class DPSlicedFlowSampler(SyntheticRows):
         (3, 1000, 2)
         """
         check_is_fitted(self)
-        wanted = _recorded_steps(steps, self._schedule().n_steps)
+        wanted = _recorded_steps(steps, self._schedule(self.mechanism_, self._released).n_steps)
         sizes = apportion(check_count(n_particles, "n_particles"), self._class_shares)
         rng = solver_generator(random_state)
         results = [self._flow(k, size, rng, wanted) for k, size in enumerate(sizes.tolist())]
@@ -257,6 +258,13 @@ class DPSlicedFlowSampler(SyntheticRows):
             classes,
         )
 
+    def _store(self, mechanism: Any, release: MechanismResult, X: Any) -> None:
+        """Keep the release, and the errors of the flow."""
+        names = getattr(self, "feature_names_in_", None)
+        schedule = self._schedule(mechanism, release.value)
+        reliability = mechanism.reliability_of_flow(release, schedule, names)
+        super()._store(mechanism, replace(release, reliability=reliability), X)
+
     def _make(self, rng: np.random.Generator) -> None:
         """Run the flow of each class, and keep its particles."""
         total = self.n_particles or int(np.clip(self.n_samples_, _MIN_PARTICLES, _MAX_PARTICLES))
@@ -281,7 +289,7 @@ class DPSlicedFlowSampler(SyntheticRows):
         result = sliced_flow(
             self.mechanism_.problem(self._released, radius=self.bounds_.radius, label=label),
             max(n_particles, _FEWEST_PARTICLES),
-            self._schedule(),
+            self._schedule(self.mechanism_, self._released),
             rng,
             device=resolve_device(self.device),
             progress=progress if self.verbose else None,
@@ -295,14 +303,15 @@ class DPSlicedFlowSampler(SyntheticRows):
         values = (getattr(self, name) for name in _RELEASED if hasattr(self, name))
         return next(values, None)
 
-    def _schedule(self) -> FlowSchedule:
+    def _schedule(self, mechanism: Any, released: Any) -> FlowSchedule:
         """Return the steps of the flow."""
-        return self.mechanism_.schedule(
-            self._released,
+        schedule: FlowSchedule = mechanism.schedule(
+            released,
             n_steps=self.n_steps,
             step_size=self.step_size,
             diffusion=self.diffusion,
         )
+        return schedule
 
     def _scored_rows(self) -> np.ndarray:
         return self.particles_
@@ -325,7 +334,7 @@ class DPSlicedFlowSampler(SyntheticRows):
     def _to_data(self, particles: np.ndarray) -> np.ndarray:
         """Map particles to the units of the data, and into the bounds unless they are a process."""
         rows = self.bounds_.from_ball(particles.astype(np.float64))
-        if self._schedule().is_process:
+        if self._schedule(self.mechanism_, self._released).is_process:
             return rows
         return self.bounds_.from_ball(self.bounds_.to_ball(rows))
 

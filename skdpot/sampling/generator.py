@@ -308,7 +308,7 @@ class DPSlicedGenerator(SyntheticRows):
         self, described: GeneratorNetwork, draw: Draw, rng: np.random.Generator
     ) -> tuple[OutputUnits, GradientStep, int]:
         """Return units of outputs, steps and their number for released noisy projections."""
-        units = OutputUnits.of_release(self.releases_, self.bounds_.radius)
+        units = OutputUnits.of_release(self.releases_)
         if isinstance(described, ImageNetwork):
             units = described.units(self.bounds_)
         size = min(self.mechanism_.batch_size, self.n_samples_)
@@ -359,8 +359,6 @@ class DPSlicedGenerator(SyntheticRows):
         latents = draw_latents(n_samples, self._latent_dim, rng, indicators)
         outputs = evaluate(self.module_, latents, resolve_device(self.device))
         rows = self.bounds_.from_ball(self._units.to_mapped(outputs))
-        if hasattr(self, "releases_"):  # the paper's generator may leave the bounds
-            return rows, positions
         return self.bounds_.from_ball(self.bounds_.to_ball(rows)), positions
 
 
