@@ -259,6 +259,7 @@ class PrivateSWAutoencoder(
             self.penalty_ = None if penalty is None else chosen_mechanism(penalty, _PENALTIES)
             result = self._train(X, rows, y, groups)
             self.bounds_, self.privacy_spent_ = result.bounds, result.privacy_spent
+            self.reliability_ = result.reliability
             self.__dict__.update(result.attributes)
         if result.stopped is not None:
             raise result.stopped

@@ -13,7 +13,7 @@ from skdpot.ot.flow import FlowSchedule
 from skdpot.ot.flow_problems import SmoothedFlowProblem
 from skdpot.privacy.reliability import Reliability
 from skdpot.release.bounds import public_bounds
-from skdpot.sampling.feature_laws import half_width, laws_of_rows
+from skdpot.sampling.feature_laws import FeatureLaws, half_width, laws_of_rows
 from skdpot.sampling.row_mechanism import FlowMechanism
 from skdpot.sampling.row_releases import (
     SmoothedProjections,
@@ -174,8 +174,18 @@ class NoisyRows(FlowMechanism):
                 "Increase batch_size or n_steps."
             )
         released = SmoothedProjections(releases)
-        reliability = laws_of_rows(released).reliability(context.feature_names, bounds, _ADVICE)
+        laws = _laws_of_network(released)
+        reliability = laws.reliability(context.feature_names, bounds, _ADVICE)
         return MechanismResult(released, bounds, spent, reliability=reliability)
+
+
+def _laws_of_network(released: SmoothedProjections) -> FeatureLaws:
+    """Return the errors of a generator, whose spread shrinks by the noise's share of a variance."""
+    laws, sigma = laws_of_rows(released), released.sigma
+    if sigma == 0:
+        return laws
+    lost = laws.spreads * sigma**2 / (laws.spreads**2 + sigma**2)
+    return replace(laws, spread_errors=np.hypot(laws.spread_errors, lost))
 
 
 @dataclass(eq=False, repr=False)
