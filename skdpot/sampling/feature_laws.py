@@ -18,6 +18,9 @@ from skdpot.sampling.row_releases import SmoothedProjections
 
 _SHARE = 2.0  # of the squared error in a squared distance: few are then taken for more than noise
 _MARGIN = 0.05  # of the range of a feature
+# An error below this share of the root mean square of the distances of all features or classes from
+# the trivial answer is good enough for each of them: the rows are then better as a whole.
+OF_ALL = 0.5
 _LEAST_VARIANCE = 0.01  # as a share of the largest possible one
 
 
@@ -25,13 +28,16 @@ _LEAST_VARIANCE = 0.01  # as a share of the largest possible one
 class FeatureLaws:
     """Means and spreads of mapped features, and their standard errors, arrays of one shape.
 
-    The last axis is that of the features. Classes, if any, are the first axis.
+    The last axis is that of the features. Classes, if any, are the first axis. The `correction` is
+    added to a squared distance to other laws, so that it is about that of the rows without noise:
+    noise lengthens distances, and a spread that was moved to a usual one shortens them.
     """
 
     means: FloatArray
     mean_errors: FloatArray
     spreads: FloatArray
     spread_errors: FloatArray
+    correction: FloatArray
 
     @property
     def squared_errors(self) -> FloatArray:
@@ -45,8 +51,8 @@ class FeatureLaws:
 
     def squared_distances(self, means: Any, spreads: Any) -> FloatArray:
         """Return the squared distances to other distributions."""
-        squares: FloatArray = (self.means - means) ** 2 + (self.spreads - spreads) ** 2
-        return squares
+        squares = (self.means - means) ** 2 + (self.spreads - spreads) ** 2
+        return np.maximum(squares + self.correction, 0.0)
 
     def reliability(self, names: Any, bounds: DataBounds, advice: str) -> Reliability:
         """Compare the distribution of each feature with a uniform one, in the units of the data.
@@ -125,19 +131,21 @@ def laws_of_rows(projections: SmoothedProjections) -> FeatureLaws:
     kept = usual**2 / (usual**2 + error**2)
     variance = max(kept * measured + (1 - kept) * usual, _LEAST_VARIANCE * largest)
     spreads = np.full(d, math.sqrt(variance))
+    spread_errors = errors_of_spreads(spreads, math.sqrt(kept) * error, bounds)
     return FeatureLaws(
         means=means,
         mean_errors=mean_errors,
         spreads=spreads,
-        spread_errors=errors_of_spreads(spreads, math.sqrt(kept) * error, bounds),
+        spread_errors=spread_errors,
+        correction=spread_errors**2 - _SHARE * mean_errors**2,
     )
 
 
 def errors_of_spreads(spreads: FloatArray, variance_errors: Any, bounds: DataBounds) -> FloatArray:
     """Return the errors of spreads from those of their squares, at most the largest possible."""
     possible = np.maximum(spreads, half_width(bounds) - spreads)
-    errors: FloatArray = np.minimum(variance_errors / (2 * spreads), possible)
-    return errors
+    errors: FloatArray = np.sqrt(spreads**2 + variance_errors) - spreads
+    return np.minimum(errors, possible)
 
 
 def laws_of_moments(moments: NoisyMoments) -> FeatureLaws:
@@ -154,11 +162,14 @@ def laws_of_moments(moments: NoisyMoments) -> FeatureLaws:
     means = averaged(moments.means, weights)
     spreads = np.sqrt(averaged(parts, weights) - means**2)
     variance_errors = np.sqrt(averaged(of_variances**2, weights**2))
+    mean_errors = np.sqrt(averaged(of_means**2, weights**2))
+    spread_errors = errors_of_spreads(spreads, variance_errors, moments.bounds)
     return FeatureLaws(
         means=means,
-        mean_errors=np.sqrt(averaged(of_means**2, weights**2)),
+        mean_errors=mean_errors,
         spreads=spreads,
-        spread_errors=errors_of_spreads(spreads, variance_errors, moments.bounds),
+        spread_errors=spread_errors,
+        correction=-_SHARE * (mean_errors**2 + spread_errors**2),
     )
 
 
@@ -172,13 +183,15 @@ def _compared(
     units: FloatArray,
 ) -> Reliability:
     """Compare squared errors with squared distances to a trivial answer, in mapped units."""
-    most, margin = half_width(bounds), _MARGIN * 2 * math.sqrt(3) * uniform_spread(bounds)
+    most = half_width(bounds)
+    least = _MARGIN * 2 * math.sqrt(3) * uniform_spread(bounds)
+    margin = max(least, OF_ALL * math.sqrt(squared_distances.mean()))
     outputs = tuple(
         OutputError(
             output=name,
             standard_error=min(math.sqrt(error), most) * unit,
             trivial=trivial,
-            trivial_error=math.sqrt(max(distance - _SHARE * error, 0.0)) * unit,
+            trivial_error=math.sqrt(distance) * unit,
             margin=margin * unit,
         )
         for name, error, distance, unit in zip(

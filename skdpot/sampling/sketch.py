@@ -1,6 +1,7 @@
 """The mechanism "sketch": a `SlicedSketch` of the rows, released once."""
 
-from dataclasses import KW_ONLY, dataclass
+import math
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,8 +11,10 @@ from skdpot.base import COUNT, FitContext, MechanismResult
 from skdpot.exceptions import warn_of_privacy
 from skdpot.ot.flow import FlowSchedule
 from skdpot.ot.flow_problems import SlicedFlowProblem
+from skdpot.privacy.reliability import Reliability
 from skdpot.release.private_bounds import MAX_AUTO_FEATURES, ball_radius
 from skdpot.release.sketch import SlicedSketch
+from skdpot.sampling.feature_laws import OF_ALL
 from skdpot.sampling.row_mechanism import FlowMechanism
 
 # Parameters that are passed on to the sketch.
@@ -104,7 +107,8 @@ class Sketch(FlowMechanism):
 
     def result_of(self, sketch: SlicedSketch, caller: str) -> MechanismResult:
         """Return a closed sketch, released now or before, as a result for samplers."""
-        if not sketch.reliability_.unreliable:
+        reliability = as_a_whole(sketch.reliability_)
+        if not reliability.unreliable:
             warn_of_bounds(sketch, caller)
         counts = sketch.class_counts_  # noisy where labels are private
         shares = counts / counts.sum()
@@ -115,7 +119,7 @@ class Sketch(FlowMechanism):
             sketch.privacy_spent_,
             classes,
             shares,
-            reliability=sketch.reliability_,
+            reliability=reliability,
         )
 
     def problem(self, released: SlicedSketch, radius: float, label: Any) -> SlicedFlowProblem:
@@ -129,6 +133,17 @@ class Sketch(FlowMechanism):
         momentum = 0.0 if diffusion > 0 else FlowSchedule.momentum
         share = 1.0 if isinstance(step_size, str) else step_size
         return FlowSchedule(n_steps, share, diffusion, momentum)
+
+
+def as_a_whole(reliability: Reliability) -> Reliability:
+    """Return the errors of a sketch for samplers, whose rows are compared as a whole.
+
+    Where few features or classes are hidden, the rows are still far better than trivial ones.
+    """
+    squares = [item.trivial_error**2 for item in reliability]
+    enough = OF_ALL * math.sqrt(math.fsum(squares) / len(squares))
+    outputs = (replace(item, margin=max(item.margin, enough)) for item in reliability)
+    return Reliability(tuple(outputs), reliability.advice)
 
 
 def warn_of_bounds(sketch: SlicedSketch, caller: str) -> None:
