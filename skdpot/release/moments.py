@@ -241,10 +241,10 @@ class NoisyMoments:
         Variances below a fifth of that cannot be measured and are raised to it; all variances are
         raised to at least 0.0015 of the total variance.
         """
-        return self._raised[0]
+        return self._fitted[0]
 
     @cached_property
-    def _raised(self) -> tuple[np.ndarray, np.ndarray]:
+    def _fitted(self) -> tuple[np.ndarray, np.ndarray]:
         """Covariances, and by how much the variances of each part are raised in the mean."""
         radius, d = self.bounds.radius, self.means.shape[1]
         means, shares = self.means / radius, self.sizes / self.n_samples
@@ -272,7 +272,7 @@ class NoisyMoments:
         """Standard errors of the means and of the variances, of shape (n_parts, n_features).
 
         They follow from the noise of the sums and, with several parts, of the sizes, to first order
-        in the latter. The error of a variance has the amount by which noise raised it, too.
+        in the latter. `raised` is a further error of the variances.
         """
         radius, ratio = self.bounds.radius, _RADIUS / _LAST
         noise = float(np.max(self.release.sigma)) / self.sizes[:, None]
@@ -282,8 +282,12 @@ class NoisyMoments:
         squares = np.diagonal(self.covariances, axis1=1, axis2=2) + self.means**2
         means = np.hypot(of_sums, self.means * of_sizes)
         parts = (of_squares, squares * of_sizes, 2 * self.means * means)
-        measured = np.sqrt(sum(part**2 for part in parts))
-        return means, measured + (self._raised[1][:, None] if noise.any() else 0.0)
+        return means, np.sqrt(sum(part**2 for part in parts))
+
+    @property
+    def raised(self) -> np.ndarray:
+        """By how much the noise raised the variances of each part, (n_parts, 1), in the mean."""
+        return self._fitted[1][:, None] * bool(np.any(np.asarray(self.release.sigma) > 0))
 
     @cached_property
     def _matrices(self) -> np.ndarray:

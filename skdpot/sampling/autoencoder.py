@@ -131,6 +131,9 @@ class PrivateSWAutoencoder(
         2,000 rows; only if nothing is protected (``epsilon=inf`` or ``private=False``).
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
+    reliability_ : Reliability
+        The error of reconstructions due to noise, as a share of that of the mean of the rows. It
+        follows from public facts, and a fit warns of it before the charge.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

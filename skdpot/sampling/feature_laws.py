@@ -18,9 +18,6 @@ from skdpot.sampling.row_releases import SmoothedProjections
 
 _SHARE = 2.0  # of the squared error in a squared distance: few are then taken for more than noise
 _MARGIN = 0.05  # of the range of a feature
-# An error below this share of the root mean square of the distances of all features or classes from
-# the trivial answer is good enough for each of them: the rows are then better as a whole.
-OF_ALL = 0.5
 _LEAST_VARIANCE = 0.01  # as a share of the largest possible one
 
 
@@ -141,6 +138,12 @@ def laws_of_rows(projections: SmoothedProjections) -> FeatureLaws:
     )
 
 
+def start_of_rows(projections: SmoothedProjections) -> tuple[FloatArray, float]:
+    """Return location and spread of a Gaussian near the rows; noisy means move to the centre."""
+    laws, usual = laws_of_rows(projections), uniform_spread(projections.bounds) ** 2
+    return laws.means * usual / (usual + laws.mean_errors**2), float(laws.spreads[0])
+
+
 def errors_of_spreads(spreads: FloatArray, variance_errors: Any, bounds: DataBounds) -> FloatArray:
     """Return the errors of spreads from those of their squares, at most the largest possible."""
     possible = np.maximum(spreads, half_width(bounds) - spreads)
@@ -162,8 +165,11 @@ def laws_of_moments(moments: NoisyMoments) -> FeatureLaws:
     means = averaged(moments.means, weights)
     spreads = np.sqrt(averaged(parts, weights) - means**2)
     variance_errors = np.sqrt(averaged(of_variances**2, weights**2))
+    raised = averaged(moments.raised, weights)
+    above = spreads - np.sqrt(np.maximum(spreads**2 - raised, 0.0))
     mean_errors = np.sqrt(averaged(of_means**2, weights**2))
     spread_errors = errors_of_spreads(spreads, variance_errors, moments.bounds)
+    spread_errors = np.hypot(spread_errors, above)
     return FeatureLaws(
         means=means,
         mean_errors=mean_errors,
@@ -185,7 +191,9 @@ def _compared(
     """Compare squared errors with squared distances to a trivial answer, in mapped units."""
     most = half_width(bounds)
     least = _MARGIN * 2 * math.sqrt(3) * uniform_spread(bounds)
-    margin = max(least, OF_ALL * math.sqrt(squared_distances.mean()))
+    # An error below the distance of all features or classes together from the trivial answer is
+    # good enough for each of them: the rows are then better as a whole.
+    margin = max(least, math.sqrt(squared_distances.mean()))
     outputs = tuple(
         OutputError(
             output=name,

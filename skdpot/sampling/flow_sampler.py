@@ -93,9 +93,10 @@ class DPSlicedFlowSampler(SyntheticRows):
     n_steps : int, default=200
         Steps of the flow. With `Resample` each step is a release that is charged.
     step_size : float or "auto", default="auto"
-        First step, as a share of the longest stable one, in (0, 1]. "auto" is 1 for a sketch;
-        otherwise all steps are equal and "auto" is 0.375, as in the code of the paper (h = 3 where
-        d = 8).
+        First step, as a share of the longest stable one, in (0, 1]. "auto" is 1 for a sketch. For
+        noisy rows it is 0.375 at most (as in the code of the paper, h = 3 where d = 8), and less
+        where the noise of the steps would scatter the particles; steps then fall in the second
+        half. A number makes the equal steps of the paper.
     diffusion : float, default=0.0
         Entropic regularisation λ in the units of the mapped features, squared, at most 1e30. It
         smooths the sample and adds no privacy. Above 0 the flow takes Euler-Maruyama steps; at 0
@@ -122,11 +123,11 @@ class DPSlicedFlowSampler(SyntheticRows):
     n_samples_ : int
         Number of rows, or of persons with `groups`.
     particles_ : ndarray of shape (n_particles, n_features)
-        Synthetic rows in the units of the data. Those of a sketch are inside the bounds; those of
-        `Resample`, `Presample` or ``diffusion > 0`` are where the paper's process leaves them,
-        which may be outside. `sample` draws from them without replacement, and runs a new flow for
-        more. Missing after a fit that was interrupted in its flow: the first `sample` or `score`
-        then runs it.
+        Synthetic rows in the units of the data, inside the bounds; with ``diffusion > 0``, or noisy
+        rows and a number as `step_size`, they are where the process leaves them, which may be
+        outside. `sample` draws from them without replacement, and runs a new flow for more.
+        Missing after a fit that was interrupted in its flow: the first `sample` or `score` then
+        runs it.
     particle_labels_ : ndarray of shape (n_particles,)
         Their classes; only with ``conditional=True``.
     displacements_ : ndarray of shape (n_classes, n_steps)
@@ -135,6 +136,9 @@ class DPSlicedFlowSampler(SyntheticRows):
         Classes; only with ``conditional=True``.
     privacy_spent_ : PrivacySpent
         Cost of the fit, and its assumptions.
+    reliability_ : Reliability
+        The error of the distribution of each feature (or class) due to noise, beside that of a
+        uniform one in the bounds (or of all classes). A fit warns of what the noise hides.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -131,7 +131,7 @@ class DPSlicedGenerator(SyntheticRows):
     sketch_ : SlicedSketch
         The release; only with a `Sketch`.
     releases_ : SmoothedProjections
-        The release, one batch per step; only with `Resample`, whose rows may be outside the bounds.
+        The release, one batch per step; only with `Resample`.
     bounds_ : DataBounds
         Map from the data to the ball of projected rows.
     n_samples_ : int
@@ -142,6 +142,10 @@ class DPSlicedGenerator(SyntheticRows):
         Classes; only with ``conditional=True``.
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
+    reliability_ : Reliability
+        The error of the distribution of each feature (or class) due to noise, beside that of a
+        uniform one in the bounds (or of all classes). With `Gradient`, that of generated rows as a
+        share of the error of the untrained network, from public facts.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -13,7 +13,7 @@ from skdpot.ot.flow import FlowSchedule
 from skdpot.ot.flow_problems import SmoothedFlowProblem
 from skdpot.privacy.reliability import Reliability
 from skdpot.release.bounds import public_bounds
-from skdpot.sampling.feature_laws import FeatureLaws, half_width, laws_of_rows
+from skdpot.sampling.feature_laws import FeatureLaws, half_width, laws_of_rows, start_of_rows
 from skdpot.sampling.row_mechanism import FlowMechanism
 from skdpot.sampling.row_releases import (
     SmoothedProjections,
@@ -59,14 +59,14 @@ class NoisyRows(FlowMechanism):
         self, released: SmoothedProjections, radius: float, label: Any
     ) -> SmoothedFlowProblem:
         """Return the distance to the released projections; particles start at their moments."""
-        laws = laws_of_rows(released)
+        location, spread = start_of_rows(released)
         return SmoothedFlowProblem(
             released.batches,
             released.sigma,
             radius,
             self._per_step(len(released.batches[0].directions)),
-            location=laws.means,
-            spread=float(laws.spreads[0]),
+            location=location,
+            spread=spread,
         )
 
     def _per_step(self, n_projections: int) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 
 from skdpot.ot.slices import CDFTable
 from skdpot.release.bounds import DataBounds
-from skdpot.sampling.feature_laws import laws_of_rows
+from skdpot.sampling.feature_laws import start_of_rows
 from skdpot.sampling.row_releases import SmoothedProjections
 
 _N_LEVELS = 256  # of quantiles that mean and spread are computed from
@@ -39,8 +39,7 @@ class OutputUnits:
     @classmethod
     def of_release(cls, projections: SmoothedProjections) -> "OutputUnits":
         """Compute mean and spread from noisy projections."""
-        laws = laws_of_rows(projections)
-        return cls(laws.means, float(laws.spreads[0]))
+        return cls(*start_of_rows(projections))
 
     def to_mapped(self, outputs: np.ndarray) -> np.ndarray:
         """Map outputs of shape (n_rows, n_features) to the units of the mapped rows."""

@@ -14,7 +14,7 @@ from skdpot.ot.flow_problems import SlicedFlowProblem
 from skdpot.privacy.reliability import Reliability
 from skdpot.release.private_bounds import MAX_AUTO_FEATURES, ball_radius
 from skdpot.release.sketch import SlicedSketch
-from skdpot.sampling.feature_laws import OF_ALL
+from skdpot.release.sketch_reliability import sketch_reliability
 from skdpot.sampling.row_mechanism import FlowMechanism
 
 # Parameters that are passed on to the sketch.
@@ -103,6 +103,7 @@ class Sketch(FlowMechanism):
         sketch = context.sketch(rows, y, **options)
         if context.feature_names is not None:
             sketch.feature_names_in_ = context.feature_names
+            sketch.reliability_ = sketch_reliability(sketch)  # with their names
         return self.result_of(sketch, context.caller)
 
     def result_of(self, sketch: SlicedSketch, caller: str) -> MechanismResult:
@@ -141,7 +142,7 @@ def as_a_whole(reliability: Reliability) -> Reliability:
     Where few features or classes are hidden, the rows are still far better than trivial ones.
     """
     squares = [item.trivial_error**2 for item in reliability]
-    enough = OF_ALL * math.sqrt(math.fsum(squares) / len(squares))
+    enough = math.sqrt(math.fsum(squares) / len(squares))
     outputs = (replace(item, margin=max(item.margin, enough)) for item in reliability)
     return Reliability(tuple(outputs), reliability.advice)
 

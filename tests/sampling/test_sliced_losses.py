@@ -122,10 +122,10 @@ def test_release_batches_come_in_their_order_with_their_noise():
 
 def test_units_of_a_release_leave_its_noise_out_and_stay_in_the_ball():
     """2,000 rows with twice as much noise as spread; the estimate is good to a few percent."""
-    units = OutputUnits.of_release(releases(20, 2000, 0.5), 1.0)
+    units = OutputUnits.of_release(releases(20, 2000, 0.5))
     np.testing.assert_allclose(units.location, MEAN, atol=0.05)
     assert units.scale == pytest.approx(SPREAD, rel=0.1)
-    units = OutputUnits.of_release(releases(3, 5, 1000.0), 1.0)
+    units = OutputUnits.of_release(releases(3, 5, 1000.0))
     assert np.linalg.norm(units.location) <= 1 + 1e-9
     assert 0.05 < units.scale <= 1 / np.sqrt(3) + 1e-9
 
