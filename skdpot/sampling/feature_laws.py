@@ -199,7 +199,7 @@ def _compared(
             output=name,
             standard_error=min(math.sqrt(error), most) * unit,
             trivial=trivial,
-            trivial_error=math.sqrt(distance) * unit,
+            trivial_error=min(math.sqrt(distance), most) * unit,
             margin=margin * unit,
         )
         for name, error, distance, unit in zip(

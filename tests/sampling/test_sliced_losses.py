@@ -13,6 +13,7 @@ from skdpot.ot.flow_problems import DirectionBatch
 from skdpot.ot.slices import CDFTable
 from skdpot.ot.transport import wasserstein_1d
 from skdpot.privacy.events import GaussianEvent
+from skdpot.release.bounds import DataBounds
 from skdpot.release.releases import Release
 from skdpot.release.sketch import SlicedSketch
 from skdpot.sampling import generator_training
@@ -53,7 +54,7 @@ def releases(n_batches=4, n_rows=8, sigma=0.5):
         rows = MEAN + SPREAD * RNG.normal(size=(n_rows, 3))
         values = np.sort(directions @ rows.T + sigma * RNG.normal(size=(6, n_rows)))
         event = GaussianEvent(sigma=sigma, sensitivity=1.0)
-        facts = {"directions": directions}
+        facts = {"directions": directions, "bounds": DataBounds.from_norm(1.0, 3)}
         batches.append(Release("rows", values.astype(np.float32), facts, sigma=sigma, event=event))
     return SmoothedProjections(tuple(batches))
 
