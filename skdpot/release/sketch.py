@@ -41,6 +41,7 @@ from skdpot.release.projection_counts import counting_device
 from skdpot.release.releases import Records, Release
 from skdpot.release.sketch_plan import plan_sketch, projection_half_widths
 from skdpot.release.sketch_record import SketchRecord, check_comparable, merged_fields
+from skdpot.release.sketch_reliability import sketch_reliability
 from skdpot.release.strategy import Strategy
 from skdpot.sources.reading import read_numbers, source_of
 from skdpot.sources.rows import HeldRows, Rows, SourceRows
@@ -149,6 +150,9 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         Number of rows, or of persons with `groups`.
     privacy_spent_ : PrivacySpent
         Cost of the fit, and its assumptions.
+    reliability_ : Reliability
+        Root mean square errors of the distribution functions: along each axis, beside those of
+        uniform ones, or of each class, beside those of all classes together.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -244,7 +248,9 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
             If `budget` cannot pay. Nothing is charged and nothing changes.
         """
         streams = spawn_streams(self.random_state, type(self).__name__)
-        return self._release(type(self).__name__, streams, X, y, groups=groups)
+        self._release(type(self).__name__, streams, X, y, groups=groups)
+        self.reliability_.warn(type(self).__name__)
+        return self
 
     @available_if(_not_closed)
     @fit_context(prefer_skip_nested_validation=True)
@@ -313,12 +319,17 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         """
         if not self._is_open:
             raise OpenSketchError("close() ends a stream that partial_fit began; there is none.")
+        self._close()
+        self.reliability_.warn(type(self).__name__)
+        return self
+
+    def _close(self) -> None:
+        """Decode the released table; the estimators that compose a sketch give the warning."""
         self.n_samples_ = self._accumulator.n_rows
         self._label_counts = self._accumulator.label_counts  # None unless labels are public
         self.release_ = self._accumulator.close()
         del self._accumulator, self._declared
         self._decode()
-        return self
 
     def _release(
         self,
@@ -346,7 +357,8 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
             warn_of_composition(origin, self.privacy_spent_, self.budget, label)
             self._accumulator.add(rows, parts)
             self._accumulator.join(parties, n_samples)
-            return self.close()
+            self._close()
+        return self
 
     def _read(
         self, X: Any, y: Any, *, reset: bool, min_samples: int = 1
@@ -662,6 +674,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         measured = (self.n_samples_, self.noise_scale_, self.directions_, self.half_widths_)
         decoded = decode(self.statistic_, self.strategy_, *measured, self._label_counts)
         self.cdf_, self.class_counts_ = decoded
+        self.reliability_ = sketch_reliability(self)
 
     @property
     def _is_open(self) -> bool:

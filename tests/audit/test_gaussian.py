@@ -8,6 +8,7 @@ from skdpot import ClientContribution, PrivacyBudget, SlicedSketch
 from skdpot.audit import gaussian_audit
 from skdpot.audit.canaries import CanaryPairs
 from skdpot.audit.many_runs import GaussianAuditResult
+from skdpot.privacy import Reliability
 from skdpot.privacy.gdp import gdp_epsilon
 from tests.flat_options import private_distance
 
@@ -21,6 +22,7 @@ SURE = 1 - 1e-6
 def undecoded(monkeypatch):
     """Leave out what follows from the table, which the attack does not read."""
     monkeypatch.setattr(SlicedSketch, "_decode", lambda self: None)
+    monkeypatch.setattr(SlicedSketch, "reliability_", Reliability(()), raising=False)
 
 
 def make(epsilon=1.0, **options):

@@ -27,6 +27,7 @@ from skdpot.nets.cells import Cells
 from skdpot.nets.compared_outputs import ClippedOutputs
 from skdpot.nets.output_tables import plan_output_tables, release_tables
 from skdpot.nets.training_plan import plan_training
+from skdpot.privacy import Reliability
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.gdp import gdp_mu
 from skdpot.privacy.noise import calibrate_lattice
@@ -56,6 +57,7 @@ CENTRES = (2 * np.arange(N_BINS) + 1) / N_BINS - 1
 def _without_decoding(monkeypatch):
     """What is read from a table later is no release, and takes most of the time."""
     monkeypatch.setattr(SlicedSketch, "_decode", lambda self: None)
+    monkeypatch.setattr(SlicedSketch, "reliability_", Reliability(()), raising=False)
 
 
 def farthest_bins(matrix):

@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from skdpot import SlicedSketch
+from skdpot.privacy import Reliability
 from skdpot.release.decoding import class_totals, measured_cdf
 
 RNG = np.random.default_rng(4410)
@@ -74,7 +75,7 @@ def quick_decode(sketch):
     cdf[:, :, 0] = 0
     for k, rows in enumerate(parts):
         cdf[k, :, 1:-1] = truth(rows, edges, sketch.directions_)
-    sketch.cdf_ = cdf
+    sketch.cdf_, sketch.reliability_ = cdf, Reliability(())
 
 
 def test_an_unknown_size_widens_the_band(monkeypatch):
