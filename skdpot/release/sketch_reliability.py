@@ -15,9 +15,7 @@ from skdpot.release.decoding import measured_cdf
 _DECODED = 0.6
 _SECOND_ORDER = 3.5
 _MOST = 0.5  # standard deviation of a number in [0, 1]
-_SHARE = (
-    2.0  # of the squared error in a squared distance, so that few are taken for more than noise
-)
+_SHARE = 2.0  # of the squared error in a squared distance: few are then taken for more than noise
 _MARGIN = 0.05  # of the range of a distribution function
 _ADVICE = "Use more rows, a larger epsilon, fewer features{} or tight bounds."
 
@@ -54,24 +52,27 @@ def sketch_reliability(sketch: Any) -> Reliability:
     directions, inner = sketch.directions_, slice(1, -1)
     cdf = sketch.table().cdf[:, inner]
     uniform = np.linspace(0.0, 1.0, cdf.shape[1] + 2)[inner]
-    classes = getattr(sketch, "classes_", ())
+    names, classes = feature_names(sketch), getattr(sketch, "classes_", ())
     if len(classes) > 1:
         names = [f"class {label}" for label in classes]
         apart = [sketch.table(label).cdf[:, inner] - cdf for label in classes]
-        distances = [np.square(each).mean() for each in apart]
-        squares = [np.square(cdf_errors(sketch, label)).mean() for label in classes]
+        distances = np.array([np.square(each).mean() for each in apart])
+        squares = np.array([np.square(cdf_errors(sketch, label)).mean() for label in classes])
         trivial, help_by = "that of all classes together", ", no classes"
     else:
         distances = np.square(cdf - uniform).mean(axis=1)
-        squares, names = cdf_errors(sketch) ** 2, feature_names(sketch)
+        squares = cdf_errors(sketch) ** 2
         trivial, help_by = "a uniform one in the bounds", ""
         at = {int(np.abs(d).argmax()): k for k, d in enumerate(directions) if _is_axis(d)}
         if len(at) == len(names):
             order = [at[j] for j in range(len(names))]
             distances, squares = distances[order], squares[order]
         else:
-            names = ["all features"]
-            distances, squares = [np.mean(distances)], [np.mean(squares)]
+            names, distances, squares = (
+                ["all features"],
+                distances.mean()[None],
+                squares.mean()[None],
+            )
     outputs = tuple(
         OutputError(
             output=f"the distribution of {name}",
