@@ -1,5 +1,6 @@
 """What noisy counts of cells show: which stand out, quantiles, and the expected counts."""
 
+import math
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
@@ -13,6 +14,7 @@ from skdpot._utils.arrays import FloatArray, IntArray
 FALSE_ALARM = 1e-4
 _WINDOWS = (1, 2, 4, 8, 16)  # cells
 _heavy_tailed = partial(stdtr, 1.5)  # Student's law
+_N_SPREADS = 17  # of bells
 _DOUBT = 0.5  # of a count, in its expectation
 STANDS_OUT = 4.0  # standard deviations of the noise
 
@@ -57,7 +59,7 @@ def noisy_quantiles(counts: FloatArray, cells: IntArray, levels: npt.ArrayLike) 
 @lru_cache(maxsize=4)
 def _bells(n_cells: int, n_samples: int, sigma: float) -> tuple[FloatArray, ...]:
     """Return counts of bell-shaped laws, log spreads, and what their likelihoods are made of."""
-    middles, spreads = np.arange(0.0, n_cells, 0.5), np.geomspace(0.125, n_cells / 6, 17)
+    middles, spreads = np.arange(0.0, n_cells, 0.5), np.geomspace(0.125, n_cells / 6, _N_SPREADS)
     # Ends of cells less middles of laws are multiples of one half: few numbers, many pairs.
     places = np.arange(-n_cells, n_cells + 0.5, 0.5) / spreads[:, None]
     pairs = 2 * (np.arange(1, n_cells) + n_cells) - np.arange(2 * n_cells)[:, None]
@@ -73,6 +75,33 @@ def _bells(n_cells: int, n_samples: int, sigma: float) -> tuple[FloatArray, ...]
     return bells, logs, 1 / variances, bells / variances, constants
 
 
+def _bell_misfits(table: FloatArray, sigma: float, n_samples: int) -> FloatArray:
+    _, _, precisions, filters, constants = _bells(table.size, n_samples, sigma)
+    return np.asarray(precisions @ table**2 - 2 * (filters @ table) + constants)
+
+
+def bell_posterior(
+    table: FloatArray, sigma: float, n_samples: int, log_spread: float, deviation: float
+) -> tuple[float, float, float, float]:
+    """Return middle and log spread of a bell-shaped law in cells, each with its standard error.
+
+    `log_spread` and `deviation` are those of the prior of the log spread.
+    """
+    logs = _bells(table.size, n_samples, sigma)[1]
+    middles = np.tile(
+        np.repeat(np.arange(0.0, table.size, 0.5), _N_SPREADS),
+        len(logs) // (2 * table.size * _N_SPREADS),
+    )
+    prior = ((logs - log_spread) / deviation) ** 2
+    weights = softmax(-0.5 * (_bell_misfits(table, sigma, n_samples) + prior))
+    means = [float(weights @ values) for values in (middles, logs)]
+    variances = [
+        float(weights @ np.square(values - mean))
+        for values, mean in zip((middles, logs), means, strict=True)
+    ]
+    return means[0], math.sqrt(variances[0]), means[1], math.sqrt(variances[1])
+
+
 def expected_counts(table: FloatArray, sigma: float, n_samples: int) -> FloatArray:
     """Return the counts of cells that are expected, given noisy ones; of at most so many rows.
 
@@ -81,9 +110,8 @@ def expected_counts(table: FloatArray, sigma: float, n_samples: int) -> FloatArr
     """
     if not sigma:
         return table
-    bells, logs, precisions, filters, constants = _bells(table.size, n_samples, sigma)
-    misfits = precisions @ table**2 - 2 * (filters @ table) + constants
-    weights = softmax(-0.5 * misfits)
+    bells, logs = _bells(table.size, n_samples, sigma)[:2]
+    weights = softmax(-0.5 * _bell_misfits(table, sigma, n_samples))
     expected = weights @ bells
     places = np.arange(table.size) / np.exp(weights @ logs)
     alike = np.exp(-0.5 * np.square(places[:, None] - places))

@@ -15,7 +15,7 @@ table, `release_ranges` reads two bounds that hold nearly all values from the sa
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, cast
@@ -28,8 +28,16 @@ from skdpot._utils.streams import Streams
 from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import calibrate_lattice, check_counts
+from skdpot.privacy.reliability import named
 from skdpot.release.bounds import DataBounds
 from skdpot.release.feature_counts import EqualCells, FeatureCounts
+from skdpot.release.feature_scales import (
+    CLEAR_SIZE,
+    FeatureScale,
+    ScaledCounts,
+    likely_sizes,
+    pooled_scales,
+)
 from skdpot.release.noisy_cells import cells_seen, expected_counts, noisy_quantiles, threshold
 from skdpot.release.value_histogram import (
     Histograms,
@@ -43,9 +51,12 @@ from skdpot.sources.rows import Rows
 MAX_AUTO_FEATURES = 32
 _MAX_UNITS = 5  # features; of more, noise takes features of clusters for small ones
 N_ROUNDS = 5  # of histograms of features
-_LARGEST_SHARE = 0.1  # of the squared mu of a whole fit
+_USUAL_SHARE = 0.1  # of the squared mu of a whole fit, at most,
+_LARGEST_SHARE = 0.25  # or what finds each feature among few rows
 _SMALLEST_SHARE = 0.002
 _ROWS_OVER_NOISE = 27.0
+# Rows per deviation of the noise of a round: scales of 9 in 10 features are found, or most.
+_FINDS_NEARLY_ALL, _FINDS_MOST = 14.0, 10.0
 _NORM_SHARE = 0.1  # of what bounds by features get
 _NORM_TAIL = 0.03
 _LARGEST_NORM_TAIL = 0.25
@@ -104,8 +115,12 @@ class BoundsPlan:
     @property
     def clears_threshold(self) -> bool:
         """Whether features of ordinary shape are expected to stand out from the noise."""
+        if self.features is None:
+            return True
+        if self.by_features:
+            return self.n_samples >= _FINDS_MOST * (1 - 1e-9) * self.features.sigma
         cells = self.n_features * Magnitudes(n_features=1).shape[1]
-        return self.features is None or self._shows(self.features, cells, 2)
+        return self._shows(self.features, cells, 2)
 
     @property
     def shows_norms(self) -> bool:
@@ -123,11 +138,18 @@ def bounds_share(n_samples: int, n_features: int, mu: float, group_size: int = 1
 
     The noise of a count, if all went to one round, is then a third of the square root of the number
     of rows, comparable to sampling variation: 10 % for few rows, .3 % at epsilon = 1 for a million
-    rows of 8 features.
+    rows of 8 features. Up to 25 % are spent where this finds the scales of the features.
     """
     n_histograms = n_features if n_features <= MAX_AUTO_FEATURES else 1
-    enough = _ROWS_OVER_NOISE * n_histograms * (group_size / mu) ** 2 / n_samples
-    return min(max(enough, _SMALLEST_SHARE), _LARGEST_SHARE)
+    noise = n_histograms * (group_size / mu) ** 2  # squared, but for a factor
+    usual = min(max(_ROWS_OVER_NOISE * noise / n_samples, _SMALLEST_SHARE), _USUAL_SHARE)
+    if n_features > MAX_AUTO_FEATURES:
+        return usual
+    least, due = (
+        2 * N_ROUNDS * noise * (ratio / n_samples) ** 2 / (1 - _NORM_SHARE)
+        for ratio in (_FINDS_MOST, _FINDS_NEARLY_ALL)
+    )
+    return usual if least > _LARGEST_SHARE else min(max(usual, due), _LARGEST_SHARE)
 
 
 def planned_bounds(
@@ -163,7 +185,8 @@ def plan_private_bounds(
         if mode == "features":
             return plan
         if n_features <= MAX_AUTO_FEATURES and plan.clears_threshold:
-            return replace(plan, norms=norms(mu * math.sqrt(_NORM_SHARE)))
+            shown = replace(plan, norms=norms(mu * math.sqrt(_NORM_SHARE)))
+            return shown if shown.shows_norms else plan
         half = mu * math.sqrt(0.5)
         plan = made(by_features=False, features=each(half), norms=norms(half))
         if 1 < n_features <= _MAX_UNITS and plan.clears_threshold and plan.shows_norms:
@@ -178,15 +201,6 @@ def _of_counts(sensitivity: float, counted: str, mu: float) -> GaussianEvent:
 
 
 AnyRows: TypeAlias = npt.NDArray[Any] | Rows
-
-
-@dataclass(frozen=True)
-class FeatureScales:
-    """Released location and scale of every feature."""
-
-    center: FloatArray
-    spread: FloatArray
-    reach: FloatArray
 
 
 def ball_radius(n_features: int) -> float:
@@ -206,9 +220,13 @@ def release_private_bounds(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     center, unit = np.zeros(plan.n_features), np.ones(plan.n_features)
     if plan.by_features:
         scales = release_feature_scales(rows, plan, streams)
-        center = scales.center
+        center = np.array([scale.center for scale in scales])
+        spread, reach = np.array([(scale.spread, scale.reach) for scale in scales]).T
         # Heavy tails and clusters get a wider unit, within limits.
-        unit = np.clip(scales.reach / _REACH, scales.spread, _LARGEST_WIDENING * scales.spread)
+        unit = np.clip(reach / _REACH, spread, _LARGEST_WIDENING * spread)
+        lost = [f"feature {j}" for j, scale in enumerate(scales) if not scale.found]
+        if lost:
+            _warn_fallback(named(lost), "a scale from the size of values or from other features")
     elif plan.features is not None:
         unit = _release_units(rows, plan, streams)
     elif 1 < plan.n_features <= MAX_AUTO_FEATURES:
@@ -218,6 +236,8 @@ def release_private_bounds(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
             "have, and features that are small beside others will be lost. Use more rows or a "
             "larger epsilon, or declare public limits where the estimator takes them."
         )
+    if plan.norms is None and plan.event.is_private:
+        return DataBounds(center, unit, ball_radius(plan.n_features))
     shape: dict[str, Any] = {"n_features": plan.n_features, "parts": _NORM_PARTS}
     norms = Norms(center=center, scale=unit, **shape)
     table = release_histograms(norms, rows, plan.norms, streams.secret, plan.event)[0]
@@ -263,25 +283,24 @@ def _release_units(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> FloatAr
     return np.where(smaller, usual / largest, 1.0)
 
 
-def release_feature_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> FeatureScales:
+def release_feature_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list[FeatureScale]:
     """Release centre and spread of each feature. Charge ``plan.event`` first.
 
     Privacy
     -------
     Noisy histograms of each feature in rounds; the number of rows and of features is public.
     """
-    features = _release_features(rows, plan, streams)
-    if hidden := sum(feature is None for feature in features):
-        _warn_fallback(f"{hidden} of {len(features)} features", "centre 0, scale 1")
-    return FeatureScales(
-        *np.array([feature.scales if feature else (0.0, 1.0, 0.0) for feature in features]).T
-    )
+    features = cast(list[ScaledCounts], _release_features(rows, plan, streams, scaled=True))
+    return pooled_scales([feature.estimate() for feature in features])
 
 
 def _release_features(
-    rows: AnyRows, plan: BoundsPlan, streams: Streams
+    rows: AnyRows, plan: BoundsPlan, streams: Streams, scaled: bool = False
 ) -> list[FeatureCounts | None]:
-    """Release what is known of each feature, None where nothing stands out."""
+    """Release what is known of each feature, None where nothing stands out.
+
+    Those that are `scaled` have sizes by which they are known where nothing stands out.
+    """
     d, noise = plan.n_features, plan.features
     sigma, n_cells = (noise.sigma, _N_CELLS) if noise else (0.0, _N_EXACT_CELLS)
 
@@ -291,6 +310,14 @@ def _release_features(
     sizes = Magnitudes(n_features=d)
     tables = release(sizes)
     ends = [sizes.usual_and_largest(table, sigma, threshold(tables.size)) for table in tables]
+    make: list[Callable[..., FeatureCounts]] = [FeatureCounts] * d
+    if scaled:
+        likely, errors = np.array([usual for usual, _ in ends]), np.zeros(d)
+        if plan.n_samples < CLEAR_SIZE * sigma:
+            likely, errors = likely_sizes(sizes, tables, sigma, plan.n_samples)
+        ends = [(size, max(size, largest)) for size, (_, largest) in zip(likely, ends, strict=True)]
+        known = zip(likely, errors, strict=True)
+        make = [partial(ScaledCounts, size=size, size_error=error) for size, error in known]
     cells = [EqualCells.over(-2 * usual, 2 * usual, n_cells) for usual, _ in ends]
     sums, times, z = np.zeros((d, n_cells)), np.zeros(d), threshold(d * n_cells)
     shown: list[FeatureCounts | None] = [None] * d
@@ -304,9 +331,9 @@ def _release_features(
         for j in range(d):
             table, table_sigma = sums[j] / times[j], sigma / math.sqrt(times[j])
             seen = cells_seen(table, table_sigma, z)
-            counts = FeatureCounts(table, seen, table_sigma, cells[j], ends[j][1], plan.n_samples)
-            shown[j] = counts if seen.size else shown[j]
-            following = counts.next_cells(fewest) if seen.size else cells[j].wider
+            counts = make[j](table, seen, table_sigma, cells[j], ends[j][1], plan.n_samples)
+            shown[j] = counts if seen.size or scaled else shown[j]
+            following = counts.next_cells(fewest) if seen.size or scaled else cells[j].wider
             if following != cells[j]:
                 cells[j], sums[j], times[j] = following, 0.0, 0.0
     return shown

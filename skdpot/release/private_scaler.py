@@ -17,9 +17,12 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.charges import SEEDED, charge
 from skdpot.privacy.earlier_steps import made_by, warn_of_composition
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.privacy.reliability import Reliability
 from skdpot.privacy.targets import PrivacyTarget, privacy_target
 from skdpot.release.private_bounds import plan_private_bounds, release_feature_scales
+from skdpot.release.sketch_reliability import feature_names
 
+_ADVICE = "Use more rows, a larger epsilon, fewer features, or public scales of the features."
 _ASSUMPTIONS = (
     "the number of rows",
     "the number, the names and the data types of the features",
@@ -59,10 +62,13 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
     center_ : ndarray of shape (n_features_in_,) or None
         Private medians; None if `with_centering` is False.
     scale_ : ndarray of shape (n_features_in_,) or None
-        Private positive scales, 1 for features that look constant; None if `with_scaling` is
-        False.
+        Private positive scales, 1 for constant features; None if `with_scaling` is False. Where
+        noise hides a scale it is a quarter of the size of most values, or if that is hidden too,
+        the geometric mean of the other scales.
     privacy_spent_ : PrivacySpent
         The privacy statement of the fit.
+    reliability_ : Reliability
+        Standard errors of centres and scales, beside 0 and what sizes of values tell of scales.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -162,9 +168,16 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
             warn_of_composition(X, spent, self.budget, type(self).__name__)
             streams = spawn_streams(self.random_state, type(self).__name__)
             found = release_feature_scales(rows, plan, streams)
-            self.center_ = found.center if self.with_centering else None
-            self.scale_ = found.spread if self.with_scaling else None
+            center, scale = np.array([(each.center, each.spread) for each in found]).T
+            self.center_ = center if self.with_centering else None
+            self.scale_ = scale if self.with_scaling else None
             self.privacy_spent_ = spent
+            named = list(zip(found, feature_names(self), strict=True))
+            centers = [each.error_of_center(name) for each, name in named]
+            scales = [each.error_of_scale(name) for each, name in named]
+            outputs = centers * self.with_centering + scales * self.with_scaling
+            self.reliability_ = Reliability(tuple(outputs), _ADVICE)
+        self.reliability_.warn(type(self).__name__)
         return self
 
     def transform(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
