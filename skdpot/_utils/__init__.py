@@ -1,1 +1,1 @@
-"""Helpers without privacy semantics: validation, random streams, devices, records in files."""
+"""Helpers that know nothing of privacy: validation, random streams, devices, files, displays."""

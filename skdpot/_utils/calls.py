@@ -1,4 +1,4 @@
-"""Calls of estimators: the seeds of what is public in them, and what is to follow when they end."""
+"""Calls of estimators: the seeds of their public randomness, and actions at their end."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,8 +15,8 @@ _REPEATED: ContextVar[tuple[int, int] | None] = ContextVar("repeated", default=N
 class Call:
     """A call that may charge a budget, or a call within it.
 
-    All public randomness follows from the seed of the outermost call, so that a second attempt
-    makes the same choices. `resumed` counts the releases that are kept of an earlier attempt.
+    All public randomness follows from the seed of the outermost call, so a second attempt makes the
+    same choices. `resumed` is the number of releases kept from an earlier attempt.
     """
 
     seed: int
@@ -26,12 +26,12 @@ class Call:
     _n_spawned: int = 0
 
     def spawn(self) -> np.random.SeedSequence:
-        """Return the next seed; attempts with the same calls get the same ones."""
+        """Return the next seed; attempts with the same calls get the same seeds."""
         self._n_spawned += 1
         return np.random.SeedSequence(self.seed, spawn_key=(self._n_spawned,))
 
     def at_end(self, ending: Ending) -> None:
-        """Call `ending` when the call ends, with its error or None, the latest one first."""
+        """Run `ending` with the error or None when the call ends; the last one is run first."""
 
         def leave(_: object, error: BaseException | None, __: object) -> bool:
             ending(error)
@@ -54,12 +54,12 @@ def calling() -> Iterator[None]:
     outer, repeated = _CALL.get(), _REPEATED.get()
     if outer is not None:
         seed = int.from_bytes(outer.spawn().generate_state(4).tobytes(), "little")
-        call = Call(seed, outer.outermost, outer.resumed)
+        call = Call(seed, outermost=outer.outermost, resumed=outer.resumed)
     elif repeated is not None:
-        call = Call(repeated[0], *repeated)
+        call = Call(repeated[0], outermost=repeated[0], resumed=repeated[1])
     else:
         seed = int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
-        call = Call(seed, seed)
+        call = Call(seed, outermost=seed)
     state = _CALL.set(call)
     try:
         with call.endings:
@@ -70,7 +70,7 @@ def calling() -> Iterator[None]:
 
 @contextmanager
 def repeating(seed: int, resumed: int) -> Iterator[None]:
-    """Let calls in the block make the public choices of an earlier attempt."""
+    """Let calls in the block repeat the public choices of an earlier attempt."""
     state = _REPEATED.set((seed, resumed))
     try:
         yield
@@ -80,7 +80,7 @@ def repeating(seed: int, resumed: int) -> Iterator[None]:
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """Let nothing in the block follow from the seed of the call, nor count in it."""
+    """Separate the block from the current call: it neither uses the seed nor advances it."""
     states = _CALL.set(None), _REPEATED.set(None)
     try:
         yield

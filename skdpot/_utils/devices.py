@@ -1,20 +1,19 @@
-"""The GPU, or the CPU, that a `device` parameter stands for."""
+"""The device, a GPU or the CPU, that a `device` parameter denotes."""
 
 import sys
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
-
 
 # Device files of the GPU drivers that torch supports: NVIDIA (desktops, and boards as nv*), AMD
 # (kfd), and Linux inside Windows (dxg).
 _DRIVERS = ("nvidia*", "nvmap", "nvgpu*", "nvhost*", "kfd", "dxg")
 
 
-def resolve_device(device: Any) -> "torch.device | None":
+def resolve_device(device: "str | torch.device") -> "torch.device | None":
     """Map a ``device=`` parameter to a torch device, or to None for numpy on the CPU."""
     name = str(device)
     if name.startswith("cpu") or (name == "auto" and not _may_have_gpu()):
@@ -34,7 +33,7 @@ def resolve_device(device: Any) -> "torch.device | None":
 
 
 def _may_have_gpu() -> bool:
-    """Return whether a GPU is possible, without loading torch, which takes seconds."""
+    """Whether a GPU is possible; does not load torch, which takes seconds."""
     if "torch" in sys.modules or sys.platform != "linux":
         return True
     return any(chain.from_iterable(Path("/dev").glob(name) for name in _DRIVERS))

@@ -1,15 +1,15 @@
-"""Public numbers, lines and points as arrays of finite doubles; no error quotes a value."""
+"""Conversion of public values to arrays of finite doubles; no error quotes a value."""
 
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 FINITE = "must hold finite numbers, without NaN or infinity."
 _LARGEST = 1e150  # its square is finite
 
 
-def as_finite(values: Any, name: str, must: str = "must hold finite numbers.") -> np.ndarray:
+def as_finite(values: ArrayLike, name: str, must: str = "must hold finite numbers.") -> np.ndarray:
     """Return finite numbers as an array of doubles."""
     numbers = np.full(1, np.nan)
     # An array of another library may raise anything.
@@ -22,15 +22,15 @@ def as_finite(values: Any, name: str, must: str = "must hold finite numbers.") -
     return numbers
 
 
-def as_line(values: Any, name: str, must: str = "must hold finite numbers.") -> np.ndarray:
-    """Return one finite number or several as an array of one axis."""
+def as_line(values: ArrayLike, name: str, must: str = "must hold finite numbers.") -> np.ndarray:
+    """Return one or several finite numbers as a one-dimensional array."""
     numbers = np.atleast_1d(as_finite(values, name, must))
     if numbers.ndim > 1:
         raise ValueError(f"{name} must hold numbers along one axis; got shape {numbers.shape}.")
     return numbers
 
 
-def as_points(X: Any, name: str) -> np.ndarray:
+def as_points(X: ArrayLike, name: str) -> np.ndarray:
     """Return a copy of X as float64 rows whose squares are finite; no error quotes a value."""
     points = as_finite(X, name, FINITE)
     if points.ndim != 2 or 0 in points.shape:

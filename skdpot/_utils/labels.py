@@ -2,15 +2,15 @@
 
 from contextlib import suppress
 from numbers import Integral
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import column_or_1d
 
 from skdpot._utils.rows import without_times
 
 
-def validate_targets(y: Any, n_samples: int) -> np.ndarray:
+def validate_targets(y: ArrayLike | None, n_samples: int) -> np.ndarray:
     """Validate y as finite real targets."""
     if y is None:
         raise ValueError("A regressor requires y to be passed, but the target y is None.")
@@ -30,9 +30,9 @@ def validate_targets(y: Any, n_samples: int) -> np.ndarray:
 
 
 def encode_labels(
-    y: Any,
+    y: ArrayLike | None,
     n_samples: int,
-    classes: Any | None = None,
+    classes: ArrayLike | None = None,
     *,
     argument: str = "y",
     meaning: str = "class label",
@@ -65,19 +65,19 @@ def encode_labels(
     return codes, known
 
 
-def label_column(y: Any, argument: str) -> tuple[np.ndarray, str]:
-    """Return y as one column of discrete labels, and what kind of values it holds if not.
+def label_column(y: ArrayLike, argument: str) -> tuple[np.ndarray, str]:
+    """Return y as one column of discrete labels, and the fault of the values, if any.
 
-    `sklearn.utils.multiclass.type_of_target` is not used: it quotes values, and some
-    releases warn when many different labels occur, which would publish a private fact.
+    `sklearn.utils.multiclass.type_of_target` quotes values, and some of its releases warn when many
+    different labels occur, which would publish a private fact; so it is not used.
     """
     text = ""
     try:
-        # A table of one column is worth a warning where scikit-learn gives it: of y.
+        # As in scikit-learn, a table of one column gives a warning for y only.
         labels = _one_kind(column_or_1d(_as_given(y), warn=argument == "y"))
         return labels, _label_fault(labels)
     except Exception as error:  # a column of another library may raise anything
-        if "should be a 1d array" in str(error):  # speaks of the shape
+        if "should be a 1d array" in str(error):  # names the shape only
             text = str(error).replace("y should", f"{argument} should", 1)
             text += " Join several columns into one column of labels."
     if text:
@@ -85,14 +85,14 @@ def label_column(y: Any, argument: str) -> tuple[np.ndarray, str]:
     return np.empty(0), "unknown"
 
 
-def _as_given(y: Any) -> Any:
-    """Return a list of text and other objects as an array of objects, not of text alone."""
+def _as_given(y: ArrayLike) -> ArrayLike:
+    """Return a list of texts and other objects as an array of objects rather than of texts."""
     is_text = [isinstance(label, str) for label in y] if isinstance(y, list | tuple) else []
     return np.array(y, dtype=object) if any(is_text) and not all(is_text) else y
 
 
 def _one_kind(labels: np.ndarray) -> np.ndarray:
-    """Give integers and booleans that are stored as Python objects a dtype that sorts."""
+    """Convert integers or booleans that are stored as Python objects to their own dtype."""
     if labels.dtype.kind != "O":
         return labels
     for kinds, excluded in (((bool, np.bool_), ()), ((Integral,), (bool,))):
@@ -102,7 +102,7 @@ def _one_kind(labels: np.ndarray) -> np.ndarray:
 
 
 def _label_fault(labels: np.ndarray) -> str:
-    """Return why values cannot be class labels, or an empty string."""
+    """Return the reason why values cannot be class labels, or an empty string."""
     kind = labels.dtype.kind
     if kind == "f" and not np.isfinite(labels).all():
         return "NaN or infinity"

@@ -1,8 +1,8 @@
-"""Texts that stand for nothing, for every reader of tables."""
+"""Texts that denote a missing value, for every reader of tables."""
 
 from unicodedata import category
 
-# What pandas takes for a missing value in a file.
+# The texts that pandas reads as missing values.
 MISSING_TEXTS = frozenset(
     (
         *("", "NA", "N/A", "n/a", "<NA>", "#N/A", "#N/A N/A", "#NA", "NULL", "null", "None"),
@@ -10,23 +10,23 @@ MISSING_TEXTS = frozenset(
     )
 )
 _WORDS = {text.lower() for text in (*MISSING_TEXTS, "NaT")}
-_UNSEEN = ("Cc", "Cf", "Zl", "Zp", "Zs")  # controls, spaces, and what has no width
+_UNSEEN = ("Cc", "Cf", "Zl", "Zp", "Zs")  # controls, spaces and characters without width
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a text has no visible characters."""
+    """Whether a text has no visible characters."""
     return not _seen(text)
 
 
 def is_nothing(text: str) -> bool:
-    """Return whether a text is blank, or a word for a missing value where texts are no values."""
+    """Whether a text is blank or a word for a missing value."""
     return _seen(text).lower() in _WORDS
 
 
 def _seen(text: str) -> str:
     """Return a text without invisible characters at its ends."""
     ends = (
-        next((n for n, one in enumerate(some) if category(one) not in _UNSEEN), len(text))
-        for some in (text, reversed(text))
+        next((n for n, letter in enumerate(side) if category(letter) not in _UNSEEN), len(text))
+        for side in (text, reversed(text))
     )
     return text[next(ends) : len(text) - next(ends)]

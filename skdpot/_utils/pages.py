@@ -1,6 +1,6 @@
-"""Reports and notebook cards: HTML from the templates beside this file, all text escaped.
+"""Reports and notebook cards: HTML from the templates beside this file, with all text escaped.
 
-A report is dark on white whatever the page around it; a card takes the colours of the page.
+A report is dark on white on every page; a card takes the colours of its page.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from skdpot._utils.files import write_file
 
 @cache
 def _environment() -> Any:
-    # Imported here, because most programs that use a budget never show one.
+    # Imported here because most programs that use a budget never show one.
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup, escape
 
@@ -35,8 +35,8 @@ def _environment() -> Any:
     return environment
 
 
-def render(template: str, **facts: Any) -> str:
-    """Return a template with its values."""
+def render(template: str, **facts: object) -> str:
+    """Return a template filled with values."""
     return _environment().get_template(template).render(**facts)
 
 
@@ -48,9 +48,9 @@ def html_card(
     meter: tuple[float, str, str] | None = None,
     rankings: Iterable[tuple[str, Iterable[tuple[str, str]]]] = (),
     template: str = "card.html",
-    **more: Any,
+    **more: object,
 ) -> str:
-    """Return a card: a bar with a text below each end, a table of facts, captioned tables."""
+    """Return a card: a bar with a text below each end, a table of facts, tables with captions."""
     parts = {"facts": facts, "meter": meter, "rankings": rankings}
     return render(template, title=title, aside=aside, **parts, **more)
 

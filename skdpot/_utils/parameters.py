@@ -1,7 +1,7 @@
-"""Validation of the parameters of estimators, and scikit-learn's private names.
+"""Validation of the parameters of estimators, and private names of scikit-learn.
 
-A refusal quotes no table: it may be shown to somebody who is not allowed to see the data. Other
-files import what they need of scikit-learn's private names from here.
+An error quotes no table: its reader may not be allowed to see the data. Other files import private
+names of scikit-learn from here.
 """
 
 import re
@@ -29,14 +29,14 @@ binary_responses = _get_response_values_binary
 num_samples = _num_samples
 safe_indexing = _safe_indexing
 
-# Newer releases of scikit-learn read the docstring to show an estimator in a notebook, and
-# would warn there of our section on privacy.
+# Newer releases of scikit-learn read the docstring to show an estimator in a notebook, and would
+# warn of the section on privacy.
 with suppress(ImportError, AttributeError):
     from sklearn.externals._numpydoc.docscrape import NumpyDocString
 
     NumpyDocString.sections.setdefault("Privacy", [])
 
-_WIDE = (np.int64, np.float32, np.float64)
+_WIDE = (np.int64, np.float32, np.float64)  # NumPy types with enough precision
 
 
 class Interval(_Interval):
@@ -48,18 +48,18 @@ class Interval(_Interval):
     2^31, because no array could hold more.
     """
 
-    def __init__(self, type: Any, left: Any, right: Any, *, closed: str) -> None:
+    def __init__(self, type: type, left: float | None, right: float | None, *, closed: str) -> None:
         counts = type is Integral and right is None and left is not None and left >= 1
         right, closed = (MOST, "both") if counts else (right, closed)
         super().__init__(type, left, right, closed=closed)
 
-    def is_satisfied_by(self, val: Any) -> bool:
-        """Return whether `val` is allowed."""
+    def is_satisfied_by(self, val: object) -> bool:
+        """Whether `val` is allowed."""
         if isinstance(val, bool | np.generic) and not isinstance(val, _WIDE):
             return False
         try:
             return bool(super().is_satisfied_by(val))
-        except TypeError:  # fractions are numbers to Python, not to numpy
+        except TypeError:  # NumPy cannot compare a Fraction
             return False
 
 
@@ -70,8 +70,8 @@ class Described(StrOptions):
         super().__init__({text})
         self._text, self._accepts = text, accepts
 
-    def is_satisfied_by(self, val: Any) -> bool:
-        """Return whether `val` is allowed."""
+    def is_satisfied_by(self, val: object) -> bool:
+        """Whether `val` is allowed."""
         return self._accepts(val)
 
     def __str__(self) -> str:
@@ -93,11 +93,11 @@ DEVICE = Described(
 def fit_context(
     *, prefer_skip_nested_validation: bool
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Validate the parameters before ``fit``, as scikit-learn does, without printing tables.
+    """Validate the parameters before ``fit``, as scikit-learn does, without quoting tables.
 
-    Otherwise ``Estimator(X)``, written instead of ``Estimator().fit(X)``, would show rows in the
-    error. The fit also runs with NumPy's default settings for floating-point errors: with settings
-    of the caller, one person's tiny value could raise an error after the charge.
+    Otherwise the error of ``Estimator(X)``, written instead of ``Estimator().fit(X)``, would quote
+    rows. The fit also runs with NumPy's default settings for floating-point errors: with the
+    settings of the caller, the tiny value of one person could raise an error after the charge.
     """
     validated = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
 
@@ -108,9 +108,7 @@ def fit_context(
         def checked(estimator: BaseEstimator, *args: Any, **kwargs: Any) -> Any:
             errors = np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")
             with calling(), errors:
-                return _without_tables_in_refusals(
-                    estimator, lambda: inner(estimator, *args, **kwargs)
-                )
+                return _without_tables_shown(estimator, lambda: inner(estimator, *args, **kwargs))
 
         return checked
 
@@ -119,20 +117,20 @@ def fit_context(
 
 def check_parameters(owner: BaseEstimator) -> None:
     """Check `owner._parameter_constraints`, without quoting tables."""
-    _without_tables_in_refusals(owner, owner._validate_params)
+    _without_tables_shown(owner, owner._validate_params)
 
 
-def _without_tables_in_refusals(owner: BaseEstimator, call: Callable[[], Any]) -> Any:
+def _without_tables_shown(owner: BaseEstimator, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except InvalidParameterError as error:
         refusal = InvalidParameterError(_without_tables(str(error), owner))
-    # Outside of the handler, so that the original is not attached as the context.
+    # Raised outside of the handler, so that the original error is not attached as its context.
     raise refusal
 
 
 def _without_tables(text: str, estimator: BaseEstimator) -> str:
-    """Return scikit-learn's message, with the type instead of the value of an object."""
+    """Return scikit-learn's message with the type in place of the value of an object."""
     name = text.split("'", 2)[1] if text.startswith("The '") else ""
     value = estimator.get_params(deep=False).get(name)
     if isinstance(value, np.number) and not isinstance(value, _WIDE):

@@ -1,13 +1,13 @@
 """Frozen dataclasses as ``safetensors`` files and messages, without pickle.
 
-Arrays are stored under the names of their fields, and everything else is one JSON text in the
-header. Any reader of ``safetensors`` can show what a file holds.
+Arrays are stored under the names of their fields, and everything else as one JSON text in the
+header. Any reader of ``safetensors`` can show the contents of a file.
 
 The reader does not trust the writer. It compares lengths and shapes with the available bytes before
-it allocates anything, accepts only the types that the class declares, and executes nothing. Each
-object has exactly one valid encoding and every other one is refused, so equal objects have equal
-bytes and nothing is hidden beside the data. The checksum detects damage; it does not authenticate
-the sender.
+it allocates memory, accepts only the types that the class declares, and executes nothing. Each
+object has exactly one valid encoding, and all others are refused, so equal objects have equal bytes
+and a file hides nothing beside the data. The checksum detects damage; it does not authenticate the
+sender.
 """
 
 import json
@@ -31,15 +31,11 @@ from skdpot._utils.files import write_file
 
 MOST_BYTES = 2**31
 LARGEST_COUNT = 2**53
-_TYPES: dict[str, np.dtype[Any]] = {
-    "F64": np.dtype("<f8"),
-    "I64": np.dtype("<i8"),
-    "U8": np.dtype("u1"),
-}
+_TYPES = {k: np.dtype(code) for k, code in (("F64", "<f8"), ("I64", "<i8"), ("U8", "u1"))}
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
-# Arrays of other types are stored as bytes, and their type stands where the array was.
+# Arrays of other types are stored as bytes, and their type in place of the array.
 _OTHERS = re.compile(r"@((?:[<|](?:[biuf][1248]|U[1-9][0-9]{0,7}|[mM]8(?:\[[0-9a-zA-Z]+\])?))?)")
-_DEEPEST = 20
+_DEEPEST = 20  # levels of nested fields
 _LARGEST_CHARACTER = 0x10FFFF
 
 Packed = tuple[str, int, Any, dict[str, np.ndarray]]
@@ -54,7 +50,7 @@ class Record:
     kind: ClassVar[str]
     version: ClassVar[int] = 1
     noun: ClassVar[str] = "record"
-    most_header: ClassVar[int] = 2**20  # bytes; parsed, they take some twenty times as much memory
+    most_header: ClassVar[int] = 2**20  # bytes; parsing takes some twenty times as much memory
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the record; equal records have equal bytes."""
@@ -72,7 +68,7 @@ class Record:
     def from_bytes(
         cls, data: bytes, *, max_bytes: int = MOST_BYTES, source: str = "The data"
     ) -> Self:
-        """Read bytes that somebody else may have written, or raise ValueError."""
+        """Read bytes from an untrusted writer, or raise ValueError."""
         with refusing(cls.noun):
             kind, version, content, arrays = unpack(data, cls, max_bytes, source)
             known = {made.kind: made for made in _classes(cls) if "kind" in vars(made)}
@@ -90,40 +86,39 @@ class Record:
             return record
 
     def save(self, path: str | Path) -> None:
-        """Write a file; an existing one is replaced once the new one is whole."""
+        """Write a file; an existing file is replaced once the new one is complete."""
         data = self.to_bytes()
         write_file(path, lambda draft: draft.write_bytes(data))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a file that may come from somebody else, or raise ValueError or OSError."""
+        """Read a file from an untrusted writer, or raise ValueError or OSError."""
         place = Path(path)
-        found = place.stat()  # opening a pipe would wait for its writer
-        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+        status = place.stat()  # opening a pipe would wait for its writer
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
             raise ValueError(f"{place.name} is not a {cls.noun}: it is not a regular file.")
-        if found.st_size > MOST_BYTES:
+        if status.st_size > MOST_BYTES:
             raise ValueError(
                 f"{place.name} is larger than {MOST_BYTES} bytes, the largest size that is read."
             )
         with place.open("rb") as file:
-            return cls.from_bytes(file.read(found.st_size), source=place.name)
+            return cls.from_bytes(file.read(status.st_size), source=place.name)
 
 
 @contextmanager
 def refusing(noun: str) -> Iterator[None]:
-    """Raise ValueError, without a warning, if values are impossible."""
+    """Raise ValueError for impossible values, and suppress NumPy warnings about them."""
     try:
-        # Absurd numbers may overflow before they are refused.
         with np.errstate(all="ignore"):
             yield
     except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"The {noun} lacks an entry, or has a wrong one.") from error
 
 
-def pack(kind: str, version: int, content: Any, arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Return ``safetensors`` bytes of what JSON can hold and of arrays.
+def pack(kind: str, version: int, content: object, arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Return ``safetensors`` bytes of JSON content and arrays.
 
-    The layout is written here so that equal contents are equal bytes whatever the release of
+    The layout is written here, so that equal contents have equal bytes with every release of
     ``safetensors``.
     """
     held = {k: a.astype(a.dtype.newbyteorder("<"), copy=False) for k, a in arrays.items()}
@@ -144,7 +139,7 @@ def pack(kind: str, version: int, content: Any, arrays: Mapping[str, np.ndarray]
 def unpack(
     data: bytes, due: type[Record], max_bytes: int = MOST_BYTES, source: str = "The data"
 ) -> Packed:
-    """Return kind, version, content and arrays of bytes that are whole and undamaged."""
+    """Return kind, version, content and arrays of undamaged bytes, or raise ValueError."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise ValueError(f"A {due.noun} is read from bytes, got {type(data).__name__}.")
     if len(data) > max_bytes:
@@ -159,26 +154,26 @@ def unpack(
         facts = json.loads(metadata["skdpot"], parse_constant=_infinity, parse_int=_integer)
         tensors = deserialize(data)
         arrays = {
-            name: np.frombuffer(bytes(one["data"]), _TYPES[one["dtype"]]).reshape(one["shape"])
-            for name, one in tensors
+            name: np.frombuffer(bytes(t["data"]), _TYPES[t["dtype"]]).reshape(t["shape"])
+            for name, t in tensors
         }
         checksum = facts.pop("crc32")
         if set(facts) != {"content", "kind", "version"}:
             raise ValueError("unknown entries")
         if type(facts["kind"]) is not str or type(facts["version"]) is not int:
             raise TypeError("it must have a kind and a version")
-        found = _checksum(facts, arrays)
+        computed = _checksum(facts, arrays)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{broken}it is not a safetensors file written by skdpot.") from error
     except RecursionError as error:
         raise ValueError(f"{broken}it is nested too deeply.") from error
-    if checksum != found:
+    if checksum != computed:
         raise ValueError(f"{broken}its checksum does not match.")
     return facts["kind"], facts["version"], facts["content"], arrays
 
 
 def _order(arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """Return the names with bytes last, so that numbers begin at multiples of their size."""
+    """Return the names with bytes last, so that numbers are aligned."""
     return sorted(arrays, key=lambda name: (arrays[name].dtype == np.uint8, name))
 
 
@@ -190,7 +185,7 @@ def _checksum(facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> int
     return checksum
 
 
-def _text(content: Any) -> str:
+def _text(content: object) -> str:
     """Return canonical JSON: equal contents have equal texts."""
     return json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
@@ -210,24 +205,24 @@ def _integer(digits: str) -> int:
 
 
 def _classes(cls: type[Any]) -> list[type[Any]]:
-    """Return a class and all that derive from it."""
-    return [cls, *(found for made in cls.__subclasses__() for found in _classes(made))]
+    """Return a class and all classes derived from it."""
+    return [cls, *(derived for child in cls.__subclasses__() for derived in _classes(child))]
 
 
 def _has_variants(cls: type[Any]) -> bool:
-    """Whether the class is one of several that a field can hold, so that its name is written."""
+    """Whether a field can hold several classes, this one included, so that its name is written."""
     related = (*cls.__mro__[1:], *cls.__subclasses__())
     return not issubclass(cls, Record) and any(map(is_dataclass, related))
 
 
-def _plain(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Return a value as JSON, and append its arrays to the list."""
+def _plain(value: object, path: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Return a value as JSON, and add its arrays to `arrays`."""
     if isinstance(value, np.ndarray):
         return _stored(value, path, arrays)
     if is_dataclass(value):
         held = (item.name for item in fields(value) if item.init)
-        found = {name: _plain(getattr(value, name), _at(path, name), arrays) for name in held}
-        return found | ({"type": type(value).__name__} if _has_variants(type(value)) else {})
+        content = {name: _plain(getattr(value, name), _at(path, name), arrays) for name in held}
+        return content | ({"type": type(value).__name__} if _has_variants(type(value)) else {})
     if isinstance(value, Mapping):
         if not all(isinstance(name, str) for name in value):
             raise ValueError(f"{path} has keys that are not strings, and cannot be written.")
@@ -238,13 +233,13 @@ def _plain(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def _scalar(value: Any, path: str) -> Any:
-    """Return text, a number, a truth value or None as JSON writes it and reads it back."""
+    """Return text, a number, a boolean or None in the form that JSON preserves."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):
-        value.encode()  # a ValueError for half of a surrogate pair
+        value.encode()  # raises ValueError for half of a surrogate pair
     elif isinstance(value, float):
         if not (math.isfinite(value) or value == math.inf):
             raise ValueError(f"{path} is NaN or minus infinity, and cannot be written.")
@@ -261,7 +256,7 @@ def _at(path: str, name: str) -> str:
 
 
 def _stored(array: np.ndarray, path: str, arrays: dict[str, np.ndarray]) -> str:
-    """Append an array to the list, and return its reference."""
+    """Add an array to `arrays`, and return its mark in the JSON."""
     array = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
     if array.dtype in (np.dtype("<f8"), np.dtype("<i8")):
         mark, arrays[path] = "@", array
@@ -284,7 +279,7 @@ def _check_values(array: np.ndarray, path: str) -> None:
         raise ValueError(f"{path!r:.60} holds non-finite values, NaN or infinity.")
 
 
-def _read_array(hint: Any, mark: Any, path: str, arrays: dict[str, np.ndarray]) -> np.ndarray:
+def _read_array(hint: Any, mark: object, path: str, arrays: dict[str, np.ndarray]) -> np.ndarray:
     match = _OTHERS.fullmatch(mark) if isinstance(mark, str) else None
     if match is None:
         raise TypeError("an array is expected")
@@ -294,8 +289,8 @@ def _read_array(hint: Any, mark: Any, path: str, arrays: dict[str, np.ndarray]) 
         array = array.view(dtype).reshape(array.shape[:-1])
         if dtype.kind == "U" and (array.view("<u4") > _LARGEST_CHARACTER).any():
             raise ValueError(f"{path!r:.60} holds no text.")
-    if given := get_args(hint):
-        number = get_args(given[1])[0]
+    if parameters := get_args(hint):
+        number = get_args(parameters[1])[0]
         if not np.issubdtype(array.dtype, get_origin(number) or number):
             raise TypeError("an array of another type is due")
     _check_values(array, path)
@@ -304,11 +299,11 @@ def _read_array(hint: Any, mark: Any, path: str, arrays: dict[str, np.ndarray]) 
 
 @cache
 def _hints(cls: type[Any]) -> dict[str, Any]:
-    found = get_type_hints(cls)
-    return {item.name: found[item.name] for item in fields(cls) if item.init}
+    hints = get_type_hints(cls)
+    return {item.name: hints[item.name] for item in fields(cls) if item.init}
 
 
-def _built(hint: Any, tree: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+def _built(hint: Any, tree: object, path: str, arrays: dict[str, np.ndarray]) -> Any:
     """Return the value that `_plain` has converted, or raise ValueError or TypeError."""
     origin = get_origin(hint)
     if hint is Any:
@@ -318,7 +313,7 @@ def _built(hint: Any, tree: Any, path: str, arrays: dict[str, np.ndarray]) -> An
     if origin in (Union, UnionType):
         return _one_of(hint, tree, path, arrays)
     if origin is tuple and isinstance(tree, list):
-        inner, *_ = get_args(hint)  # all of one kind
+        inner, *_ = get_args(hint)  # all entries have one type
         return tuple(_built(inner, part, _at(path, str(k)), arrays) for k, part in enumerate(tree))
     if np.ndarray in (origin, hint):
         return _read_array(hint, tree, path, arrays)
@@ -333,7 +328,7 @@ def _built(hint: Any, tree: Any, path: str, arrays: dict[str, np.ndarray]) -> An
     raise TypeError(f"{path!r:.60} is of another type")
 
 
-def _one_of(hint: Any, tree: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+def _one_of(hint: Any, tree: object, path: str, arrays: dict[str, np.ndarray]) -> Any:
     for member in get_args(hint):
         try:
             return _built(member, tree, path, arrays)
@@ -342,13 +337,13 @@ def _one_of(hint: Any, tree: Any, path: str, arrays: dict[str, np.ndarray]) -> A
     raise TypeError(f"{path!r:.60} is of another type")
 
 
-def _made(hint: Any, tree: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+def _made(hint: Any, tree: object, path: str, arrays: dict[str, np.ndarray]) -> Any:
     if not isinstance(tree, dict):
         raise TypeError(f"{path!r:.60} must be a mapping")
     tree, made = dict(tree), hint
     if _has_variants(hint):
         name = tree.pop("type")
-        known = {one.__name__: one for one in _classes(hint) if is_dataclass(one)}
+        known = {made.__name__: made for made in _classes(hint) if is_dataclass(made)}
         if not isinstance(name, str) or name not in known:
             raise ValueError(f"{path} names an unknown {hint.__name__.lower()}.")
         made = known[name]

@@ -1,7 +1,7 @@
-"""Validation of private rows, by errors and warnings that quote no value.
+"""Validation of private rows with errors and warnings that quote no value.
 
-The reader of an error may not be allowed to see the data. scikit-learn's messages are kept only
-where they concern shapes and types.
+The reader of an error may not be allowed to see the data. Messages of scikit-learn are kept only
+where they name shapes and types.
 """
 
 import os
@@ -26,9 +26,9 @@ _ELSEWHERE = (
     "example by pandas.read_parquet(path), relation.df() or frame.collect()."
 )
 
-# The replacement of scikit-learn's error, by a phrase of its text; None keeps a text that speaks of
-# shapes, types and names, and begins with the phrase. A text that is not listed may quote values,
-# one of which may hold such a phrase, and is not repeated.
+# Replacements of errors of scikit-learn by a phrase in their text. None keeps a text that begins
+# with the phrase and states only shapes, types and names. Other texts may quote values, which may
+# contain such a phrase, so they are not repeated.
 _PUBLIC_TEXTS: dict[str, str | None] = {
     "Expected 2D array, got": "Expected 2D array, got one with fewer dimensions. Reshape your data "
     "either using array.reshape(-1, 1) for a single feature or array.reshape(1, -1) for a single "
@@ -87,7 +87,7 @@ def validate_frame(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
 def record_features(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> None:
     """Record or check the number of columns and their names on `estimator`; X may have no rows."""
     like: Any = np.zeros((1, X.shape[1]))
-    if hasattr(X, "columns"):  # older scikit-learn does not know the names of new polars
+    if hasattr(X, "columns"):  # older scikit-learn cannot read the names of new polars
         import pandas as pd
 
         like = pd.DataFrame(columns=X.columns, index=[0])
@@ -95,9 +95,10 @@ def record_features(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> 
 
 
 def without_groups(estimator: Any, X: Any, groups: Any, *, reset: bool = False) -> tuple[Any, Any]:
-    """Return X without the column that holds the groups, if they are in one, and the groups.
+    """Return X without its column of groups, if it has one, and the groups.
 
-    A fit (`reset`) is told its name in place of groups. Later the column need not be there.
+    With `reset`, as in a fit, `groups` may be the name of the column. Afterwards X need not have
+    the column.
     """
     if reset:
         estimator._group_column = groups if isinstance(groups, str) else None
@@ -110,36 +111,36 @@ def without_groups(estimator: Any, X: Any, groups: Any, *, reset: bool = False) 
         )
     if name not in columns:
         return X, groups
-    own = X[name] if groups is None or isinstance(groups, str) else groups
-    return X[[column for column in columns if column != name]], own
+    of_rows = X[name] if groups is None or isinstance(groups, str) else groups
+    return X[[column for column in columns if column != name]], of_rows
 
 
 def image_rows(X: Any, image_shape: Sequence[int] | None = None) -> Any:
-    """Return an array of images as flat rows; what has two axes is returned as it is."""
+    """Return an array of images as flat rows; rows are returned unchanged."""
     if getattr(X, "ndim", 2) <= 2:
         return X
-    given = tuple(X.shape[1:])
-    if image_shape is not None and given not in (tuple(image_shape), (1, *image_shape)):
+    shape = tuple(X.shape[1:])
+    if image_shape is not None and shape not in (tuple(image_shape), (1, *image_shape)):
         raise ValueError(
-            f"X has images of shape {given}, but image_shape={tuple(image_shape)}. Channels come "
+            f"X has images of shape {shape}, but image_shape={tuple(image_shape)}. Channels come "
             "first, as in torch."
         )
     return X.reshape(len(X), -1)
 
 
 def read_rows(X: Any, *, dtype: tuple[type, ...] = (np.float64, np.float32)) -> np.ndarray:
-    """Validate finite numeric rows that are not those of a fit: codes, for example."""
+    """Validate finite numeric rows that are not the rows of a fit, for example codes."""
     return _quiet(lambda: check_array(without_times(X), dtype=list(dtype), input_name="X"))
 
 
 def without_times(X: Any) -> Any:
-    """Return X unless the data type of a column says that it holds dates or durations.
+    """Return X; refuse columns whose data type is one of dates or durations.
 
     As numbers they would be ticks since 1970, and a missing value would become -9.2e18.
     """
     typed = hasattr(X, "dtypes") or hasattr(X, "dtype") or not hasattr(X, "__array__")
-    given: Any = X if typed else np.asarray(X)
-    for dtype in given.dtypes if hasattr(given, "columns") else [getattr(given, "dtype", None)]:
+    table: Any = X if typed else np.asarray(X)
+    for dtype in table.dtypes if hasattr(table, "columns") else [getattr(table, "dtype", None)]:
         temporal = getattr(dtype, "is_temporal", None)  # of polars
         if getattr(dtype, "kind", "") in ("m", "M") or (temporal is not None and temporal()):
             raise TypeError(_TIMES)
@@ -149,18 +150,18 @@ def without_times(X: Any) -> Any:
 def _quiet(validate: Callable[[], np.ndarray], not_numeric: str | None = None) -> np.ndarray:
     """Validate without a warning, and without an error that quotes values."""
     try:
-        # Sums of huge values would warn, and a warning about values is an output.
+        # Sums of huge values would warn, and a warning that depends on values is an output.
         with np.errstate(all="ignore"):
             return validate()
-    # Tables of other libraries may raise anything where they are converted.
+    # Tables of other libraries may raise any exception in a conversion.
     except Exception as error:
         refusal = _refusal(error, not_numeric or _NOT_NUMERIC)
-    # Outside of the handler, so that the original is not attached as the context.
+    # Raised outside of the handler, so that the original error is not attached as its context.
     raise refusal
 
 
 def _refusal(error: Exception, not_numeric: str) -> Exception:
-    """Return an error like scikit-learn's that quotes no value."""
+    """Return the error of scikit-learn in a form that quotes no value."""
     text = str(error)
     for phrase, replacement in _PUBLIC_TEXTS.items():
         if text.startswith(phrase) or (replacement and phrase in text):

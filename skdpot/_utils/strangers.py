@@ -1,9 +1,9 @@
-"""Classifiers and scores of another maker: tried before a fit is charged, and asked afterwards.
+"""Classifiers and scores of callers (strangers): tried before the charge, applied after it.
 
-What does not fit them is found on made-up rows, which have the columns and the data types of the
-private ones and no value of theirs. Whether a stranger refuses a row is a fact about that row,
-which nothing is charged for, so that an error after the charge would tell it: a refused row scores
-zero, and the others keep their scores to the last bit.
+They are tried on made-up rows with the columns and data types of the private rows and none of their
+values. Whether a stranger refuses a row is a fact about that row, which no charge covers, so an
+error after the charge would reveal it. Instead a refused row scores zero, and the other rows keep
+their scores to the last bit.
 """
 
 import warnings
@@ -35,7 +35,7 @@ def check_scores(name: str, model: Any, rows: Any, group_column: str | None) -> 
 
 
 def stranger_scores(model: Any, rows: Any) -> np.ndarray:
-    """Return probabilities of classes for private rows; zeros for those that the model refuses."""
+    """Return probabilities of classes for private rows; zeros for rows that the model refuses."""
 
     def ask(positions: np.ndarray) -> np.ndarray:
         scores = np.asarray(model.predict_proba(safe_indexing(rows, positions)), dtype=np.float64)
@@ -45,50 +45,50 @@ def stranger_scores(model: Any, rows: Any) -> np.ndarray:
 
 
 def answers(ask: Callable[[np.ndarray], np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-    """Return what a stranger answers for the rows at positions; zeros for rows that it refuses.
+    """Return a stranger's scores of the rows at positions; zeros for rows that it refuses.
 
-    One who treats a row by that row alone gives each row the answer that it would have beside any
-    others. Rounding too is that of the same number of rows: refused ones are replaced by one that
-    is not.
+    If the stranger treats each row by itself, the score of a row does not depend on the other rows.
+    Nor does its rounding: refused rows are replaced by an accepted one, so that the number of rows
+    stays the same.
     """
 
     def answer(positions: np.ndarray) -> np.ndarray | None:
         try:
             with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
-                found = ask(positions)
-        except Exception:  # strangers raise anything, and quote what they find
+                answered = ask(positions)
+        except Exception:  # strangers may raise any exception, and quote values
             return None
-        return found if found.shape == (len(positions), *shape[1:]) else None
+        return answered if answered.shape == (len(positions), *shape[1:]) else None
 
     def accepted(positions: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        found = answer(positions)
-        if found is not None:
-            yield positions, found
+        answered = answer(positions)
+        if answered is not None:
+            yield positions, answered
         elif len(positions) > 1:
             for half in np.array_split(positions, 2):
                 yield from accepted(half)
 
-    found, scored = np.zeros(shape), np.zeros(shape[0], dtype=bool)
+    scores, scored = np.zeros(shape), np.zeros(shape[0], dtype=bool)
     for positions, part in accepted(np.arange(shape[0])):
-        found[positions], scored[positions] = part, True
+        scores[positions], scored[positions] = part, True
     if scored.any() and not scored.all():
         again = answer(np.where(scored, np.arange(shape[0]), np.flatnonzero(scored)[0]))
-        found = found if again is None else again
-        found[~scored] = 0.0
-    return found
+        scores = scores if again is None else again
+        scores[~scored] = 0.0
+    return scores
 
 
 def bounded(probabilities: np.ndarray) -> np.ndarray:
-    """Return probabilities in [0, 1]; what is no number is zero."""
+    """Clip probabilities to [0, 1]; NaN becomes zero."""
     return np.clip(np.nan_to_num(probabilities, nan=0.0), 0.0, 1.0)
 
 
 def _problem(model: Any, made_up: Any) -> str:
-    """Return what is wrong with a model's answer to made-up rows, or nothing."""
+    """Return the fault of a model's scores of made-up rows, or an empty text."""
     try:
         with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
             scores = np.asarray(model.predict_proba(made_up), dtype=np.float64)
-    except Exception as error:  # about made-up rows: its text may be shown
+    except Exception as error:  # its text may be shown, because the rows are made up
         return (
             f"Its {type(error).__name__} says: {error} It must score every row; an encoder in it "
             'needs handle_unknown="ignore", and a column of numbers must not have the type object.'
@@ -103,28 +103,26 @@ def _problem(model: Any, made_up: Any) -> str:
 
 
 def _difference(name: str, model: Any, rows: Any, group_column: str | None) -> str:
-    """Return in words how columns differ from those that a model was fitted with; all public."""
+    """Describe how the columns differ from those that a model was fitted with; all are public."""
     names = getattr(model, "feature_names_in_", None)
-    given = getattr(rows, "columns", None)
-    if names is None or given is None:
+    columns = getattr(rows, "columns", None)
+    if names is None or columns is None:
         wanted, shape = getattr(model, "n_features_in_", None), np.shape(rows)
         if wanted is None or shape[1:] == (wanted,):
             return ""
         return f"{name} was fitted with {wanted} columns, and X has the shape {shape}. "
-    lacking = [column for column in names if column not in list(given)]
+    lacking = [column for column in names if column not in list(columns)]
     if group_column in lacking:
         return (
             f"{name} was fitted with the column {group_column!r}, which holds the groups and is no "
             "feature of X here: pass the groups as an array, X[...], to keep it. "
         )
     if lacking:
-        return (
-            f"X lacks the columns {', '.join(map(repr, lacking))}, which {name} was fitted with. "
-        )
-    beside = [column for column in given if column not in list(names)]
-    if beside:
-        return f"{name} was fitted without the columns {_listed(beside)}: drop them. "
-    if list(names) != list(given):
+        return f"X lacks the columns {_listed(lacking)}, which {name} was fitted with. "
+    unknown = [column for column in columns if column not in list(names)]
+    if unknown:
+        return f"{name} was fitted without the columns {_listed(unknown)}: drop them. "
+    if list(names) != list(columns):
         return f"The columns of X have another order than {name} was fitted with. "
     return ""
 
@@ -134,9 +132,9 @@ def _listed(columns: list[Any]) -> str:
 
 
 def _made_up(rows: Any) -> Iterator[Any]:
-    """Yield tables of two rows, of the types of others; those of type object as texts and numbers.
+    """Yield tables of two rows with the data types of `rows`; objects as texts and as numbers.
 
-    None where a type has no obvious value.
+    Yield no table if a type has no obvious value.
     """
     if isinstance(rows, pd.DataFrame):
         for values in (_TEXTS, _NUMBERS) if "O" in {t.kind for t in rows.dtypes} else (_TEXTS,):
@@ -154,7 +152,7 @@ def _made_up(rows: Any) -> Iterator[Any]:
 
 
 def _column(dtype: Any, values: list[Any]) -> pd.Series:
-    """Return two values of a data type of pandas; categories are made up too."""
+    """Return a column of two values of a data type of pandas, with made-up categories."""
     if isinstance(dtype, pd.CategoricalDtype):
         made = _column(dtype.categories.dtype, values)
         return made.astype(pd.CategoricalDtype(made, ordered=dtype.ordered))

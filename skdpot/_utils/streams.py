@@ -1,4 +1,4 @@
-"""Random streams, one per purpose: secret noise, public directions, computations after releases."""
+"""Random streams, one per purpose: secret noise, public directions, post-processing."""
 
 import os
 from collections.abc import Iterator
@@ -39,10 +39,10 @@ class SecretStream:
         return word >> (8 * n_bytes - n_bits)
 
     def apart(self) -> "SecretStream":
-        """Return another stream: drawing from it leaves what this one draws as it is."""
-        other = SecretStream()
-        other._generator = None if self._generator is None else self._generator.spawn(1)[0]
-        return other
+        """Return an independent stream; draws from it do not change the draws of this one."""
+        stream = SecretStream()
+        stream._generator = None if self._generator is None else self._generator.spawn(1)[0]
+        return stream
 
     def generator(self) -> np.random.Generator:
         """Return a numpy generator seeded from this stream (not cryptographic)."""
@@ -51,7 +51,7 @@ class SecretStream:
 
 @dataclass(frozen=True)
 class Streams:
-    """The streams of one fit: secret noise, published directions, solver."""
+    """The streams of one fit: secret noise, public directions, and the solver."""
 
     secret: SecretStream
     public: np.random.Generator
@@ -61,8 +61,8 @@ class Streams:
 def spawn_streams(random_state: int | np.random.RandomState | None, caller: str) -> Streams:
     """Split a scikit-learn ``random_state`` by purpose.
 
-    A resumed fit repeats what is public, and its noise is new: with a seed too, since on other rows
-    the numbers behind it would be those of noise that is out.
+    A resumed fit repeats the public draws, and its noise is new. This holds with a seed too: if the
+    rows have changed, the difference of two releases with the same noise would reveal the change.
     """
     call = current_call()
     resumed = None if call is None else call.resumed
@@ -95,7 +95,7 @@ def solver_generator(random_state: int | np.random.RandomState | None) -> np.ran
 
 def _seed_words(random_state: int | np.random.RandomState) -> list[int]:
     """Draw four words of a seed from a `random_state` that is not None."""
-    from sklearn.utils import check_random_state  # loading it takes a second
+    from sklearn.utils import check_random_state  # here, because its import takes a second
 
     words: list[int] = check_random_state(random_state).randint(0, 2**31, size=4).tolist()
     return words
@@ -103,7 +103,7 @@ def _seed_words(random_state: int | np.random.RandomState) -> list[int]:
 
 @contextmanager
 def torch_randomness(rng: np.random.Generator) -> Iterator[None]:
-    """Seed torch's global generator from `rng` inside the block; outside it goes on as before."""
+    """Seed torch's global generator from `rng` in the block, and restore it afterwards."""
     import torch
 
     with torch.random.fork_rng():

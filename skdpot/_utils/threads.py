@@ -1,4 +1,4 @@
-"""Threads of kernels, and their number."""
+"""Threads of numerical kernels: their number and their limits."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 def n_threads() -> int:
-    """Return how many threads a kernel may use: torch's number, or OpenMP's without torch."""
+    """Return the number of threads of a kernel: torch's number, or OpenMP's without torch."""
     of_torch = getattr(sys.modules.get("torch"), "get_num_threads", None)
     if of_torch is not None:
         return int(of_torch())
@@ -25,7 +25,7 @@ def n_threads() -> int:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Keep thin matrix products on this thread: BLAS threads that wait would slow them."""
+    """Restrict BLAS to one thread, because waiting threads slow down thin matrix products."""
     with _libraries("blas").limit(limits=1):
         yield
 
@@ -41,5 +41,5 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> lis
 
 @cache
 def _libraries(kind: str) -> ThreadpoolController:
-    """Find the loaded libraries of a kind, once: looking takes milliseconds."""
+    """Return the loaded libraries of a kind; cached, because the search takes milliseconds."""
     return ThreadpoolController().select(user_api=kind)

@@ -42,8 +42,9 @@ from skdpot.audit.report_words import (
 from skdpot.audit.synthetic_rows import SyntheticMembership
 from skdpot.exceptions import LedgerError
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
+from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.gdp import gdp_mu
+from skdpot.privacy.rounding import epsilon_text, rounded_down, rounded_up
 from skdpot.privacy.spent import silent_parts, total_spent
 from skdpot.privacy.statement import PrivacySpent
 from skdpot.tables.frames import Table

@@ -10,9 +10,10 @@ import numpy as np
 from skdpot.audit.claims import lower_text
 from skdpot.audit.membership import MembershipResult
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.budget import PrivacyBudget, rounded_up
+from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.charges import SEEDED
 from skdpot.privacy.events import Relation
+from skdpot.privacy.rounding import rounded_up
 from skdpot.privacy.statement import PrivacySpent
 
 _SMALL_FPR = 0.01  # the false positive rate at which an attack is judged

@@ -6,7 +6,8 @@ from argparse import Namespace
 from skdpot._utils.pages import html_card, render
 from skdpot.cli.console import Console, OutputFile
 from skdpot.cli.payment import budget_facts, summary
-from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_up
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.rounding import epsilon_text, rounded_up
 
 _BAR = 30
 

@@ -14,7 +14,8 @@ from skdpot.cli.schemas import confirmed_schema
 from skdpot.cli.table_files import FileFormat, read_guessable, read_table_file
 from skdpot.distance.estimates import DistanceEstimate
 from skdpot.distance.wasserstein_distance import PrivateWassersteinDistance
-from skdpot.privacy.budget import PrivacyBudget, rounded_down, rounded_up
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.rounding import rounded_down, rounded_up
 from skdpot.privacy.targets import PrivacyTarget
 from skdpot.tables.encoder import TableEncoder
 from skdpot.tables.frames import Table

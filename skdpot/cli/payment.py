@@ -6,7 +6,8 @@ from argparse import Namespace
 from typing import Any
 
 from skdpot.cli.console import CommandError, Console
-from skdpot.privacy.budget import PrivacyBudget, history_rows, rounded_down, rounded_up
+from skdpot.privacy.budget import PrivacyBudget, history_rows
+from skdpot.privacy.rounding import rounded_down, rounded_up
 
 DEFAULT_DELTA = 1e-5  # largest default
 

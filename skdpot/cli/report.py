@@ -7,7 +7,8 @@ from skdpot.audit.report import privacy_report
 from skdpot.audit.report_words import percent_at_most, protected_in_words
 from skdpot.cli.console import Console, OutputFile
 from skdpot.cli.table_files import FileFormat, read_table_file
-from skdpot.privacy.budget import PrivacyBudget, epsilon_text
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.rounding import epsilon_text
 from skdpot.tables.synthesizer import DPTableSynthesizer
 
 

@@ -18,8 +18,9 @@ from skdpot.cli.table_files import (
     write_table_file,
 )
 from skdpot.exceptions import LedgerError
-from skdpot.privacy.budget import PrivacyBudget, rounded_up
+from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.journal import keeping
+from skdpot.privacy.rounding import rounded_up
 from skdpot.release.contributions import Unit
 from skdpot.tables.frames import Table
 from skdpot.tables.schema import TableSchema

@@ -3,7 +3,7 @@ r"""Networks trained on noisy sums of clipped gradients: the part of the core th
 Files, in the order to read them:
 
 - `per_sample`: the gradient of each record, or its Jacobian, without a loop over records
-  (`layers`: layers of this package that it knows);
+  (`layers`: layers of this package, which it supports);
 - `gradients`: clipped vectors and Jacobians, and their sum over a batch;
 - `training_plan`: batches, steps and noise of a training, fixed before any row is read;
 - `gradient_release`: noise on the sum of a step, and the gate;
@@ -17,9 +17,9 @@ Files, in the order to read them:
 - `loss_curve`: losses during a training without privacy;
 - `wasserstein_gradient`: `PrivateWassersteinGradient`, for objectives of users.
 
-From the core: `release` (gate, bounds, histograms), `ot` (slices, transport) and `privacy` (events,
-calibration, lattice noise, secret batches). Estimators of the wings `sampling` and `fair` train
-with it; nothing here knows their tasks.
+It uses `release` (gate, bounds, histograms), `ot` (slices, transport) and `privacy` (events,
+calibration, lattice noise, secret batches). The estimators of `sampling` and `fair` train with it;
+nothing here depends on their tasks.
 """
 
 from skdpot.nets.wasserstein_gradient import PrivateWassersteinGradient

@@ -1,19 +1,19 @@
 """Cells: public groups of records, or groups within classes, whose outputs are compared.
 
-Cells whose outputs are to have the same distribution form a *stratum*: all groups (demographic
+Cells whose outputs should have the same distribution form a *stratum*: all groups (demographic
 parity), or the groups within one class (equalised odds).
 """
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skdpot._utils.labels import encode_labels
 from skdpot.exceptions import warn_of_fairness
 
-# Public facts for the privacy statement: how a neighbouring data set may differ.
+# Assumptions of the privacy statement: how a neighbouring data set may differ.
 SAME_GROUP = (
     "the group of each record and the sizes of the groups are public: the record that replaces "
     "another has the same group"
@@ -63,16 +63,16 @@ class Cells:
     def others(self, cell: int) -> tuple[int, ...]:
         """Return the cells that a cell is compared with."""
         stratum = next((s for s in self.strata if cell in s), ())
-        return tuple(other for other in stratum if other != cell)
+        return tuple(compared for compared in stratum if compared != cell)
 
 
 def one_cell(n_samples: int) -> Cells:
-    """Return a single cell of all records, without a comparison."""
+    """Return a single cell of all records, which is compared with none."""
     return Cells(np.zeros(n_samples, dtype=np.intp), (n_samples,), ())
 
 
 def read_groups(
-    sensitive_features: Any, n_samples: int, *, needed_by: str = "Fairness between groups"
+    sensitive_features: ArrayLike, n_samples: int, *, needed_by: str = "Fairness between groups"
 ) -> tuple[Cells, np.ndarray]:
     """Validate the public group of each record; return the cells and the labels of the groups."""
     codes, labels = encode_labels(
@@ -95,7 +95,7 @@ def read_groups(
 
 
 def within_classes(groups: Cells, codes: np.ndarray, labels: np.ndarray) -> Cells:
-    """Divide groups by class; groups are compared within each class."""
+    """Divide groups by class, so that groups are compared within each class."""
     n_groups, n_classes = len(groups.sizes), len(labels)
     cells = (codes * n_groups + groups.codes).astype(np.intp)
     sizes = tuple(np.bincount(cells, minlength=n_groups * n_classes).tolist())
@@ -112,7 +112,7 @@ def within_classes(groups: Cells, codes: np.ndarray, labels: np.ndarray) -> Cell
 
 
 def warn_of_small_cells(caller: str, cells: Cells, sigma: float) -> None:
-    """Warn of groups so small that their distributions are mostly noise; reads public sizes."""
+    """Warn of groups whose public sizes are so small that their distributions are mostly noise."""
     small = [
         f"{name} ({size} records)"
         for name, size in zip(cells.names, cells.sizes, strict=True)

@@ -1,6 +1,6 @@
-"""What is compared of a network's outputs: a map to values in a bounded set, centred around 0.
+"""Maps from the outputs of a network to the values that are compared, in a set centred around 0.
 
-The set is bounded whatever the network computes, which bounds the gradient of a comparison.
+The set is bounded for every network, which bounds the gradient of a comparison.
 """
 
 from abc import ABC, abstractmethod
@@ -11,17 +11,17 @@ import torch
 
 from skdpot.ot.directions import orthogonal_directions
 
-# Added to a mapped Gram matrix, as a share of the matrices that it is a product of: more than what
-# rounding loses where terms cancel (`Probabilities.gram`).
+# Added to a mapped Gram matrix, relative to its factors: exceeds the rounding error where terms
+# cancel (`Probabilities.gram`).
 _CANCELLED = 1e-10
-_LARGEST_OUTPUT = 1e150  # in place of infinity: its square is finite
+_LARGEST_OUTPUT = 1e150  # replaces infinity; its square is finite
 
 
 class ComparedOutputs(ABC):
     """A map from the outputs of a network to the values that are compared.
 
     Outputs have the shape (n_records, q) and values (n_records, k), with q = k = `n_outputs`. Each
-    record is mapped by itself, and its value lies in a bounded set whatever its output is.
+    record is mapped by itself, and its value lies in a bounded set for every output.
     """
 
     n_outputs: int
@@ -53,7 +53,7 @@ class ComparedOutputs(ABC):
 
 @dataclass(frozen=True)
 class Probabilities(ComparedOutputs):
-    """Predicted probabilities: of the second class for one output, of all classes otherwise."""
+    """Predicted probability of the second class for one output, or of all classes otherwise."""
 
     n_outputs: int
 
@@ -78,8 +78,8 @@ class Probabilities(ComparedOutputs):
     def gram(self, gram: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
         r"""Map the Gram matrices of the outputs' Jacobians, (n_records, q, q), to the values'.
 
-        Probabilities hardly change where all outputs move together: :math:`D G D^\top` is then a
-        small difference of large numbers, with a rounding error as large as that of
+        If all outputs move by the same amount, probabilities hardly change: :math:`D G D^\top` is
+        then a small difference of large numbers, with a rounding error as large as that of
         :math:`D^\top w`. Adding :math:`10^{-10} \|D\|^2 \operatorname{tr} G` to the diagonal
         exceeds both errors, and is negligible where nothing cancels.
         """
@@ -90,7 +90,7 @@ class Probabilities(ComparedOutputs):
         return mapped + torch.diag_embed(room[:, None].expand(-1, gram.shape[1]))
 
     def directions(self, n_projections: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw directions that sum to zero: probabilities are constant along the remaining one."""
+        """Draw directions that sum to zero: along (1, ..., 1) probabilities are constant."""
         if self.n_outputs == 1:
             return np.ones((1, 1))
         n_free = self.n_outputs - 1
@@ -99,13 +99,13 @@ class Probabilities(ComparedOutputs):
         return orthogonal_directions(n_projections, n_free, rng) @ basis
 
     def widths(self, directions: np.ndarray) -> np.ndarray:
-        """Return the range of the projected corners of the simplex, the classes."""
+        """Return the range of the projected corners of the simplex, one corner per class."""
         if self.n_outputs == 1:
             return np.ones(1)
         return directions.max(axis=1) - directions.min(axis=1)
 
     def half_widths(self, directions: np.ndarray) -> np.ndarray:
-        """Return the largest entry of each direction in absolute value, minus its mean."""
+        """Return the largest absolute entry of each centred direction."""
         if self.n_outputs == 1:
             return np.full(1, 0.5)
         centred = directions - directions.mean(axis=1, keepdims=True)
@@ -114,7 +114,7 @@ class Probabilities(ComparedOutputs):
 
 @dataclass(frozen=True)
 class ClippedOutputs(ComparedOutputs):
-    """Outputs shortened to a ball; their Jacobian is taken to be the network's, as in the paper."""
+    """Outputs shortened to a ball; as in the paper, the Jacobian of the shortening is ignored."""
 
     n_outputs: int
     radius: float

@@ -1,7 +1,7 @@
-"""The release of a training step: a noisy sum of clipped gradients passes the gate.
+"""The release of a training step: a noisy sum of clipped gradients that passes the gate.
 
-For audits and replays the release carries a linear map: the contribution of each record to the sum,
-at the parameters that the step was computed with (`StepMap`, `Gradients`).
+For audits and replays the release has a linear map: the contribution of each record to the sum at
+the parameters before the step (`StepMap`, `Gradients`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,12 +22,12 @@ from skdpot.privacy.noise import noisy_sum
 from skdpot.release.gate import pass_gate
 from skdpot.release.releases import Part, Records, Release, of_candidates
 
-# From a network, as it was before the step, the records, the cell of each, the expected number of
-# occurrences of each, and the facts of the step by their names, to the contributions of the records
-# to the gradient: arguments of `skdpot.release.releases.Part`.
+# A map from the network before the step, the records, the cell and the expected number of
+# occurrences of each record, and the named facts of the step to the contributions of the records to
+# the gradient, which are arguments of `skdpot.release.releases.Part`.
 StepMap: TypeAlias = Callable[..., dict[str, Any]]
 
-_OF_EVERY_STEP = ("parameters", "plan")  # facts that a `StepMap` is not given
+_OF_EVERY_STEP = ("parameters", "plan")  # facts that are not passed to a `StepMap`
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Gradients:
     trained: tuple[nn.Parameter, ...]
 
     def sum(self, weights: np.ndarray) -> np.ndarray:
-        """Return the sum over records, each times its weight."""
+        """Return the weighted sum over records."""
         vectors = torch.from_numpy(np.asarray(weights, dtype=np.float64))[:, None]
         sums: dict[nn.Parameter, torch.Tensor] = {}
         for part in self.parts:
@@ -56,10 +56,10 @@ class Gradients:
         """Return the inner products of all pairs of records."""
         return torch.stack([part.products() for part in self.parts]).sum(0).numpy()
 
-    def plus(self, other: "Gradients", share: float) -> "Gradients":
-        """Return ``(1 - share)`` of these plus `share` of others, which may lack parameters."""
-        added = {parameter: part for part in other.parts for parameter in part.parameters}
-        return Gradients(tuple(part.plus(added, share) for part in self.parts), self.trained)
+    def plus(self, added: "Gradients", share: float) -> "Gradients":
+        """Return ``1 - share`` times these plus `share` times `added`, if it has the parameter."""
+        others = {parameter: part for part in added.parts for parameter in part.parameters}
+        return Gradients(tuple(part.plus(others, share) for part in self.parts), self.trained)
 
 
 def release_gradient(
@@ -72,10 +72,10 @@ def release_gradient(
 ) -> None:
     """Add noise to a clipped gradient and store it as the gradient of the parameters.
 
-    One step of an event that the caller has charged. The whole gradient is rounded once to the
-    lattice of the noise. The rounding and the division depend on the batch through the sum alone.
-    The noisy gradients pass the gate as the optimizer gets them, with the parameters that they were
-    computed at.
+    This is one step of an event that the caller has charged. The whole gradient is rounded once to
+    the lattice of the noise. Rounding and division depend on the batch through the sum alone. The
+    noisy gradients pass the gate in the form that the optimizer gets, with the parameters before
+    the step.
     """
     noise, divisor = plan.noise, plan.batch_size
     if noise is not None:
@@ -100,7 +100,7 @@ def release_gradient(
 def _step(
     network: nn.Module, linear: StepMap, release: Release, records: Records, shares: np.ndarray
 ) -> Iterator[Part]:
-    """Yield the contributions of records to a step, at the parameters that it was computed at."""
+    """Yield the contributions of records to a step at the parameters before it."""
     plan: TrainingPlan = release.facts["plan"]
     facts = {name: fact for name, fact in release.facts.items() if name not in _OF_EVERY_STEP}
     cells, before = facts.get("cells"), at_parameters(network, release.facts["parameters"])
@@ -116,7 +116,7 @@ def _step(
 
 
 def at_parameters(network: nn.Module, parameters: Sequence[np.ndarray]) -> nn.Module:
-    """Return a copy of a network, on the CPU, with recorded parameters in their precision."""
+    """Return a copy of a network on the CPU with recorded parameters, in their precision."""
     copy = deepcopy(network).cpu().eval()
     copy.to(torch.from_numpy(parameters[0]).dtype)
     with torch.no_grad():
@@ -132,7 +132,7 @@ def gradients_of_vectors(
     output_gradient: OutputGradient | None = None,
     places: np.ndarray | None = None,
 ) -> Gradients:
-    """Return the contributions that `skdpot.nets.gradients.pulled_back_sum` adds up."""
+    """Return the contributions of records to `skdpot.nets.gradients.pulled_back_sum`."""
     jacobians = record_jacobians(network, rows, output_gradient)
     index = torch.arange(len(rows)) if places is None else torch.from_numpy(places)
     chosen = vectors(jacobians.outputs, jacobians.gram(), index).double()
@@ -146,8 +146,8 @@ def expected_batch(
 ) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
     """Return a batch with the expected ranks, cell by cell.
 
-    It holds each record once; where some are candidates, it holds these once and the others twice.
-    Returned are its order, the place of each record in it and the sizes of its cells.
+    The batch holds each record once; if some records are candidates, it holds these once and the
+    others twice. Return its order, the place of each record in it and the sizes of its cells.
     """
     members = np.arange(len(codes))
     if np.any(shares < 1.0):

@@ -1,4 +1,4 @@
-r"""Sums of clipped gradients over a batch, which no record moves by more than the clip allows.
+r"""Sums of clipped gradients over a batch, with a bound on the contribution of each record.
 
 Record i has the outputs :math:`o_i`, with the Jacobian :math:`J_i` by all parameters. A loss of the
 outputs with the gradient :math:`v_i` by :math:`o_i` has the gradient :math:`J_i^\top v_i` by the
@@ -7,8 +7,8 @@ parameters. Clipping needs only the small Gram matrix :math:`G_i = J_i J_i^\top`
 .. math:: \|J_i^\top v_i\| = \sqrt{v_i^\top G_i v_i}, \qquad
           \|J_i\|_2 = \sqrt{\lambda_\max(G_i)}.
 
-One pass that computes Jacobians serves any number of losses and penalties, each clipped in its own
-way, through vectors of length k. For networks with many outputs the loss is taken as the only
+One computation of the Jacobians serves any number of losses and penalties, each with its own
+clipping, through vectors of length k. For networks with many outputs the loss is taken as the only
 output. Functions of the outputs, such as probabilities :math:`p(o_i)` with the k x k Jacobian
 :math:`D_i`, have the Gram matrix :math:`D_i G_i D_i^\top`, and their gradients :math:`w_i` pull
 back as :math:`D_i^\top w_i`.
@@ -26,8 +26,8 @@ from skdpot.nets.per_sample import ChunkJacobians, OutputGradient, chain_of_laye
 
 # Why one part in a million is enough room for rounding
 # ------------------------------------------------------
-# Let u = 2**-53, P the number of parameters, m the batch size. Networks of single precision give
-# factors of which all products are exact in double precision; from there on all is double.
+# Let u = 2**-53, P the number of parameters, m the batch size. For networks of single precision all
+# products of factors are exact in double precision; all further arithmetic is in double precision.
 #
 # 1. Gram matrices: |error of G_rs| <= (P + 2) u sqrt(G_rr G_ss), by Cauchy and Schwarz.
 # 2. Norms: the terms of v' G v may cancel, with errors of up to (P + 2k) u b**2, where
@@ -46,19 +46,19 @@ from skdpot.nets.per_sample import ChunkJacobians, OutputGradient, chain_of_laye
 #    b**2 occurs for norms below 1e-153 only. Clips from 1e-30 to 1e30 are far from either. A norm
 #    that overflows is infinite, and the record then contributes nothing.
 #
-# 2e-9 + 6e-7 is below the 2e-6 clip that _INSIDE leaves free between two neighbours. The lengths
-# |w_i| of vectors that `shares_of_jacobians` shortens sum to as much as the bound of their sum, so
-# 4. is the same share of that bound.
+# 2e-9 + 6e-7 is below the 2e-6 clip that _INSIDE leaves free between two neighbours. With
+# `shares_of_jacobians` the bound on the sum is proportional to the sum of the lengths |w_i|, so the
+# errors of 4. are the same share of that bound.
 _INSIDE = 1.0 - 1e-6
 _CANCELLED = 1e-10
 
-_FIRST_CHUNK = 16  # records, before the memory of one is known
-_LARGEST_CHUNK = 2048  # larger arrays leave the cache, and no time is saved
-_NUMBERS_HELD = 2**22  # in memory at the same time
-_HELD: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()  # numbers per record, measured
-_WHOLE = 16  # places are padded to a multiple, so that no kernel treats a remainder differently
+_FIRST_CHUNK = 16  # records, while the memory per record is unknown
+_LARGEST_CHUNK = 2048  # larger arrays exceed the cache and save no time
+_NUMBERS_HELD = 2**22  # numbers in memory at once
+_HELD: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()  # measured numbers per record
+_WHOLE = 16  # places are padded to a multiple: kernels treat a remainder differently
 
-# From outputs, Gram matrices and indices of the records of a chunk to one vector per record.
+# A map from outputs, Gram matrices and indices of records of a chunk to one vector per record.
 ClippedVectors = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -73,17 +73,18 @@ def pulled_back_sum(
 ) -> dict[nn.Parameter, torch.Tensor]:
     r"""Sum :math:`J_i^\top c_i` over a batch, with the vectors :math:`c_i` that `vectors` returns.
 
-    A batch has one index per place; -1 marks a vacant place, which adds exactly nothing (the last
+    A batch has one index per place; -1 marks a vacant place, which adds exactly zero (the last
     record is computed in its place). By default the batch is all records. With an
     `output_gradient` the loss is taken as the only output, and J is the gradient of the loss.
 
-    Not private by itself. `vectors` bounds the contribution of a record: C with
-    `shares_of_vectors`, :math:`L \|w_i\|` with `shares_of_jacobians`, C for a loss that is the
-    only output and is shortened by `shares_of_jacobians`.
+    The sum is not private by itself. `vectors` bounds the contribution of a record: by C with
+    `shares_of_vectors`, by :math:`L \|w_i\|` with `shares_of_jacobians`, and by C for a loss that
+    is the only output and is shortened by `shares_of_jacobians`.
+
     The last bits of a network's outputs depend on the number of places and on the place of the
-    record. Batches of neighbours must have equally many places, and a record that is in both must
-    have the same place (`skdpot.privacy.batches.placed_batches`). The contributions of all other
-    records are then equal to the last bit.
+    record. So batches of neighbours must have equally many places, and a record in both batches
+    must have the same place (`skdpot.privacy.batches.placed_batches`). The contributions of all
+    other records are then equal to the last bit.
     """
     total = {p: torch.zeros_like(p, dtype=torch.float64) for p in trained_parameters(network)}
     places = padded(torch.from_numpy(np.arange(len(rows)) if batch is None else batch))
@@ -159,8 +160,8 @@ def _add(
     chosen = chosen.double()
     usable = torch.cat([outputs.flatten(1), gram.flatten(1), chosen], dim=1).isfinite().all(1)
     chosen = torch.where((usable & (records >= 0))[:, None], chosen, 0.0)
-    # Zero times infinity is not zero. The check saves time and reveals nothing: the result is the
-    # same function of each record either way.
+    # Zero times infinity is not zero. Skipping the replacement saves time and reveals nothing: the
+    # result is the same function of each record either way.
     clean = bool(usable.all())
     for part in jacobians.parts:
         sums = (part if clean else part.finite()).pulled_back(chosen)
@@ -187,10 +188,10 @@ def _largest_eigenvalues(gram: torch.Tensor) -> torch.Tensor:
 
 
 def _first_chunk_size(network: nn.Module, total: dict[nn.Parameter, torch.Tensor]) -> int:
-    """Return a cautious size where the memory of a record has not been measured."""
+    """Return a cautious size if the memory per record has not been measured."""
     if network in _HELD:
         return _chunk_size(_HELD[network])
-    if chain_of_layers(network) is not None:  # whole gradients of single records are not formed
+    if chain_of_layers(network) is not None:  # which does not form gradients of single records
         return 4 * _FIRST_CHUNK
     return min(_FIRST_CHUNK, _chunk_size(sum(value.numel() for value in total.values())))
 

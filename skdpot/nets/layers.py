@@ -1,4 +1,4 @@
-"""Layers of this package; each treats every record by itself (`skdpot.nets.per_sample`)."""
+"""Layers of this package, which treat every record by itself (`skdpot.nets.per_sample`)."""
 
 import math
 
@@ -6,19 +6,19 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-_N_COMPONENTS = 64
+_N_COMPONENTS = 64  # of a latent encoding by default
 
 
 class ToSphere(nn.Module):
     """Project codes to the unit sphere."""
 
     def forward(self, codes: torch.Tensor) -> torch.Tensor:
-        """Divide each row by its norm; a row of zeros stays as it is."""
+        """Divide each row by its norm; leave a row of zeros unchanged."""
         return functional.normalize(codes, dim=1)
 
 
 class WideTanh(nn.Module):
-    """A hyperbolic tangent that is still steep where it is 1 or -1 (LeCun et al. 1998)."""
+    """A scaled hyperbolic tangent that is steep at the values 1 and -1 (LeCun et al. 1998)."""
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Return numbers in (-1.7159, 1.7159)."""
@@ -32,12 +32,12 @@ class LatentEncoding(nn.Module):
         super().__init__()
         self.latent_dim, self.n_components = latent_dim, n_components
         self.n_outputs = n_columns - 1 + n_components
-        # Gives the contribution of an indicator a standard deviation of 1 with torch's initial
-        # weights of the next layer.
+        # With torch's initial weights of the next layer, the contribution of an indicator then has
+        # a standard deviation of 1.
         self.weight = math.sqrt(3.0 * self.n_outputs)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Return latent numbers, the scaled indicators of the component and of the class."""
+        """Return latent numbers, then the scaled indicators of the component and of the class."""
         position = torch.special.ndtr(inputs[:, :1]) * self.n_components
         component = position.long().clamp(0, self.n_components - 1)
         numbers = torch.arange(self.n_components, device=inputs.device)

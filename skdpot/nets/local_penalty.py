@@ -12,11 +12,11 @@ from skdpot.nets.output_tables import OutputTables
 from skdpot.nets.parity_penalty import ParityPenalty
 from skdpot.nets.per_sample import record_outputs
 
-# Share of the squared mu for the distributions of the outputs.
+# Share of the squared mu for the releases of the distributions of the outputs.
 TABLE_SHARE = 0.1
-# Half of the 4 by which the gradient of the bound grows per unit that a value moves. On Adult and
-# COMPAS shares of 0.2, 0.5 and 1 could not be told apart; 0.2 was too soft for a regression of two
-# targets by a network.
+# Half of 4, the growth of the gradient of the bound per unit that a value moves. On Adult and
+# COMPAS shares of 0.2, 0.5 and 1 were indistinguishable; 0.2 was too small for a network that
+# predicts two targets.
 _STIFFNESS = 0.5 * 4.0
 _ROWS_AT_ONCE = 8192
 _LARGEST = 1e100  # replaces infinite outputs
@@ -24,7 +24,7 @@ _LARGEST = 1e100  # replaces infinite outputs
 
 @dataclass(frozen=True, eq=False)
 class LocalPenalty:
-    r"""A penalty that is a sum over records, in place of the distance between cells.
+    r"""A penalty that is a sum over records and replaces the distance between cells.
 
     Let :math:`u_i^0` be the values at a release, :math:`T_b` the optimal map from the cell of i to
     cell b along a direction, and :math:`t_i = (u_i^0 + T_b(u_i^0)) / 2`. The points t of two cells
@@ -35,9 +35,9 @@ class LocalPenalty:
               + \frac{2}{n_b} \sum_{i \in b} (u_i - t_i)^2,
 
     with equality, and the same gradient, at the release. The gradient of this bound grows by 4 per
-    unit that a value moves. Without this growth, both groups would be pulled to the other's former
-    place, and past each other, until the next release. The growth also resists moves of all groups
-    together, which reduce the loss, so half of it is kept (`_STIFFNESS`).
+    unit that a value moves. Without this growth, each group would move to the former place of the
+    other, and past it, until the next release. The growth also resists moves of all groups
+    together, which may reduce the loss, so only half of it is used (`_STIFFNESS`).
     """
 
     values: torch.Tensor
@@ -53,9 +53,9 @@ class LocalPenalty:
     def of_release(cls, tables: OutputTables, values: np.ndarray, cells: Cells) -> Self:
         """Return the penalty of all records, whose distributions were released as `tables`.
 
-        Values are projected for all records at once, whose number is public. The size of a cell may
-        be private, and the rounding of a matrix product depends on its size: a record that changes
-        its cell must not change the bits of others.
+        All records are projected at once, because their number is public. The size of a cell may be
+        private, and the rounding of a matrix product depends on its size: a record that changes its
+        cell must not change the bits of other records.
         """
         n, directions = sum(cells.sizes), tables.directions
         weight = ParityPenalty(cells.strata, cells.sizes).pair_weight

@@ -1,4 +1,4 @@
-"""Losses during a training without privacy, of the same records each time."""
+"""Losses during a training without privacy, on the same records each time."""
 
 import math
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan
 from skdpot.ot.transport import sliced_distance
 
-# From a network to its loss and its penalty.
+# A map from a network to its loss and its penalty.
 Losses: TypeAlias = Callable[[Any], tuple[float, float]]
 
-_MOST_RECORDS = 2000  # of which losses are computed
-_MOST_POINTS = 300  # of a curve: each costs more than a step
+_MOST_RECORDS = 2000  # records on which losses are computed
+_MOST_POINTS = 300  # points of a curve; each costs more than a step
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class LossCurve:
 
     @classmethod
     def of_plan(cls, losses: Losses, plan: TrainingPlan) -> Self:
-        """Record losses of a plan without noise only: losses are functions of the rows."""
+        """Return a curve that records losses, which depend on the rows, only without noise."""
         return cls(losses if plan.noise is None else None, plan.n_steps)
 
     def told(self, step: GradientStep) -> GradientStep:
@@ -51,14 +51,14 @@ class LossCurve:
         return with_losses
 
     def table(self) -> pd.DataFrame | None:
-        """Return the recorded losses, one row per step; None where none may be recorded."""
+        """Return the recorded losses, one row per step; None for a private training."""
         if self.losses is None:
             return None
         return pd.DataFrame.from_dict(self.recorded, orient="index", columns=["loss", "penalty"])
 
 
 def fixed_subset(n_records: int) -> np.ndarray:
-    """Return the positions of the records of which losses are computed."""
+    """Return the positions of the records on which losses are computed."""
     return np.sort(np.random.default_rng(0).permutation(n_records)[:_MOST_RECORDS])
 
 

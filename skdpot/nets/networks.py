@@ -11,7 +11,7 @@ from torch import nn
 
 Predictor: TypeAlias = nn.Module | Callable[[], Any] | Literal["linear", "mlp"]
 
-_N_PROBES = 2  # rows of zeros that a network is tried on
+_N_PROBES = 2  # rows of zeros on which a network is tried
 _HIDDEN_UNITS = 64
 _ROWS_AT_ONCE = 512
 
@@ -19,7 +19,7 @@ _ROWS_AT_ONCE = 512
 def network_of_caller(
     module: nn.Module | Callable[[], Any], parameter: str = "module"
 ) -> nn.Module:
-    """Copy a caller's network or make one by a caller's function."""
+    """Copy a caller's network, or create one by a caller's function."""
     kinds = (
         f"{parameter} must be a torch.nn.Module or a function without arguments that returns one"
     )
@@ -40,7 +40,7 @@ def checked_network(
     inputs: str,
     outputs: str,
 ) -> nn.Module:
-    """Copy or make a caller's network, and check the shape of its outputs."""
+    """Copy or create a caller's network, and check the shape of its outputs."""
     network = network_of_caller(module)
     if not any(parameter.requires_grad for parameter in network.parameters()):
         raise ValueError("module has no parameters to train.")
@@ -70,14 +70,13 @@ def check_widths(
 
 
 def build_predictor(module: Predictor, n_features: int, n_outputs: int) -> nn.Module:
-    """Make a network from rows to outputs; the outputs of a default one are zero at first."""
+    """Return a network from rows to outputs; a default one has zero outputs at first."""
     if not isinstance(module, str):
         outputs = "one logit for two classes, one per class for more; one column per target"
         rows = "one column per feature of X"
         return checked_network(module, n_features, n_outputs, inputs=rows, outputs=outputs)
-    widths = (n_features,) if module == "linear" else (n_features, _HIDDEN_UNITS)
-    hidden = [] if module == "linear" else [nn.Linear(*widths), nn.Tanh()]
-    last = nn.Linear(widths[-1], n_outputs)
+    hidden = [] if module == "linear" else [nn.Linear(n_features, _HIDDEN_UNITS), nn.Tanh()]
+    last = nn.Linear(n_features if module == "linear" else _HIDDEN_UNITS, n_outputs)
     for parameter in last.parameters():
         nn.init.zeros_(parameter)
     return nn.Sequential(*hidden, last)

@@ -1,4 +1,4 @@
-r"""Tables: released distribution functions of the outputs of each cell along directions.
+r"""Output tables: released distribution functions of the outputs of each cell along directions.
 
 Let :math:`F_c` be the released distribution functions of the outputs of the cells. The gradient of
 the squared distance between two cells is then a *sum over records*: record i of cell a is pulled
@@ -26,13 +26,13 @@ from skdpot.release.releases import Part, Records, Release, of_candidates
 from skdpot.release.sketch_plan import recommended_bins
 from skdpot.release.strategy import Energy, Strategy, best_strategy
 
-_NEARLY_ALL = np.array([0.01, 0.99])  # levels of the quantiles that the next range holds
-_MARGIN = 2.0  # of that range, so that outputs can spread again
-_NARROWEST = 1e-6  # share of the limits: outputs are counted in single precision
+_NEARLY_ALL = np.array([0.01, 0.99])  # levels of the quantiles that the next range contains
+_MARGIN = 2.0  # factor on that range, so that outputs can spread again
+_NARROWEST = 1e-6  # least half width as a share of the limits, for outputs in single precision
 
-# From rows and their cells to the values that are compared.
+# A map from rows and their cells to the values that are compared.
 ValuesOf: TypeAlias = Callable[[Any, np.ndarray], np.ndarray]
-# From records and their public codes to values and cells.
+# A map from records and their public codes to values and cells.
 Seen: TypeAlias = Callable[[Records, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
@@ -58,9 +58,9 @@ def plan_output_tables(
     n_records: int,
     label: str = "Outputs of each group, compared while training",
 ) -> TableNoise:
-    """Choose the bins of several releases and their noise, for the privacy parameter `mu` in all.
+    """Choose the bins and the noise of several releases, for the privacy parameter `mu` in all.
 
-    The noise also covers a record that changes its cell, which costs no more with the optimised
+    The noise also covers a record that changes its cell, which adds no cost with the optimised
     strategies for 16, 32 and 64 bins.
     """
     release_mu = mu / math.sqrt(n_releases)
@@ -91,10 +91,10 @@ class OutputTables:
         return self.tables[0].directions
 
     def range_of_interest(self, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return centre and half width of the range that holds nearly all outputs.
+        """Return centre and half width of the range that contains nearly all outputs.
 
-        The next release measures this range only, with narrower bins where a penalty has moved
-        outputs together. Outputs outside count in the outermost bins.
+        The next release bins this range only, so bins become narrower when a penalty has moved
+        outputs together. Outputs beyond the range count in the outermost bins.
         """
         ends = np.stack([table.quantiles(_NEARLY_ALL) for table in self.tables])
         low, high = ends[:, :, 0].min(axis=0), ends[:, :, 1].max(axis=0)
@@ -109,14 +109,14 @@ class OutputTables:
         return self.directions @ values.T - self.centres[:, None]
 
     def pulls(self, projections: np.ndarray, cell: int, others: Sequence[int]) -> np.ndarray:
-        """Return the gradients of summed squared distances to other cells, by projections."""
+        """Return the gradients by projections of the summed squared distances to other cells."""
         table, gaps = self.tables[cell], np.empty_like(projections)
         along = zip(projections, table.edges, table.cdf, strict=True)
         for k, (u, edges, levels) in enumerate(along):
             reached = np.interp(u, edges, levels)
             gaps[k] = len(others) * u
-            for other in others:
-                gaps[k] -= self.tables[other].quantiles_along(k, reached)
+            for compared in others:
+                gaps[k] -= self.tables[compared].quantiles_along(k, reached)
         return 2.0 / len(gaps) * gaps
 
 
@@ -140,12 +140,12 @@ def release_tables(
     The range (centres and half widths) is `within`, by default the range of interest of a
     `previous` release, or the limits of the outputs.
 
-    One release of a `GaussianEvent` that the caller has charged, under replace-one. The record
-    moves one count per direction, inside the table of its cell or to the table of another cell, by
-    ``strategy.sensitivity(Energy.unlimited(n_projections), conditional=True)`` in all, whatever
-    range is binned. The noise lies on a lattice and is drawn before the counts are taken. For
-    audits, `seen` maps records to values and cells, by default by `values_of` and with the cells of
-    the fit. Where cells are private, its codes are the public ones, `known`.
+    This is one release of a `GaussianEvent` that the caller has charged, under replace-one. A
+    record moves one count per direction, within the table of its cell or to the table of another
+    cell, by ``strategy.sensitivity(Energy.unlimited(n_projections), conditional=True)`` in all,
+    whatever range is binned. The noise lies on a lattice and is drawn before the counts are taken.
+    For audits, `seen` maps records to values and cells, by default with `values_of` and the cells
+    of the fit. Where cells are private, the codes that it gets are the public ones, `known`.
     """
     if previous is not None:
         within = previous.range_of_interest(limits)
@@ -194,7 +194,8 @@ def noisy_counts(
         if noise.sigma > 0
         else np.zeros(shape, dtype=np.int64)
     )
-    values = np.column_stack([values, np.ones(len(values))])  # times -centres
+    # The appended ones multiply the appended -centres.
+    values = np.column_stack([values, np.ones(len(values))])
     directions = np.column_stack([directions, -centres])
     counts = count_projections(
         values, directions, half_widths, strategy.n_bins, codes=codes, n_classes=n_codes

@@ -1,7 +1,7 @@
 r"""Squared sliced Wasserstein distances between outputs: gradients and their sensitivities.
 
-Of two sets of points one or both are outputs of the network. `fixed_side_sensitivity` and
-`moving_side_sensitivity` bound how far one record moves the gradient; `ParityPenalty` adds up the
+One or both of two sets of points are outputs of the network. `fixed_side_sensitivity` and
+`moving_side_sensitivity` bound how far one record moves the gradient; `ParityPenalty` sums the
 distances between the cells of each stratum.
 
 References
@@ -43,8 +43,8 @@ def fixed_side_sensitivity(
     by Cauchy-Schwarz, and since directions are unit vectors. Whole orthogonal blocks have
     :math:`\|\Theta\|_2 = \sqrt{S / d}`. The bound is then smaller by the factor :math:`\sqrt d`
     than :math:`4RL`, the paper's bound with :math:`L_1 = 0`. It is attained by one block of d
-    directions, :math:`u - u'` along their sum, all other points equal to u', and outputs of which
-    a different one is the last along each direction.
+    directions, :math:`u - u'` along their sum, all other points equal to u', and outputs such that
+    a different output is the last along each direction.
 
     References
     ----------
@@ -87,7 +87,7 @@ class ParityPenalty:
               SW_2^2\left(P_{q,a}, P_{q,b}\right).
 
     For cells that differ by shifts it is :math:`4 / K` times the sum of their squared distances to
-    the barycentre, so the pull of a cell towards it is the same for any K.
+    the barycentre, so the gradient towards the barycentre is the same for any K.
     """
 
     strata: tuple[tuple[int, ...], ...]

@@ -1,6 +1,6 @@
-"""The check that refuses networks in which one record reaches the output of another.
+"""The check that refuses networks in which a record affects the outputs of other records.
 
-Clipping bounds what a record contributes through its own gradient, and nothing else.
+Clipping bounds only the contribution of a record through its own gradient.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from skdpot.nets.per_sample import chain_of_layers, record_jacobians, record_out
 from skdpot.nets.training import train_network
 
 _FEW_RECORDS = 5
-_MANY_RECORDS = 64  # kernels may treat many records differently from few
+_MANY_RECORDS = 64  # kernels may treat many records differently
 
 
 def check_per_record(
@@ -32,14 +32,14 @@ def check_per_record(
     """Refuse a network whose output for a record depends on other records.
 
     Known layers of this kind are refused by name. Otherwise a copy of the network is run on made-up
-    records in training mode. Exchanging the other records of a batch must leave the output and the
-    gradient of a record equal to the last bit, the run must change no buffer or parameter, and
-    gradients of single records must be computable. Copies of the callbacks are tried for one step
+    records in training mode. When the other records of a batch are exchanged, the output and the
+    gradient of a record must be equal to the last bit; the run must change no buffer or parameter;
+    and gradients of single records must be computable. Copies of the callbacks run for one step
     without rows.
     """
     _refuse_known_layers(network)
     _refuse_coarse_parameters(network)
-    # A fixed stream for the network's own randomness: both runs must draw the same dropout.
+    # A fixed seed for the randomness of the network: both runs must draw the same dropout.
     seed = int(rng.integers(2**32))
     few, other_few = _made_up(_FEW_RECORDS, input_shape, rng)
     if any(is_lazy(tensor) for tensor in (*network.parameters(), *network.buffers())):
@@ -48,7 +48,7 @@ def check_per_record(
     _check_companions(copied, few, other_few, seed)
     if chain_of_layers(network) is None:
         many, other_many = _made_up(_MANY_RECORDS, input_shape, rng)
-        for companions in (other_many, -many):  # the second set changes every sign
+        for companions in (other_many, -many):  # -many changes every sign
             _check_companions(copied, many, companions, seed)
     _check_unchanged(network, copied)
     _check_gradients(deepcopy(network).train(), few, other_few, seed, parameter)
@@ -56,7 +56,7 @@ def check_per_record(
 
 
 def _refuse_known_layers(network: nn.Module) -> None:
-    """Refuse layers that normalise by the other records, or keep statistics of the records."""
+    """Refuse layers that normalise by other records or keep statistics of records."""
     for name, layer in network.named_modules():
         kind = type(layer).__name__
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):  # SyncBatchNorm is one
@@ -91,7 +91,7 @@ def _made_up(
 def _check_companions(
     network: nn.Module, first: torch.Tensor, others: torch.Tensor, seed: int
 ) -> None:
-    """Exchange subsets of the records; any two records are separated by one of the subsets."""
+    """Exchange subsets of the records, of which one separates any two records."""
     outputs = _run(network, first, seed)
     numbers = torch.arange(len(first))
     for bit in range((len(first) - 1).bit_length()):
@@ -121,7 +121,7 @@ def _check_output(alone: torch.Tensor, with_others: torch.Tensor) -> None:
 
 
 def _check_equal(alone: torch.Tensor, with_others: torch.Tensor) -> None:
-    """Compare bits: for arrays of one shape the same instructions compute the same entries."""
+    """Compare to the last bit: arrays of one shape are computed by the same instructions."""
     if not _same_bits(alone, with_others):
         raise ValueError(
             "The network's output for a record depends on the other records of the batch, which no "
@@ -148,7 +148,7 @@ def _check_unchanged(before: nn.Module, after: nn.Module) -> None:
 def _check_gradients(
     network: nn.Module, first: torch.Tensor, others: torch.Tensor, seed: int, parameter: str
 ) -> None:
-    """Compute the gradients of a step, so that unsuitable networks fail before the charge."""
+    """Compute the gradients of a step, so that unsuitable networks fail before any charge."""
     both, exchanged = [], others.clone()
     exchanged[::2] = first[::2]
     try:
@@ -166,7 +166,7 @@ def _check_gradients(
 
 
 def _try_callbacks(network: nn.Module, callbacks: Sequence[Any] | None) -> None:
-    """Train for one step without rows, so that callbacks that fail do so before the charge."""
+    """Train for one step without rows, so that callbacks fail before any charge."""
     try:
         copies = deepcopy(list(callbacks or ()))
     except Exception:  # callbacks that cannot be copied, such as an open file, are not tried

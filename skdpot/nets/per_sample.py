@@ -1,9 +1,9 @@
-r"""The gradient of every record of a batch, in a form of which norms and sums are computed.
+r"""The gradient of every record of a batch, in a form that gives norms and weighted sums.
 
-One backward pass is enough for a chain of ordinary layers. The gradient of record i by the weights
+One backward pass suffices for a chain of ordinary layers. The gradient of record i by the weights
 of a linear layer is the outer product :math:`g_i a_i^\top` of the gradient by the layer's output
 and the layer's input. Its norm is :math:`|g_i| |a_i|`, and a weighted sum over records is one
-matrix product, so gradients of single records are not formed (Goodfellow, "Efficient per-example
+matrix product, so gradients of single records are never formed (Goodfellow, "Efficient per-example
 gradient computations", 2015; "book-keeping" of Bu et al., ICML 2023). Gradients by the kernels of
 convolutions are small and are formed. All other networks use `torch.func`, with one gradient per
 record, which is several times slower.
@@ -29,19 +29,19 @@ Parameters: TypeAlias = tuple[nn.Parameter, ...]
 RecordJacobians: TypeAlias = "OuterProducts | FormedGradients"
 Others: TypeAlias = Mapping[nn.Parameter, "RecordJacobians"]
 
-# From the outputs and the rows to the gradient of a loss by the outputs, record by record.
+# A map from the outputs and the rows to the gradient of a loss by the outputs, record by record.
 OutputGradient: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Cotangents: TypeAlias = Callable[[torch.Tensor, torch.Tensor], Sequence[torch.Tensor]]
-# Outputs, for each vector that is pulled back the Jacobians of one row per layer, and the number of
+# Outputs; the Jacobians of one row per layer for each vector that is pulled back; the number of
 # activations per record.
 _Pulled: TypeAlias = tuple[torch.Tensor, list[list[RecordJacobians]], int]
-# The output of a chain, and each layer that has parameters with its input and output.
+# The output of a chain, and the input and output of each layer that has parameters.
 _Run: TypeAlias = tuple[torch.Tensor, list[tuple[nn.Module, torch.Tensor, torch.Tensor]]]
 
-# Entries of factors in double precision beyond these count as zero or infinite (`_Factors`).
+# Smaller entries of factors in double precision count as zero, larger as infinite (`_Factors`).
 _SMALLEST, _LARGEST = 1e-60, 1e60
 _HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
-# A guess for networks whose layers are not known; it only sets the size of chunks.
+# A guess for networks with unknown layers; it only determines the size of chunks.
 _ACTIVATIONS_PER_INPUT = 32
 
 
@@ -49,10 +49,10 @@ _ACTIVATIONS_PER_INPUT = 32
 class _Factors:
     """Jacobians of k outputs by some parameters, for each record; a gradient has k = 1.
 
-    All numbers are in double precision, which holds the products of two single-precision numbers
-    and their squares exactly: only additions round, and nothing underflows. For networks in double
-    precision entries below 1e-60 count as zero and entries beyond 1e60 as infinite, so that
-    products of four entries stay in range.
+    All numbers are in double precision, in which products of two single-precision numbers are exact
+    and do not underflow: only additions round. For networks in double precision, entries below
+    1e-60 count as zero and entries above 1e60 as infinite, so that products of four entries stay in
+    range.
     """
 
     parameters: Parameters
@@ -64,7 +64,7 @@ class _Factors:
 
 
 class OuterProducts(_Factors):
-    """Jacobians by a linear layer: row r of record i is g_ir a_i' for weights, g_ir for the offset.
+    """Jacobians by a linear layer: row r of record i is g_ir a_i' by weights, g_ir by the offset.
 
     The factors are the inputs a, (n, i), and the gradients g of the layer's outputs, (n, k, u).
     """
@@ -76,7 +76,7 @@ class OuterProducts(_Factors):
         return cls(rows[0].parameters, (_exact(rows[0].factors[0]), _exact(gradients)))
 
     def gram(self) -> torch.Tensor:
-        """Return each record's inner products of rows: those of g times the squared norm of a."""
+        """Return the inner products of the rows of each record: products of g times ``|a|²``."""
         inputs, gradients = self.factors
         scale = (inputs * inputs).sum(1)
         if len(self.parameters) == 2:
@@ -84,7 +84,7 @@ class OuterProducts(_Factors):
         return scale[:, None, None] * (gradients @ gradients.mT)
 
     def pulled_back(self, vectors: torch.Tensor) -> list[torch.Tensor]:
-        """Return the sum over records of J' c, outer products of c'g and a."""
+        """Return the sum over records of J' c, the outer products of c'g and a."""
         inputs, gradients = self.factors
         weighted = (vectors[:, :, None] * gradients).sum(1)
         return [weighted.T @ inputs, weighted.sum(0)][: len(self.parameters)]
@@ -96,7 +96,7 @@ class OuterProducts(_Factors):
         return OuterProducts(self.parameters, (inputs, pulled))
 
     def of_all(self, vectors: torch.Tensor) -> "FormedGradients":
-        """Return the sums over records, one for each row of `vectors`."""
+        """Return one sum over records for each row of `vectors`."""
         inputs, gradients = self.factors
         pulled = torch.einsum("njk,jku->nju", vectors, gradients)
         weights = torch.einsum("nju,ji->nui", pulled, inputs)[:, None]
@@ -121,16 +121,16 @@ class OuterProducts(_Factors):
         return gradients[..., None] * inputs[:, None, None] if is_weight else gradients
 
     def plus(self, others: Others, share: float) -> "OuterProducts":
-        """Return ``(1 - share)`` of these plus `share` of others, which have the same inputs."""
+        """Return ``1 - share`` times these plus `share` times others of the same inputs."""
         inputs, gradients = self.factors
-        mixed, other = (1.0 - share) * gradients, others.get(self.parameters[0])
-        if other is not None:
-            mixed = mixed + share * other.factors[1]
+        mixed, added = (1.0 - share) * gradients, others.get(self.parameters[0])
+        if added is not None:
+            mixed = mixed + share * added.factors[1]
         return OuterProducts(self.parameters, (inputs, mixed))
 
 
 class FormedGradients(_Factors):
-    """Jacobians in full, as tensors of shape (n_records, k, *shape of the parameter)."""
+    """Jacobians as full tensors of shape (n_records, k, *shape of the parameter)."""
 
     @classmethod
     def joined(cls, rows: Sequence["FormedGradients"]) -> "FormedGradients":
@@ -140,7 +140,7 @@ class FormedGradients(_Factors):
         return cls(rows[0].parameters, joined)
 
     def gram(self) -> torch.Tensor:
-        """Return each record's inner products of the rows."""
+        """Return the inner products of the rows of each record."""
         rows = [factor.flatten(2) for factor in self.factors]
         return torch.stack([row @ row.mT for row in rows]).sum(0)
 
@@ -154,7 +154,7 @@ class FormedGradients(_Factors):
         return FormedGradients(self.parameters, tuple(pulled))
 
     def of_all(self, vectors: torch.Tensor) -> "FormedGradients":
-        """Return the sums over records, one for each row of `vectors`."""
+        """Return one sum over records for each row of `vectors`."""
         sums = tuple(torch.tensordot(vectors, f, dims=2)[:, None] for f in self.factors)
         return FormedGradients(self.parameters, sums)
 
@@ -173,7 +173,7 @@ class FormedGradients(_Factors):
         return next(f for p, f in zip(self.parameters, self.factors, strict=True) if p is parameter)
 
     def plus(self, others: Others, share: float) -> "FormedGradients":
-        """Return ``(1 - share)`` of these plus `share` of others, for parameters that both have."""
+        """Return ``1 - share`` times these plus `share` times others, for shared parameters."""
         mixed = [(1.0 - share) * factor for factor in self.factors]
         for k, parameter in enumerate(self.parameters):
             if parameter in others:
@@ -195,12 +195,12 @@ class ChunkJacobians:
         return self.activations + sum(f[0].numel() for part in self.parts for f in part.factors)
 
     def gram(self) -> torch.Tensor:
-        """Return each record's inner products of the Jacobian's rows."""
+        """Return the inner products of the rows of the Jacobian of each record."""
         return torch.stack([part.gram() for part in self.parts]).sum(0)
 
 
 def _exact(values: torch.Tensor) -> torch.Tensor:
-    """Return values in double precision; those whose squares leave its range become 0 or inf."""
+    """Return values in double precision; extreme values become 0 or infinity."""
     if values.dtype != torch.float64:
         return values.double()
     sizes = values.abs()
@@ -210,7 +210,7 @@ def _exact(values: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def _full_precision(device: torch.device) -> Iterator[None]:
-    """Forbid products in half precision or TF32, whatever the caller has set."""
+    """Disable products in half precision and TF32, whatever the caller has set."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -239,7 +239,7 @@ def record_jacobians(
 
 
 def _unit_vectors(outputs: torch.Tensor) -> Sequence[torch.Tensor]:
-    """Return the rows of the identity, which pull back to the rows of the Jacobian."""
+    """Return the rows of the identity, whose pullbacks are the rows of the Jacobian."""
     if outputs.ndim != 2:
         raise ValueError(
             f"The network must map each record to a vector; it returns an array of {outputs.ndim} "
@@ -264,9 +264,9 @@ def record_outputs(network: nn.Module, rows: torch.Tensor) -> torch.Tensor:
 def chain_of_layers(network: nn.Module) -> list[nn.Module] | None:
     """Return the layers of a plain chain, or None for any other network.
 
-    A plain chain consists of `torch.nn.Sequential` and of layers with a known use of their
-    parameters that leave the first axis alone. Every parameter is trainable and occurs once.
-    Subclasses, hooks and parametrisations may compute something else, so types match exactly.
+    A plain chain consists of `torch.nn.Sequential` and of layers that use their parameters in a
+    known way and do not mix records. Every parameter is trainable and occurs once. Subclasses,
+    hooks and parametrisations may compute something else, so types must match exactly.
     """
     layers = _flatten(network)
     parameters = [p for layer in layers for p in layer.parameters()]
@@ -286,7 +286,7 @@ def _flatten(network: nn.Module) -> list[nn.Module]:
 
 
 def _has_hooks(layer: nn.Module) -> bool:
-    """Tell whether a call of the layer runs code other than its class's forward method."""
+    """Whether a call of the layer runs other code than the forward method of its class."""
     attributes = vars(layer)
     return "forward" in attributes or any([attributes[f"_{kind}_hooks"] for kind in _HOOKS])
 
@@ -309,9 +309,9 @@ def _has_parameters(layer: nn.Module) -> bool:
 
 
 def _reaches_first_axis(layer: nn.Module) -> bool:
-    """Tell whether a layer may compute along the axis of records, or merge it with another.
+    """Whether a layer may compute along the axis of records, or merge it with another axis.
 
-    A negative axis other than the last may be the first one, depending on the input.
+    A negative axis other than -1 may be the first axis, depending on the input.
     """
     attributes = vars(layer)
     axis = attributes.get("start_dim", attributes.get("dim", 1))
@@ -322,12 +322,12 @@ def _reaches_first_axis(layer: nn.Module) -> bool:
 def _run_layers(layers: list[nn.Module], rows: torch.Tensor) -> _Run | None:
     """Run a chain; return None if a layer changes the number of records.
 
-    The next layer would see parts of records, and each part would be clipped by itself.
+    Otherwise the next layer would see parts of records, and each part would be clipped by itself.
     """
     taped, value = [], rows
     for layer in layers:
         before = value.detach()
-        # A layer in place must not overwrite a taped tensor.
+        # A layer that works in place must not overwrite a recorded tensor.
         value = layer(value.clone() if getattr(layer, "inplace", False) else value)
         if value.ndim < 2 or len(value) != len(rows):
             return None
@@ -401,7 +401,7 @@ def _conv(
         (n_records * layer.weight.shape[0], *layer.weight.shape[1:]),
         smaller.flatten(0, 1)[None],
         layer.stride,
-        cast("tuple[int, ...]", layer.padding),  # texts are not in a plain chain
+        cast("tuple[int, ...]", layer.padding),  # a plain chain has no padding given as text
         layer.dilation,
         groups=n_records,
     )
@@ -410,7 +410,7 @@ def _conv(
 
 def _group_norm(layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor) -> RecordJacobians:
     normal = functional.group_norm(a, layer.num_groups, eps=layer.eps)
-    # A channel is a number, (n, C), or an array, (n, C, ...): both get one axis.
+    # Channels are numbers, (n, C), or arrays, (n, C, ...); both are reshaped to one axis.
     normal, g = (value.reshape(*value.shape[:2], -1) for value in (normal, g))
     return _formed(layer, (normal * g).sum(2), g.sum(2))
 

@@ -1,16 +1,16 @@
-"""Training by skorch, with steps whose gradients come from a function of the caller.
+"""Training by skorch with gradients from a function of the caller.
 
-For skorch a step is an epoch of one batch, and a batch is the number of the step. skorch keeps the
-network, its optimizer, device, learning rate, callbacks and history. Neither skorch nor a callback
-sees rows, losses or batch sizes: gradients are computed on a copy of the network by a function that
-the net does not refer to. No information about a private row can therefore stay in the buffers or
-hooks of the trained network.
+For skorch a step is an epoch of one batch, and the batch is the number of the step. skorch manages
+the network, its optimizer, device, learning rate, callbacks and history. Neither skorch nor a
+callback sees rows, losses or batch sizes: a function that the net does not refer to computes the
+gradients on a copy of the network. So no information about a private row can remain in the buffers
+or hooks of the trained network.
 
 Copies of a network see private rows one at a time, unless it is a plain chain of layers
 (`skdpot.nets.per_sample`), and only trained parameters are kept.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextvars import ContextVar
 from copy import deepcopy
 from typing import Any
@@ -34,15 +34,15 @@ from tqdm.auto import tqdm
 from skdpot._utils.streams import torch_randomness
 from skdpot.exceptions import publishable
 
-# Stores the gradients of a numbered step in the parameters of the network.
+# A function that stores the gradients of a numbered step in the parameters of the network.
 GradientStep = Callable[[nn.Module, int], None]
 
 _BAR_WITHOUT_SPEED = "{l_bar}{bar}| {n_fmt}/{total_fmt}"  # the speed depends on the batch sizes
 _LOSSES = (EpochScoring, BatchScoring, PassthroughScoring, PrintLog)
 _TIMERS = (EpochTimer, ProgressBar)
-_OF_LOSSES = ("epoch_timer", "train_loss", "valid_loss", "print_log")  # skorch's own callbacks
-# The learning rate of `noisy_learning_rate`, measured on digits (13,000 parameters) and MNIST (a
-# million): this number over the fourth root of the number of parameters, reduced beyond 400 steps.
+_OF_LOSSES = ("epoch_timer", "train_loss", "valid_loss", "print_log")  # skorch's default callbacks
+# `noisy_learning_rate` is _RATE over the fourth root of the number of parameters, reduced beyond
+# _STEPS_AT_FULL_RATE steps. Measured on digits (13,000 parameters) and MNIST (a million).
 _RATE = 0.32
 _STEPS_AT_FULL_RATE = 400
 
@@ -65,9 +65,9 @@ def train_network(
 
     ``gradient_step(network, number)`` sets ``parameter.grad`` of every parameter that is to move.
     The optimizer is Adam, with a rate that falls to zero along a half cosine unless `callbacks`
-    hold a schedule; with `momentum` it is SGD at a constant rate. `rng` seeds torch's own generator
-    (for dropout). With private records in Poisson batches it must be secret: the masks of a record
-    depend on the other records of the batch.
+    contain a schedule; with `momentum` it is SGD at a constant rate. `rng` seeds torch's generator
+    (for dropout). With private records in Poisson batches `rng` must be secret: the masks of a
+    record depend on the other records of the batch.
     """
     hooks = list(callbacks or ())
     optimizer: dict[str, Any] = {"optimizer": torch.optim.Adam}
@@ -121,7 +121,7 @@ def train_privately(
     """Train on private rows; return the number of finished steps and the error that stopped them.
 
     A step gets a copy of the network, and only the gradients of the copy are passed on. The caller
-    raises the error, outside of the handler, so that its traceback holds no rows.
+    raises the error outside of the handler, so that its traceback holds no rows.
     """
     started, stopped, numbers = 0, None, iter(range(n_steps))
 
@@ -147,15 +147,15 @@ def train_privately(
     return (n_steps if stopped is None else started), stopped
 
 
-def train_to_the_end(*args: Any, **options: Any) -> None:
-    """Train on private rows and raise the error that stops it; arguments of `train_privately`."""
-    _, stopped = train_privately(*args, **options)
+def train_to_the_end(network: nn.Module, step: GradientStep, n_steps: int, **options: Any) -> None:
+    """Train by `train_privately` and raise the error that stopped it, if any."""
+    _, stopped = train_privately(network, step, n_steps, **options)
     if stopped is not None:
         raise stopped
 
 
 def check_callbacks(callbacks: Sequence[Any] | None) -> None:
-    """Refuse, before any charge, objects that are no callbacks or need what is not recorded."""
+    """Refuse, before any charge, objects that are no callbacks or need unrecorded values."""
     for hook in callbacks or ():
         callback = _callback(hook)
         name = type(callback).__name__
@@ -181,7 +181,7 @@ def check_callbacks(callbacks: Sequence[Any] | None) -> None:
 def noisy_learning_rate(
     rate: float | str, network: nn.Module, n_steps: int, largest: float
 ) -> float:
-    """Return Adam's learning rate; "auto" is a public rule in the numbers of parameters and steps.
+    """Return the learning rate of Adam; "auto" depends on the numbers of parameters and steps.
 
     Each parameter moves by about the rate, so the noise of an output grows with their number.
     """
@@ -193,19 +193,19 @@ def noisy_learning_rate(
 
 
 class _SteppedNet(NeuralNet):
-    """A net whose gradients come from the step of `train_network` that is running."""
+    """A net whose gradients come from the running step of `train_network`."""
 
     def train_step_single(self, batch: np.ndarray, **fit_params: Any) -> dict[str, Any]:
-        """Let the step set the gradients; no loss is recorded."""
+        """Let the step set the gradients; record no loss."""
         self.module_.train()
         _GRADIENT_STEP.get()(self.module_, int(batch[0]))
         return {"loss": torch.tensor(float("nan")), "y_pred": None}
 
 
 class _Steps:
-    """Replaces a data loader: an epoch yields the number of the next step."""
+    """A replacement of the data loader: an epoch yields the number of the next step."""
 
-    def __init__(self, dataset: Any, batch_size: int) -> None:
+    def __init__(self, dataset: Sized, batch_size: int) -> None:
         self._numbers = iter(range(len(dataset)))
 
     def __iter__(self) -> Iterator[np.ndarray]:
@@ -213,12 +213,12 @@ class _Steps:
 
 
 def _callback(hook: Any) -> Any:
-    """Return the callback of a pair with a name."""
+    """Return a callback, or the callback in a pair with its name."""
     return hook[1] if isinstance(hook, tuple) and len(hook) == 2 else hook
 
 
 def with_trained_parameters(clean: nn.Module, trained: nn.Module) -> nn.Module:
-    """Copy trained parameters into a copy of the network from before the training."""
+    """Copy trained parameters into `clean`, a copy of the network before the training."""
     with torch.no_grad():
         for parameter, value in zip(clean.parameters(), trained.parameters(), strict=True):
             if parameter.requires_grad:

@@ -1,4 +1,4 @@
-"""The plan of a private training: batches, number of steps and noise, from public facts."""
+"""The plan of a private training: batches, steps and noise, from public facts alone."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class TrainingPlan:
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the noise on a batch's sum; 0 without privacy."""
+        """Standard deviation of the noise on the sum of a batch; 0 without privacy."""
         return 0.0 if self.noise is None else self.noise.sigma
 
     @property
@@ -43,16 +43,16 @@ class TrainingPlan:
 
     @property
     def batch_size(self) -> int:
-        """(Expected) number of records in a whole batch."""
+        """Number of records in a whole batch, or its expectation."""
         return sum(self.batch_sizes)
 
     @property
     def sampling_rate(self) -> float:
-        """Probability that a record is in a batch; the largest of the cells."""
+        """Largest probability of a record to be in a batch."""
         return max(b / n for b, n in zip(self.batch_sizes, self.group_sizes, strict=True))
 
     def rates(self, codes: np.ndarray) -> np.ndarray:
-        """Return the probability of each record to be in a batch, from the codes of its cell."""
+        """Return the probability of each record to be in a batch, given the codes of the cells."""
         if self.sampling == "poisson" or len(self.group_sizes) == 1:
             return np.full(len(codes), self.sampling_rate)
         return (np.asarray(self.batch_sizes) / np.asarray(self.group_sizes))[codes]
@@ -60,7 +60,7 @@ class TrainingPlan:
     def batches(
         self, stream: SecretStream, members: Sequence[np.ndarray] | None = None
     ) -> Iterator[np.ndarray]:
-        """Yield the secret indices of each step's batch; -1 for vacant places."""
+        """Yield the secret indices of the batch of each step; -1 marks a vacant place."""
         if self.sampling == "poisson":
             return placed_batches(self.n_samples, self.sampling_rate, self.n_steps, stream)
         if members is None:
@@ -137,5 +137,5 @@ def plan_training(
 
 
 def trained_numbers(network: nn.Module) -> int:
-    """Return the number of trained parameters of a network, entry by entry."""
+    """Return the number of trained entries in the parameters of a network."""
     return sum(p.numel() for p in network.parameters() if p.requires_grad)

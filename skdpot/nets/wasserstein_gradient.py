@@ -1,4 +1,4 @@
-"""The private gradient of a Wasserstein distance, for training loops and objectives of users."""
+"""The private gradient of a Wasserstein distance, for training loops of users."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from torch import nn
 
@@ -32,7 +33,7 @@ from skdpot.privacy.noise import LatticeNoise
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.targets import privacy_target
 
-# Constraints of parameters; clipped lengths stay far from under- and overflow.
+# Constraints of parameters; the limits of lengths are far from under- and overflow.
 _COUNT = Interval(Integral, 1, None, closed="left")
 _LENGTH = Interval(Real, 1e-30, 1e30, closed="both")
 _ROWS_AT_ONCE = 2048
@@ -77,7 +78,7 @@ class _Sides:
     ) -> tuple[dict[nn.Parameter, torch.Tensor], list[np.ndarray]]:
         """Return the clipped gradient and the points that were compared.
 
-        Not private by itself. Replacing a record moves it by at most `sensitivity`.
+        The sum is not private by itself. Replacing a record moves it by at most `sensitivity`.
         """
         n_moving = 2 if self.both_move else 1
         moving = torch.cat(list(batch[:n_moving]))
@@ -197,7 +198,7 @@ class PrivateWassersteinGradient(BaseEstimator):
     clip_noisy: float | None = None
     sigma: float | None = None
     budget: PrivacyBudget | None = None
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **{
@@ -216,7 +217,7 @@ class PrivateWassersteinGradient(BaseEstimator):
         "sigma": [Interval(Real, 0, 1e30, closed="both"), None],
     }
 
-    def steps(self, network: nn.Module, X: Any, Z: Any) -> Iterator[int]:
+    def steps(self, network: nn.Module, X: ArrayLike, Z: ArrayLike) -> Iterator[int]:
         """Charge all steps; return an iterator of their numbers, each with its gradient in place.
 
         Parameters
@@ -322,7 +323,7 @@ class PrivateWassersteinGradient(BaseEstimator):
     def _record_loss(
         self, points: Sequence[np.ndarray], directions: np.ndarray, noise: LatticeNoise | None
     ) -> None:
-        """Record the squared distance of a batch, but not of a training with noise."""
+        """Record the squared distance of a batch, only for a training without noise."""
         if noise is None:
             distance = sliced_distance(points[0], points[1], directions)
             self.losses_.append(distance**2)
@@ -370,5 +371,5 @@ def _batches(
 
 
 def _no_linear_map(*_: Any, **facts: Any) -> dict[str, Any]:
-    """Return no contributions of records: ranks couple the records of a batch."""
+    """Return no contributions: ranks couple the records of a batch."""
     return {}

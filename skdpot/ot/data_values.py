@@ -1,4 +1,4 @@
-"""Values of rows: what the mass of each adds to a distance, exactly or along slices."""
+"""Data values: how the mass of each row changes a distance, exactly or along slices."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from skdpot.ot.slices import CDFTable
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DataValues:
-    """Values of rows: how fast the squared distance grows with the mass of each."""
+    """Data values of rows: how fast the squared distance grows with the mass of each row."""
 
     values: np.ndarray
 
@@ -35,7 +35,7 @@ class DataValues:
         return self._first(np.argsort(self.values, kind="stable"), n)
 
     def detection_curve(self, is_noisy: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Share of the noisy rows found when rows are inspected from the noisiest on."""
+        """Share of the noisy rows found when rows are inspected in order, the noisiest first."""
         noisy = np.asarray(is_noisy)
         if noisy.shape != self.values.shape or noisy.dtype != bool:
             raise ValueError(
@@ -43,8 +43,8 @@ class DataValues:
             )
         if not noisy.any():
             raise ValueError("is_noisy marks no row, so there is nothing to find.")
-        found = np.concatenate([[0], np.cumsum(noisy[self.noisiest(len(noisy))])])
-        return np.arange(len(found)) / len(noisy), found / found[-1]
+        n_found = np.concatenate([[0], np.cumsum(noisy[self.noisiest(len(noisy))])])
+        return np.arange(len(n_found)) / len(noisy), n_found / n_found[-1]
 
     def __repr__(self) -> str:
         return f"DataValues({len(self.values)} rows)"
@@ -58,9 +58,9 @@ class DataValues:
 def calibrated_values(potential: ArrayLike, masses: ArrayLike | None = None) -> np.ndarray:
     """Turn a dual potential into data values, ``s_l = f_l − sum_{j≠l} a_j f_j / (1 − a_l)``.
 
-    s_l is the derivative of the transport cost when row l gains mass and all others give it in
-    proportion to theirs (Just et al., "LAVA", ICLR 2023, equation 3). Where the optimal potential
-    is not unique the cost has a kink, and the value is one of its slopes there.
+    s_l is the derivative of the transport cost when row l gains mass that all other rows lose in
+    proportion to their masses (Just et al., "LAVA", ICLR 2023, equation 3). Where the optimal
+    potential is not unique, the cost has a kink and the value is one of its slopes.
     """
     f = np.asarray(potential, dtype=np.float64)
     if f.ndim != 1 or len(f) == 0:
@@ -78,18 +78,18 @@ def sliced_potential(
 
     *Derivation.* Along one direction let ``u_1 ≤ … ≤ u_n`` be the sorted projections and
     ``C_i = a_1 + … + a_i``. The optimal plan keeps the order (Santambrogio 2015, theorem 2.9): u_i
-    gets the part of F between the levels C_{i−1} and C_i. Prices f and g are optimal when
-    ``f_i + g(y) = (u_i − y)²`` on that part and nowhere more. Both u_i and u_{i+1} touch
-    ``b_i = F⁻¹(C_i)``, and the difference of the two equations at ``y = b_i`` is
+    is matched with the part of F between the levels C_{i−1} and C_i. Prices f and g are optimal
+    when ``f_i + g(y) <= (u_i − y)²`` everywhere, with equality on that part. Both u_i and u_{i+1}
+    are matched with ``b_i = F⁻¹(C_i)``, and the difference of the two equations at ``y = b_i`` is
 
     ``f_{i+1} − f_i = (u_{i+1} − b_i)² − (u_i − b_i)² = ∫_{u_i}^{u_{i+1}} 2 (x − F⁻¹(C_i)) dx``,
 
-    which is ``φ' = 2 (x − T(x))`` with ``T = F⁻¹∘F_rows``, integrated without error: between two
-    points F_rows is constant. Such prices are feasible everywhere, because
+    which is the exact integral of ``φ' = 2 (x − T(x))`` with ``T = F⁻¹∘F_rows``, because F_rows is
+    constant between two points. Such prices are feasible everywhere, because
     ``(u_{i+1} − y)² − (u_i − y)²`` decreases in y. They are unique up to a constant unless F has
-    a gap at a level C_i; then b_i is its lower end.
-    The cost of a coupling is linear in its masses, hence by the envelope theorem f_θ is the
-    derivative of W₂² along θ with respect to them, and the mean over θ that of SW₂².
+    a gap at a level C_i; then b_i is the lower end of the gap. The cost of a coupling is linear in
+    its masses. By the envelope theorem f_θ is therefore the derivative of W₂² along θ with respect
+    to the masses, and the mean over θ is the derivative of SW₂².
     """
     points = as_points(rows, "rows")
     weights = weights_of(masses, len(points))
@@ -101,7 +101,7 @@ def sliced_potential(
         projections = points @ direction
         order = np.argsort(projections, kind="stable")
         u = projections[order]
-        # Rows before the first mass would touch the end of the range, not of the distribution.
+        # At level 0 the quantile would be the end of the range, not of the distribution.
         levels = np.clip(np.cumsum(weights[order])[:-1], np.finfo(float).tiny, 1.0)
         borders = table.quantiles_along(k, levels)
         steps = (u[1:] - u[:-1]) * (u[1:] + u[:-1] - 2 * borders)

@@ -1,4 +1,4 @@
-"""Directions of slices: uniform, in orthogonal blocks, or patterns of images."""
+"""Directions of slices: uniform, in orthogonal blocks, or patterns for images."""
 
 import math
 
@@ -8,10 +8,10 @@ from scipy.ndimage import gaussian_filter
 from scipy.stats.qmc import Halton
 
 _WAVES = 8  # low frequencies along each side
-_WAVE_SHARE = 4  # one direction in so many mixes waves, the others are local
-_SCALES = (1.0, 1.5, 2.5, 4.0)  # of local directions, on images with sides of 28
-_BUMPS = 8  # one local direction in so many is a bump
-_BUMP_SCALES = (0.4, 1.0)
+_WAVE_SHARE = 4  # every fourth direction is a mixture of waves, the others are local
+_SCALES = (1.0, 1.5, 2.5, 4.0)  # of local directions, for images with sides of 28 pixels
+_BUMPS = 8  # every eighth local direction is a bump
+_LEAST_BUMP, _LARGEST_BUMP = 0.4, 1.0  # scales of bumps
 _USUAL_SIDE = 28.0
 
 
@@ -26,11 +26,11 @@ def orthogonal_directions(
 ) -> np.ndarray:
     """Draw directions in Haar-distributed orthogonal blocks of `n_features` rows.
 
-    Each direction alone is uniform on the sphere; within a block they repel each other, so averages
-    over them have a lower variance than over independent ones. When L is a multiple of d,
-    ``directions.T @ directions`` is exactly ``(L / d)`` times the identity.
+    Each direction alone is uniform on the sphere. Directions within a block are orthogonal, so
+    averages over them have a lower variance than averages over independent directions. When L is a
+    multiple of d, ``directions.T @ directions`` is exactly ``(L / d)`` times the identity.
 
-    In the plane the blocks lie at equally spaced angles, which integrates smooth functions of the
+    In the plane the blocks have equally spaced angles, which integrates smooth functions of the
     direction far better than independent blocks. Each block alone is still Haar-distributed.
     """
     n_blocks = -(-n_projections // n_features)
@@ -60,17 +60,17 @@ def make_directions(
     largest = np.abs(rows).max(axis=1, keepdims=True)
     if not np.all(np.isfinite(rows)) or np.any(largest == 0):
         raise ValueError("projections must hold finite rows that are not zero.")
-    rows = rows / largest  # squares of very large or small entries would not be finite
+    rows = rows / largest  # squares of very large or small entries would over- or underflow
     return _unit(rows)
 
 
 def image_directions(
     image: tuple[int, int, int], n_projections: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw directions that see shapes: mixtures of slow waves, and local patterns.
+    """Draw directions sensitive to shapes: mixtures of slow waves, and local patterns.
 
-    All but one local direction in eight, which is a bump, are blind to a constant, so that pixels
-    along them spread around the middle of their range.
+    Waves and local patterns other than bumps are orthogonal to constant images, so that projections
+    spread around the middle of their range.
     """
     channels, *sides = image
     waves = [
@@ -89,7 +89,7 @@ def image_directions(
         centre = rng.uniform(0.1, 0.9, size=2) * sides
         squares = np.sum((places - centre[:, None, None]) ** 2, axis=0)
         if number % _BUMPS == 0:
-            sharp = unit * rng.uniform(*_BUMP_SCALES)
+            sharp = unit * rng.uniform(_LEAST_BUMP, _LARGEST_BUMP)
             local = np.exp(-squares / (2 * sharp**2)) * rng.standard_normal((channels, 1, 1))
         else:
             window = np.exp(-squares / (2 * (1.5 * scale) ** 2))
@@ -105,7 +105,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 
 
 def _haar(n_features: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw a Haar-distributed orthogonal matrix (QR with the signs of R's diagonal removed)."""
+    """Draw a Haar-distributed orthogonal matrix: the Q of a QR with a positive diagonal of R."""
     q, r = np.linalg.qr(rng.standard_normal((n_features, n_features)))
     signs = np.where(np.diag(r) < 0, -1.0, 1.0)
     return q * signs

@@ -1,4 +1,4 @@
-"""Distances between samples and between trajectories, and how useful synthetic rows are."""
+"""Exact, sliced and smoothed Wasserstein distances between samples, and Fréchet distances."""
 
 import math
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from skdpot.ot.slices import CDFTable
 from skdpot.ot.transport import exact_plan, point_masses, power_mean, wasserstein_1d
 
 _MOST_SLICES = 10**6
-_TAIL, _CELLS_PER_SIGMA, _MOST_CELLS = 8.0, 40, 2**13  # of grids that smooth projections
+_TAIL, _CELLS_PER_SIGMA, _MOST_CELLS = 8.0, 40, 2**13  # of the grid of a smoothed projection
 
 
 def directions_of(
     n_features: int, n_projections: int, random_state: int | np.random.RandomState | None
 ) -> np.ndarray:
-    """Return at least so many directions, in orthogonal blocks; the line has one."""
+    """Return at least `n_projections` directions in orthogonal blocks; one on the line."""
     n_projections = check_count(n_projections, "n_projections", most=_MOST_SLICES)
     if n_features == 1:
         return np.ones((1, 1))
@@ -35,7 +35,7 @@ def directions_of(
 def _samples(
     X: ArrayLike, Y: ArrayLike, X_weights: ArrayLike | None, Y_weights: ArrayLike | None, p: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Return two samples with their masses; refuse orders for which there is no distance."""
+    """Return two samples and their masses; refuse orders below 1."""
     if not 1 <= p < np.inf:
         raise ValueError(f"p={p!r} must be finite and at least 1.")
     first, second = as_points(X, "X"), as_points(Y, "Y")
@@ -97,7 +97,7 @@ def wasserstein_distance(
     if first.shape[1] == 1:
         return float(wasserstein_1d(first[:, 0], second[:, 0], a, b, p=p))
     distances = cdist(first, second)
-    # The solver's tolerances are absolute: give it costs of size one, whatever the unit.
+    # The solver's tolerances are absolute, so costs are scaled to a maximum of one.
     unit = float(distances.max())
     if unit == 0.0:
         return 0.0
@@ -200,9 +200,10 @@ def _smoothed_distances(
 ) -> np.ndarray:
     """Return W₂² between smoothed projections of shape (n_projections, n) and (n_projections, m).
 
-    A point is shared between two nodes of a grid, which keeps its mean; smoothed exactly; and taken
-    as uniform between nodes. The first step moves a sample by at most h²/(4σ) · 1.04 (Talagrand's
-    inequality, and W₂² is convex) or h/2, the second by about h²/(8σ) or at most h.
+    Each point is divided between the two nearest nodes of a grid of step h, which keeps its mean.
+    The nodes are smoothed exactly, and the mass between two nodes is taken as uniform. The first
+    step moves a sample by at most h²/(4σ) · 1.04 (Talagrand's inequality and the convexity of W₂²)
+    or h/2, the last step by about h²/(8σ) or at most h.
     """
     low, high = min(map(np.min, projections)), max(map(np.max, projections))
     step = max(sigma / _CELLS_PER_SIGMA, (high - low) / _MOST_CELLS)
@@ -211,8 +212,8 @@ def _smoothed_distances(
     kernel = np.diff(ndtr(edges))[np.newaxis]
     n_cells = math.floor((high - low) / step) + 2 + 2 * reach
     tables = []
-    for values, given in zip(projections, masses, strict=True):
-        shares = np.full(values.shape[1], 1 / values.shape[1]) if given is None else given
+    for values, weights in zip(projections, masses, strict=True):
+        shares = np.full(values.shape[1], 1 / values.shape[1]) if weights is None else weights
         position = (values - low) / step
         left = position.astype(np.intp)
         right_share = (position - left) * shares
@@ -234,7 +235,7 @@ class GaussianStatistics:
     covariance: np.ndarray
 
     def __post_init__(self) -> None:
-        """Check shapes and signs once, so that every use may rely on them."""
+        """Check shapes, finiteness and signs."""
         mean = as_finite(self.mean, "mean", "must be finite.")
         covariance = as_finite(self.covariance, "covariance", "must be finite.")
         if mean.ndim != 1 or covariance.shape != (mean.size, mean.size):
@@ -311,7 +312,7 @@ def frechet_distance(X: ArrayLike | GaussianStatistics, Y: ArrayLike | GaussianS
     second = Y if isinstance(Y, GaussianStatistics) else GaussianStatistics.of(Y)
     check_same_features(first.mean.size, second.mean.size)
     # With A = C_X^½ and B = C_Y^½ the trace of (A B B A)^½ is the sum of the singular values of
-    # A B. Unlike the square roots of eigenvalues of A C_Y A they keep their digits near zero.
+    # A B. Unlike the square roots of the eigenvalues of A C_Y A, they are precise near zero.
     overlap = np.linalg.svd(
         _square_root(first.covariance) @ _square_root(second.covariance), compute_uv=False
     ).sum()

@@ -1,8 +1,8 @@
 """The drift of particles: the sum over directions of ``z - T(z)``, on the CPU or a device.
 
-The optimal map along a direction is ``T = F_ν^{-1} ∘ F_μ``. A step needs no sort: particles are
-counted in cells of their own range, the cumulative counts are F_μ at the cell edges, and the map is
-linear between edges. Each particle then needs one multiplication and two table look-ups.
+The optimal map along a direction is ``T = F_ν^{-1} ∘ F_μ``. A step does not sort: particles are
+counted in cells of their range, the cumulative counts are F_μ at the cell edges, and the map is
+linear between edges. So each particle needs one multiplication and two table look-ups.
 """
 
 from typing import TYPE_CHECKING
@@ -11,10 +11,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from skdpot._utils.threads import one_blas_thread
+from skdpot.ot.flow_problems import DirectionBatch
 
 if TYPE_CHECKING:
     import torch
-from skdpot.ot.flow_problems import DirectionBatch
 
 _N_CELLS = 512
 _INSIDE = 1 - 2.0**-20  # keeps the largest projection inside the last cell
@@ -49,7 +49,7 @@ class NumpyDrift:
         cell += np.arange(0, n_projections * _N_CELLS, _N_CELLS)[:, None]
         target = _interpolate(batch.quantiles, _counts_below(cell) / particles.shape[0])
         edges = low + width * np.arange(_N_CELLS + 1, dtype=np.float32)
-        # With k the cell and u the position in units of cells, a line is ``offset + slope u``.
+        # In each cell the residual is ``offset + slope u``, u the position in units of cells.
         values = edges - target
         slope = np.diff(values, axis=1)
         offset = values[:, :-1] - slope * np.arange(_N_CELLS, dtype=np.float32)
@@ -62,7 +62,7 @@ class NumpyDrift:
 
 
 def _counts_below(cell: np.ndarray) -> np.ndarray:
-    """Count the particles below each edge, all of which are in one of the cells."""
+    """Count the particles below each edge; every particle is in one of the cells."""
     n_projections = len(cell)
     counts = np.bincount(cell.ravel(), minlength=n_projections * _N_CELLS)
     below = np.zeros((n_projections, _N_CELLS + 1))
@@ -71,7 +71,7 @@ def _counts_below(cell: np.ndarray) -> np.ndarray:
 
 
 def _interpolate(quantiles: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Read each row's quantiles, known at the middles of equal levels, at `levels`."""
+    """Interpolate each row's quantiles, given at the midpoints of equal levels, at `levels`."""
     n_projections, n_levels = quantiles.shape
     at = np.clip(levels * n_levels - 0.5, 0, n_levels - 1)
     left = np.minimum(at.astype(np.intp), n_levels - 2)
@@ -83,11 +83,11 @@ def _interpolate(quantiles: np.ndarray, levels: np.ndarray) -> np.ndarray:
 
 
 class TorchDrift:
-    """Drift of particles that stay on a device; torch is loaded only where one is used."""
+    """Drift of particles that stay on a device; loads torch."""
 
     def __init__(self, device: "torch.device") -> None:
         self._device = device
-        # Weak: batches of a single step are forgotten after it.
+        # Weak keys: a batch that is used in one step only is released after it.
         self._on_device: WeakKeyDictionary[DirectionBatch, list[torch.Tensor]]
         self._on_device = WeakKeyDictionary()
 
@@ -95,7 +95,7 @@ class TorchDrift:
         self, particles: "torch.Tensor", batch: DirectionBatch, noise: "torch.Tensor | None" = None
     ) -> "torch.Tensor":
         """Return what `NumpyDrift.residual` returns, as a tensor on the device."""
-        if batch not in self._on_device:  # copied once
+        if batch not in self._on_device:  # each batch is copied once
             arrays = map(np.ascontiguousarray, (batch.directions, batch.quantiles))
             self._on_device[batch] = [on_device(array, self._device) for array in arrays]
         directions, quantiles = self._on_device[batch]
@@ -116,7 +116,7 @@ class TorchDrift:
         return moved.T @ directions
 
     def _counts_below(self, cell: "torch.Tensor") -> "torch.Tensor":
-        """Count the particles below each edge, all of which are in one of the cells."""
+        """Count the particles below each edge; every particle is in one of the cells."""
         n_projections = len(cell)
         bins = cell + on_device(np.arange(n_projections)[:, None] * _N_CELLS, self._device)
         counts = bins.flatten().bincount(minlength=n_projections * _N_CELLS)
@@ -125,7 +125,7 @@ class TorchDrift:
         return below
 
     def _interpolate(self, quantiles: "torch.Tensor", levels: "torch.Tensor") -> "torch.Tensor":
-        """Read each row's quantiles, known at the middles of equal levels, at `levels`."""
+        """Interpolate each row's quantiles, given at the midpoints of equal levels, at `levels`."""
         n_levels = quantiles.shape[1]
         at = (levels * n_levels - 0.5).clamp(0, n_levels - 1)
         left = at.long().clamp_max(n_levels - 2)

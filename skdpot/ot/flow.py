@@ -1,6 +1,6 @@
-"""Particle flows down the sliced Wasserstein distance: post-processing of a release.
+"""Particle flows that minimise the sliced Wasserstein distance: post-processing of a release.
 
-`skdpot.ot.flow_problems` says what the particles flow towards, and `skdpot.ot.drift` computes the
+`skdpot.ot.flow_problems` defines the targets of the particles, and `skdpot.ot.drift` computes the
 drift of all particles.
 """
 
@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm.auto import tqdm
 
-if TYPE_CHECKING:
-    import torch
 from skdpot.ot.drift import NumpyDrift, TorchDrift, on_device
 from skdpot.ot.flow_problems import DirectionBatch, FlowProblem
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
 class FlowSchedule:
-    """Step lengths, as shares of a full step."""
+    """Lengths of the steps as shares of a full step, momentum and diffusion."""
 
     n_steps: int = 200
     step_size: float = 1.0
@@ -33,7 +34,7 @@ class FlowSchedule:
         return self.diffusion > 0 or not self.decay
 
     def share(self, step: int) -> float:
-        """Return the share of a full step, which `decay` lowers in the second half."""
+        """Return the share of a full step; with `decay` it falls in the second half."""
         if not self.decay:
             return self.step_size
         progress = step / self.n_steps
@@ -42,7 +43,7 @@ class FlowSchedule:
 
 @dataclass(frozen=True, eq=False)
 class FlowResult:
-    """Where the particles ended."""
+    """Final particles of a flow, with the displacements and the recorded steps."""
 
     problem: FlowProblem
     particles: np.ndarray
@@ -65,9 +66,9 @@ def sliced_flow(
     Steps ``x <- x + h v(x) + sqrt(2 λ h) z`` with the drift ``v(x) = -(1/M) Σ_j (⟨x, θ_j⟩ -
     F_ν^{-1}(F_μ(⟨x, θ_j⟩))) θ_j`` over M of the directions, where μ is the particles and ν the
     target. For noisy rows both are smoothed, and noise is added to each ⟨x, θ_j⟩. Plain steps
-    approach features slowly that only many directions together determine, so by default the drift
-    is read ahead of the particles and accumulated (Nesterov); both schemes have the same end point,
-    where the drift vanishes.
+    converge slowly in features that only many directions together determine. So by default the
+    drift is evaluated ahead of the particles and accumulated (Nesterov); both schemes have the same
+    end point, where the drift vanishes.
 
     References
     ----------
@@ -80,10 +81,10 @@ def sliced_flow(
             "that hold rows; each is used in one step."
         )
     if problem.is_partial:
-        # Batches that see a part of the space in turns would not damp the momentum.
+        # Momentum would not be damped if each batch spans a part of the space only.
         schedule = replace(schedule, momentum=0.0)
     start = problem.start(n_particles, rng)
-    # Noise has a generator of its own, so that start and turns are the same on all devices.
+    # The noise has its own generator, so that start and batches are the same on all devices.
     seed = int(rng.integers(2**63 - 1))
     if device is None:
         state = FlowState(start, seed, NumpyDrift(len(start), problem.largest_batch))
@@ -93,7 +94,7 @@ def sliced_flow(
     recorded = {0: state.result().copy()} if 0 in record_at else {}
     turns = problem.turns(rng)
     steps = range(schedule.n_steps)
-    # No bar, no lock of tqdm, which forked processes share: one that is killed would keep it.
+    # Without a bar, tqdm is not used: a killed process would keep the lock that forks share.
     for step in steps if progress is None else tqdm(steps, desc=progress, leave=True):
         displacements[step] = state.move(next(turns), schedule, step)
         if step + 1 in record_at:
@@ -104,18 +105,18 @@ def sliced_flow(
 class FlowState:
     """Particles and the Euler-Maruyama step that moves them; arrays, or tensors of a device."""
 
-    def __init__(self, start: np.ndarray, seed: int, drift: Any) -> None:
+    def __init__(self, start: np.ndarray, seed: int, drift: NumpyDrift | TorchDrift) -> None:
         self._particles: Any = start
         self._step: Any = np.zeros_like(start)
         self._rng: Any = np.random.default_rng(seed)
         self._drift = drift
 
     def move(self, batch: DirectionBatch, schedule: FlowSchedule, step: int) -> float:
-        """Take one step; return the root mean square displacement."""
+        """Move the particles by one step; return the root mean square displacement."""
         share, noise = np.float32(schedule.share(step)), None
         self._step *= schedule.momentum
         ahead = self._particles + self._step if schedule.momentum else self._particles
-        if batch.sigma > 0:  # smooths the particles' projections like the target
+        if batch.sigma > 0:  # smooths the projections of the particles like the target
             noise = float(batch.sigma) * self._normal(len(batch.directions), len(ahead))
         residual = self._drift.residual(ahead, batch, noise)
         self._step -= self._placed(share * batch.full_step) * residual

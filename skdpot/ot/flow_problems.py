@@ -1,8 +1,8 @@
-"""What particles flow towards: tables of quantiles, noisy projections of rows, or Gaussians.
+"""Targets of particle flows: tables of quantiles, noisy projections of rows, or Gaussians.
 
-With smoothed targets the distribution function of the particles is that of their noisy projections,
-and is read at them: the gradient of the smoothed distance at a particle is the mean of ``z - T(z)``
-over its noisy places.
+For smoothed targets the distribution function of the particles is that of their noisy projections
+and is evaluated at them: the gradient of the smoothed distance at a particle is the mean of
+``z - T(z)`` over its noisy projections z.
 """
 
 import math
@@ -20,7 +20,7 @@ from skdpot.ot.slices import CDFTable
 
 _N_LEVELS = 1024
 _LEVELS = (np.arange(_N_LEVELS) + 0.5) / _N_LEVELS
-_PREFERRED_BATCH = 64
+_PREFERRED_BATCH = 64  # directions per step
 
 
 def direction_blocks(
@@ -32,7 +32,7 @@ def direction_blocks(
 
 
 def rounds(items: Sequence[Any], rng: np.random.Generator) -> Iterator[Any]:
-    """Yield items for ever, every one once per round, in random order."""
+    """Yield items without end, each once per round, in random order."""
     while True:
         for index in rng.permutation(len(items)):
             yield items[index]
@@ -40,7 +40,7 @@ def rounds(items: Sequence[Any], rng: np.random.Generator) -> Iterator[Any]:
 
 @dataclass(frozen=True, eq=False)
 class DirectionBatch:
-    """Directions that are used together in one step, and the length of a full step."""
+    """Directions of one step with the quantiles of the target, and the length of a full step."""
 
     directions: np.ndarray
     quantiles: np.ndarray
@@ -48,7 +48,7 @@ class DirectionBatch:
 
     @cached_property
     def full_step(self) -> np.ndarray:
-        """Step by which the summed drift is multiplied, per coordinate, float32."""
+        """Step by which the summed drift is multiplied, one float32 per coordinate."""
         return longest_step(self.directions)
 
     @property
@@ -81,7 +81,7 @@ class SlicedFlowProblem:
 
     @property
     def is_partial(self) -> bool:
-        """Whether batches take turns and none of them spans the space."""
+        """Whether there are several batches, none of which spans the space."""
         return len(self.batches) > 1 and self.largest_batch < self.table.directions.shape[1]
 
     def start(self, n_particles: int, rng: np.random.Generator) -> np.ndarray:
@@ -90,7 +90,7 @@ class SlicedFlowProblem:
         return (self.location + self.spread * noise).astype(np.float32)
 
     def turns(self, rng: np.random.Generator) -> Iterator[DirectionBatch]:
-        """Yield batches for ever, each once per round in random order."""
+        """Yield batches without end, each once per round in random order."""
         return rounds(self.batches, rng)
 
     def distance(self, particles: np.ndarray) -> float:
@@ -128,15 +128,15 @@ class SmoothedFlowProblem:
     """Minimise the sliced Wasserstein-2 distance of smoothed particles to noisy projections.
 
     The values along a direction are a sample of ``P_θ ν * N(0, σ²)``. Noise of the same size is
-    added to the particles' projections, so that the minimum is where particles and rows agree,
-    rather than where the particles have absorbed the noise. The particles' noise protects nothing
-    and is drawn anew in each step; the released noise is frozen.
+    added to the projections of the particles, so that at the minimum the particles match the rows
+    rather than the noisy rows. The noise of the particles protects nothing and is drawn anew in
+    each step; the released noise is frozen.
 
     References
     ----------
     "Differentially private sliced Wasserstein flows", Algorithms 1 and 2. Both omit ``X +`` in the
-    update of the particles. Equation 21 prints the inverse map, and equation 20 reads it at clean
-    projections; the code of its authors reads the map at noisy ones, as we do.
+    update of the particles. Equation 21 prints the inverse map, and equation 20 evaluates it at
+    clean projections; the code of the authors evaluates the map at noisy ones, as we do.
     """
 
     batches: tuple[ProjectedRows, ...]
@@ -152,13 +152,13 @@ class SmoothedFlowProblem:
 
     @property
     def n_turns(self) -> int | None:
-        """One step per release; any number with a single one."""
+        """Number of steps, one per release; None (no limit) for a single release."""
         n_batches = len(self.batches)
         return None if n_batches == 1 else n_batches
 
     @property
     def is_partial(self) -> bool:
-        """Whether batches take turns and none of them spans the space."""
+        """Whether there are several batches, none of which spans the space."""
         n_projections, n_features = self.batches[0].directions.shape
         takes_turns = self.n_turns is not None or self.largest_batch < n_projections
         return takes_turns and self.largest_batch < n_features
@@ -170,24 +170,24 @@ class SmoothedFlowProblem:
         return (self.radius / math.sqrt(n_features) * noise).astype(np.float32)
 
     def turns(self, rng: np.random.Generator) -> Iterator[DirectionBatch]:
-        """Yield the releases in sequence, or parts of the single one for ever."""
+        """Yield the releases in order, or parts of the single release without end."""
         for batch in self.batches if len(self.batches) > 1 else repeat(self.batches[0]):
             yield self._part(batch, rng)
 
     def _part(self, release: ProjectedRows, rng: np.random.Generator) -> DirectionBatch:
-        """Take M of the directions of a release, and their values as quantiles."""
+        """Return M of the directions of a release with their values as quantiles."""
         directions, values = release.directions, release.values
         if self.largest_batch < len(directions):
             chosen = rng.choice(len(directions), self.largest_batch, replace=False)
             directions, values = directions[chosen], values[chosen]
-        if values.shape[1] == 1:  # between two equal quantiles there is something to interpolate
+        if values.shape[1] == 1:  # interpolation needs two quantiles
             values = np.repeat(values, 2, axis=1)
         return DirectionBatch(directions, values, self.sigma)
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianFlowProblem:
-    """Minimise the sliced distance of particles to a mixture of Gaussians, which they start as."""
+    """Minimise the sliced distance of particles to a mixture of Gaussians, their start."""
 
     shares: np.ndarray
     means: np.ndarray
@@ -210,7 +210,7 @@ class GaussianFlowProblem:
         return rng.permutation(np.concatenate(parts)).astype(np.float32)
 
     def turns(self, rng: np.random.Generator) -> Iterator[DirectionBatch]:
-        """Yield random bases for ever, with the quantiles of the mixture along them."""
+        """Yield random bases without end, with the quantiles of the mixture along them."""
         d = self.largest_batch
         while True:
             directions = orthogonal_directions(d, d, rng)
@@ -235,11 +235,11 @@ FlowProblem: TypeAlias = SlicedFlowProblem | SmoothedFlowProblem | GaussianFlowP
 def longest_step(directions: np.ndarray) -> np.ndarray:
     """Return the step by which a summed drift is multiplied, per coordinate.
 
-    Where maps are locally translations, the sum over directions of the one-dimensional residuals
-    has the Jacobian ΘᵀΘ. One over its largest eigenvalue is the longest step that never overshoots,
-    and an exact solution for orthogonal rows. For sparse directions the busiest coordinate
-    determines the eigenvalue, so each coordinate is scaled by the row sum of ``|Θ|ᵀ|Θ|`` that
-    bounds it (Gershgorin), which is never longer than stable.
+    Where the maps are locally translations, the sum over directions of the one-dimensional
+    residuals has the Jacobian ΘᵀΘ. The inverse of its largest eigenvalue is the longest step that
+    never overshoots; for orthogonal rows it gives the exact solution. For sparse directions one
+    coordinate may determine this eigenvalue, so each coordinate gets the inverse of its row sum of
+    ``|Θ|ᵀ|Θ|`` instead (Gershgorin), which is stable too.
     """
     magnitudes = np.abs(directions.astype(np.float64))
     n_features = magnitudes.shape[1]

@@ -1,4 +1,4 @@
-"""Finitely many points with masses."""
+"""Discrete measures: finitely many points with masses."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class DiscreteMeasure:
 
     @property
     def n_points(self) -> int:
-        """Number of points, those without mass included."""
+        """Number of points, including points without mass."""
         return len(self.points)
 
     @property
@@ -40,7 +40,7 @@ class DiscreteMeasure:
 
     @property
     def weights(self) -> np.ndarray:
-        """Masses as an array of shape (n_points,), also when they are uniform."""
+        """Masses as an array of shape (n_points,), uniform ones included."""
         if self.masses is None:
             return np.full(self.n_points, 1.0 / self.n_points)
         return self.masses
@@ -51,9 +51,9 @@ class DiscreteMeasure:
 
 
 def weights_of(masses: ArrayLike | None, size: int, name: str = "masses") -> np.ndarray:
-    """Return masses that sum to one, also when they are uniform and not given."""
-    given = point_masses(masses, size, name)
-    return np.full(size, 1.0 / size) if given is None else given
+    """Return masses that sum to one; uniform masses for None."""
+    weights = point_masses(masses, size, name)
+    return np.full(size, 1.0 / size) if weights is None else weights
 
 
 def gaussian_reference(
@@ -109,7 +109,7 @@ def _moments(points: np.ndarray, weights: np.ndarray, covariance: str) -> np.nda
     centred = np.sqrt(shares)[:, None] * (points - mean)
     if covariance == "diagonal":
         return np.concatenate([mean, np.linalg.norm(centred, axis=0)])
-    # With the singular values s and right vectors V of the centred rows, Σ^½ = V s Vᵀ: the
-    # covariance, whose small eigenvalues rounding would turn negative, is never formed.
+    # With the singular values s and right vectors V of the centred rows, Σ^½ = V s Vᵀ. Forming the
+    # covariance would make small eigenvalues negative by rounding.
     _, values, axes = np.linalg.svd(centred, full_matrices=False)
     return np.concatenate([mean, ((axes.T * values) @ axes).ravel()])

@@ -1,6 +1,6 @@
 """Optimal transport plans between measures, for squared Euclidean distances or given costs.
 
-A plan comes with the prices that certify it, and that say what each row contributes to a distance.
+A plan has dual prices, which prove that it is optimal and give each row's share in the distance.
 """
 
 import math
@@ -19,23 +19,21 @@ from tqdm.auto import tqdm
 from skdpot.ot.measures import DiscreteMeasure, weights_of
 from skdpot.ot.transport import exact_plan
 
-_NEAR = 1e-3  # share of the squared radii below which a difference of squares is not trusted
-_CHUNK = 2**22  # numbers held at once when distances are computed one by one
-_DUST = 1e-12  # share of a row's mass below which a flow is rounding
+_NEAR = 1e-3  # share of the squared radii below which a difference of squares is too imprecise
+_CHUNK = 2**22  # numbers held at once when distances are computed pair by pair
+_DUST = 1e-12  # share of the smallest mass below which a flow is a rounding error
 _BAR: ContextVar[Any] = ContextVar("bar of exact plans", default=None)
-_SECONDS = 2e-9  # of a plan between n points each, times a power of n: measured to n = 4,000
-_GROWTH = 2.65
+_SECONDS, _GROWTH = 2e-9, 2.65  # a plan of n by n points takes _SECONDS * n**_GROWTH (n <= 4,000)
 
 
 def squared_distances(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """Return ``‖x_i − y_j‖²`` for all pairs.
 
-    Computed as ``‖x‖² + ‖y‖² − 2 x·y`` around the common centre, by one matrix product, which
-    for hundreds of features is ten times as fast as subtracting rows. Its error is a few units
-    of rounding of ``‖x‖² + ‖y‖²``; distances below a thousandth of that are computed again
-    from the difference of the rows (all of them, when there are many). So every entry is good
-    to about 1e-12 of itself, whatever the units and wherever the origin, and rows that are
-    equal are at distance 0.
+    They are computed as ``‖x‖² + ‖y‖² − 2 x·y`` around the common centre by one matrix product,
+    which for hundreds of features is ten times as fast as subtracting rows. The error is a few
+    units of rounding of ``‖x‖² + ‖y‖²``; distances below a thousandth of that are computed again
+    from the differences of the rows (all distances, when these are many). So every entry has a
+    relative error of about 1e-12 for any unit and origin, and equal rows have distance 0.
     """
     centre = (X.mean(axis=0) + Y.mean(axis=0)) / 2
     x, y = X - centre, Y - centre
@@ -59,7 +57,7 @@ def squared_distances(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TransportPlan:
-    """Which share of mass goes from where to where, and the prices that prove it optimal."""
+    """Masses sent from source rows to target columns, and the prices that prove optimality."""
 
     rows: np.ndarray
     columns: np.ndarray
@@ -89,11 +87,11 @@ class TransportPlan:
 
     @property
     def is_map(self) -> bool:
-        """Whether the plan sends every source point to one target, undivided."""
+        """Whether the plan sends the whole mass of every source point to one target point."""
         return np.array_equal(self.rows, np.arange(len(self.source_potential)))
 
     def barycenters(self) -> np.ndarray:
-        """Where the mass of each source point goes on average, ``sum_j P_ij y_j / sum_j P_ij``."""
+        """Mean target of each source point, ``sum_j P_ij y_j / sum_j P_ij``."""
         if self.is_map:
             return self.target.points[self.columns]
         shares = self.matrix
@@ -113,7 +111,7 @@ class TransportPlan:
 @contextmanager
 def shown_plans(label: str | None) -> Iterator[None]:
     """Count the exact plans of the block on a progress bar; None for no bar."""
-    if label is None:  # no bar, no lock of tqdm, which forked processes share
+    if label is None:  # tqdm has a lock that forked processes would share
         yield
         return
     with tqdm(desc=label, unit=" plans") as bar:
@@ -125,7 +123,7 @@ def shown_plans(label: str | None) -> Iterator[None]:
 
 
 def cost_of_plan(n: int, m: int) -> str:
-    """Say about what an exact plan between so many points takes."""
+    """Describe the approximate time and memory of an exact plan between n and m points."""
     seconds = max(1.0, _SECONDS * math.sqrt(n * m) ** _GROWTH)
     time = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} minutes"
     return f"{n:,} x {m:,} points: about {time} and {24e-9 * n * m:.1f} GB each"
@@ -134,8 +132,8 @@ def cost_of_plan(n: int, m: int) -> str:
 def optimal_plan(source: DiscreteMeasure, target: DiscreteMeasure) -> TransportPlan:
     """Solve optimal transport between two measures for the cost ``‖x − y‖²``.
 
-    Potentials of discrete measures need not be unique; those of two clouds of equally many
-    points of equal mass never are. Another solver may give other ones of the same total worth.
+    Potentials of discrete measures need not be unique; between two clouds of equally many points
+    of equal mass they never are. Another solver may find other potentials of the same dual value.
     """
     if source.n_features != target.n_features:
         raise ValueError(
@@ -173,11 +171,11 @@ def _solve(costs: np.ndarray, a: np.ndarray, b: np.ndarray) -> TransportPlan:
     sources, targets = np.flatnonzero(a), np.flatnonzero(b)
     whole = len(sources) == len(a) and len(targets) == len(b)
     active = costs if whole else costs[np.ix_(sources, targets)]
-    # The solver's tolerances are absolute: give it costs of size one, whatever the unit.
+    # The solver's tolerances are absolute, so costs are scaled to a maximum of one.
     unit = float(active.max()) or 1.0
     active = active / unit
-    # Prices that are free to guess, subtracted first, leave the simplex fewer pivots to make:
-    # against a Gaussian reference a third of its time. The optimal plans stay the same.
+    # Subtracting guessed prices first leaves the simplex fewer pivots (a third of the time against
+    # a Gaussian reference) and does not change the optimal plans.
     guess = active.mean(axis=0)
     active -= guess
     active -= active.min(axis=1, keepdims=True)
@@ -202,11 +200,11 @@ def _solve(costs: np.ndarray, a: np.ndarray, b: np.ndarray) -> TransportPlan:
 def _feasible_potentials(
     costs: np.ndarray, prices: np.ndarray, sources: np.ndarray, targets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return prices for all points, with ``f_i + g_j ≤ c_ij``, from those of `targets`.
+    """Extend the prices of `targets` to all points, with ``f_i + g_j ≤ c_ij``.
 
     Each step takes the largest prices that the earlier ones allow. For points with mass this
-    repairs the rounding of the solver and keeps every equality; the others get the price at
-    which their first crumb of mass would be shipped.
+    corrects the rounding of the solver and keeps every equality. Points without mass get the price
+    of their first unit of mass.
     """
     n, m = costs.shape
     if len(sources) == n and len(targets) == m:

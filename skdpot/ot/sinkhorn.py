@@ -1,11 +1,11 @@
 """Schrödinger potentials between neighbouring clouds of particles, all pairs at once.
 
-Sinkhorn's iterations run on kernels that have swallowed the potentials: a (source) and b (target)
-in units of ε give ``K = exp(a₀ ⊕ b₀ − c / ε)``, which costs one pass of exponentials; iterations
-near a₀ and b₀ are then two products of a matrix with a vector. When the scalings ``exp(a − a₀)``
-leave a safe range the kernel is computed again; where it vanishes or overflows, log-sum-exp takes
-over. Slow modes, such as mass that must pass between clusters, are taken out by combining
-iterations. Masses are uniform and sums over them are means.
+Sinkhorn's iterations use kernels that include potentials: with a (source) and b (target) in units
+of ε, ``K = exp(a₀ ⊕ b₀ − c / ε)`` costs one pass of exponentials, and iterations near a₀ and b₀ are
+two products of a matrix with a vector. When the scalings ``exp(a − a₀)`` leave a safe range, the
+kernel is computed again; where it vanishes or overflows, log-sum-exp is used. Combining iterations
+(Anderson mixing) removes slow modes, such as mass that must pass between clusters. Masses are
+uniform, and sums over them are means.
 
 References
 ----------
@@ -25,26 +25,24 @@ from scipy.special import logsumexp, softmax
 
 from skdpot._utils.threads import one_blas_thread
 
-_NARROWEST = 1e-6  # variance that a direction is taken to have, as a share of the largest
-_FARTHEST = 14.0  # |log| of a scaling, beyond which the kernel is computed again
-_SINGLE_TOLERANCE = 1e-5  # tighter ones need a kernel in double precision
-_ROUNDINGS = 32  # times the precision: what rounding may do to the sum that is an exponent
+_NARROWEST = 1e-6  # least variance of a direction, as a share of the largest
+_FARTHEST = 14.0  # |log| of a scaling beyond which the kernel is computed again
+_SINGLE_TOLERANCE = 1e-5  # smaller tolerances need a kernel in double precision
+_ROUNDINGS = 32  # bound on the rounding error of an exponent, in units of the precision
 _MEMORY = 6  # iterations that are combined
-_PLAIN = 2  # iterations before any are combined, at the start and after a failure
-_WORSE = 5.0  # times the smallest error so far: a combination that led there has failed
-_SAME = 1e-9  # relative difference of errors that are one
-_PATIENCE = 18  # iterations without a smaller error, after which combinations have failed
+_PLAIN = 2  # plain iterations before combinations, at the start and after a failure
+_WORSE = 5.0  # a combination fails if its error exceeds the smallest one by this factor
+_SAME = 1e-9  # relative difference up to which errors count as equal
+_PATIENCE = 18  # iterations without a smaller error after which combinations have failed
 _FIRST_REACH, _LEAST_REACH, _LARGEST_REACH = 4.0, 0.5, 1e4  # of a combination, in units of ε
-_COARSER = 4.0  # ratio of neighbouring regularisations when a search begins from nothing
-_COARSEST = 0.04  # as a share of the summed variances: the Gaussian start is near enough
+_COARSER = 4.0  # ratio of successive regularisations of a search without a guess
+_COARSEST = 0.04  # largest regularisation, as a share of the summed variances
 _COARSE_TOLERANCE, _COARSE_ITERATIONS = 0.1, 30
-
-
-_RIDGE = 1e-8  # relative, on the normal equations of differences that are nearly dependent
+_RIDGE = 1e-8  # relative ridge on the normal equations of nearly dependent differences
 
 
 class Pair(NamedTuple):
-    """Two clouds of points, and how strongly their coupling is regularised (ε)."""
+    """Two clouds of points, and the regularisation ε of their coupling."""
 
     first: np.ndarray
     second: np.ndarray
@@ -52,10 +50,10 @@ class Pair(NamedTuple):
 
 
 def gaussian_potentials(pair: Pair) -> tuple[np.ndarray, np.ndarray]:
-    """Return where a search for the potentials of two clouds may begin.
+    """Return start values for the potentials of two clouds.
 
-    Between two Gaussian laws the potentials for the cost ½‖x − y‖² are quadratic, and known.
-    For other clouds with the same means and covariances they are a good start.
+    Between two Gaussian laws the potentials for the cost ½‖x − y‖² are quadratic with a closed
+    form. They are a good start for other clouds with the same means and covariances.
     """
     first, second, regularization = pair
     x, y = first - first.mean(axis=0), second - second.mean(axis=0)
@@ -67,11 +65,11 @@ def gaussian_potentials(pair: Pair) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _quadratic(
-    points: np.ndarray, partner: np.ndarray, own: np.ndarray, regularization: float
+    points: np.ndarray, partner: np.ndarray, covariance: np.ndarray, regularization: float
 ) -> np.ndarray:
     """Return ½ zᵀ(I − slope) z for each centred point z."""
-    values, vectors = np.linalg.eigh(own)
-    if values[-1] <= 0:  # all points are the same one
+    values, vectors = np.linalg.eigh(covariance)
+    if values[-1] <= 0:  # all points are equal
         return np.zeros(len(points))
     root = np.sqrt(np.maximum(values, _NARROWEST * values[-1]))
     coordinates = points @ vectors
@@ -88,7 +86,7 @@ class HalfSteps(NamedTuple):
 
     target: np.ndarray  # b, with which the column marginal of (a, b) is exact
     source: np.ndarray  # the next a, with which the row marginal of (a, b) would be exact
-    error: float  # L1 violation of the row marginal by (a, b); infinite if not to be trusted
+    error: float  # L1 violation of the row marginal by (a, b); infinite if unreliable
 
 
 class ScaledKernel:
@@ -111,7 +109,7 @@ class ScaledKernel:
     def half_steps(self, source: np.ndarray) -> HalfSteps:
         """Return both halves of Sinkhorn's iteration."""
         m, k = self._kernel.shape
-        with np.errstate(all="ignore"):  # what went wrong shows in the results
+        with np.errstate(all="ignore"):  # failures show in the results
             rows = np.exp(source - self.source).astype(self._kernel.dtype)
             columns = m / np.dot(rows, self._kernel)
             sums = np.dot(self._kernel, columns) / k
@@ -127,7 +125,7 @@ class ScaledKernel:
         return self.half_steps_in_logarithms(source)
 
     def half_steps_in_logarithms(self, source: np.ndarray) -> HalfSteps:
-        """Return what `half_steps` does, from log-sum-exp, which is slow and always works."""
+        """Return the same half steps by log-sum-exp, which is slow and never fails."""
         left, right = self._factors(source, np.zeros(len(self._second)))
         exponent = left @ right.T
         m, k = exponent.shape
@@ -148,13 +146,13 @@ class ScaledKernel:
     def _means(
         self, kernel: np.ndarray, points: np.ndarray, logarithms: np.ndarray, *factors: np.ndarray
     ) -> np.ndarray:
-        with np.errstate(all="ignore"):  # what went wrong is mended below
+        with np.errstate(all="ignore"):  # failures are corrected below
             scaled = np.hstack([points, np.ones((len(points), 1))])
             scaled *= np.exp(logarithms)[:, None]
             sums = (kernel @ scaled.astype(kernel.dtype)).astype(np.float64)
             means: np.ndarray = sums[:, :-1] / sums[:, -1:]
         vanished = ~((sums[:, -1] > np.finfo(kernel.dtype).tiny) & np.isfinite(means).all(axis=1))
-        if vanished.any():  # a point so far from all others that its row of the kernel underflows
+        if vanished.any():  # points so far from all others that their kernel underflows
             means[vanished] = softmax(factors[0][vanished] @ factors[1].T, axis=1) @ points
         return np.asarray(self._center + self._scale * means)
 
@@ -172,7 +170,7 @@ class ScaledKernel:
                 np.exp(left @ right.T, out=kernel, dtype=np.float32, casting="same_kind")
 
     def _single_is_enough(self, left: np.ndarray, right: np.ndarray) -> bool:
-        """Whether exponents summed in single precision are exact to a part of the tolerance."""
+        """Whether the rounding errors of exponents in single precision are below the tolerance."""
         largest = max(
             self._first_squares.max(),
             self._second_squares.max(),
@@ -198,9 +196,9 @@ def _solved(
     tol: float,
     max_iter: int,
 ) -> tuple[Any, ...]:
-    """Solve one pair, in given memory, from a guess or from nothing."""
+    """Solve one pair from a guess, or without one; `memory` holds the kernel."""
     if potentials is None:
-        # Along decreasing regularisations.
+        # Without a guess, solve along decreasing regularisations.
         spread = float(pair.first.var(axis=0).sum() + pair.second.var(axis=0).sum())
         coarser = [pair.regularization]
         while coarser[-1] < _COARSEST * spread:
@@ -232,7 +230,7 @@ def _search(kernel: ScaledKernel, tol: float, max_iter: int) -> tuple[np.ndarray
 
 
 class _Search:
-    """Where to iterate from next: Sinkhorn's own next point, or a combination of the last."""
+    """Choice of the next point: Sinkhorn's next point, or a combination of recent iterations."""
 
     def __init__(self, size: int) -> None:
         self._mixing = AndersonMixing(size, _MEMORY)
@@ -243,7 +241,7 @@ class _Search:
         self._combined = False
 
     def next_source(self, source: np.ndarray, half: HalfSteps) -> np.ndarray:
-        """Return the next potentials a, given what an iteration from the last ones gave."""
+        """Return the next potentials a after an iteration from `source`."""
         self._n_worse += 1
         if self._n_worse > _PATIENCE:
             self._n_worse, self._n_first = 0, 2 * self._n_first
@@ -255,7 +253,7 @@ class _Search:
         if self._combined and half.error > _WORSE * self._best_error:
             self._reach = max(self._reach / 4, _LEAST_REACH)
             return self._plain(self._after_best)
-        if half.error <= self._best_error * (1 + _SAME):  # long ways may have one error
+        if half.error <= self._best_error * (1 + _SAME):  # the error may stay constant for long
             self._n_worse = 0
             if self._combined:
                 self._reach = min(2 * self._reach, _LARGEST_REACH)
@@ -282,7 +280,7 @@ class _Search:
 
 @dataclass(frozen=True, eq=False)
 class SchrodingerPotentials:
-    """Potentials of P pairs of clouds, and what follows from them.
+    """Potentials of P pairs of clouds, with plans, barycentres and gradients.
 
     Pair p couples the points x of its first cloud with the points y of its second by a plan
     with the density ``exp((φ(x) + ψ(y) − ½‖x − y‖²) / ε)`` with respect to the independent
@@ -293,14 +291,14 @@ class SchrodingerPotentials:
     second: np.ndarray
     regularization: np.ndarray
     source: np.ndarray  # φ at the first clouds, (P, m)
-    target: np.ndarray  # ψ at the second ones, (P, k)
+    target: np.ndarray  # ψ at the second clouds, (P, k)
     source_barycentres: np.ndarray  # mean partner of each point, (P, m, d)
     target_barycentres: np.ndarray
-    n_iter: int  # of the pair that took the most
-    marginal_error: np.ndarray  # (P,), L1 distance of the row marginal from the uniform one
+    n_iter: int  # largest number of iterations of a pair
+    marginal_error: np.ndarray  # (P,), L1 distance of the row marginal from uniform
 
     def plans(self) -> np.ndarray:
-        """Return the plans, of shape (P, m, k), each of sum one."""
+        """Return the plans, of shape (P, m, k), each with sum one."""
         plans = np.empty((len(self.first), self.first.shape[1], self.second.shape[1]))
         for p, epsilon in enumerate(self.regularization):
             pair = Pair(self.first[p], self.second[p], epsilon)
@@ -309,7 +307,7 @@ class SchrodingerPotentials:
         return plans
 
     def gradients(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return ∇φ at the first clouds and ∇ψ at the second ones, (P, m, d) and (P, k, d).
+        """Return ∇φ at the first and ∇ψ at the second clouds, (P, m, d) and (P, k, d).
 
         φ is extended to all x by ``φ(x) = −ε log mean_j exp((ψ(y_j) − ½‖x − y_j‖²) / ε)``. Its
         gradient is x minus the mean of the y_j under the conditional plan; likewise ψ.
@@ -357,21 +355,21 @@ def schrodinger_potentials(
     memory = np.empty((first.shape[1], second.shape[1]), precision)
     with one_blas_thread():
         solved = [
-            _solved(Pair(*pair), guess, memory, tol, max_iter)
-            for *pair, guess in zip(first, second, epsilon, guesses, strict=True)
+            _solved(Pair(x, y, regularization=eps), guess, memory, tol, max_iter)
+            for x, y, eps, guess in zip(first, second, epsilon, guesses, strict=True)
         ]
     columns: Any = zip(*solved, strict=True) if solved else [()] * 6
     source, target, of_first, of_second, n_iter, error = columns
     return SchrodingerPotentials(
-        first,
-        second,
-        epsilon,
-        np.reshape(source, first.shape[:2]) * epsilon[:, None],
-        np.reshape(target, second.shape[:2]) * epsilon[:, None],
-        np.reshape(of_first, first.shape),
-        np.reshape(of_second, second.shape),
-        max(n_iter, default=0),
-        np.array(error),
+        first=first,
+        second=second,
+        regularization=epsilon,
+        source=np.reshape(source, first.shape[:2]) * epsilon[:, None],
+        target=np.reshape(target, second.shape[:2]) * epsilon[:, None],
+        source_barycentres=np.reshape(of_first, first.shape),
+        target_barycentres=np.reshape(of_second, second.shape),
+        n_iter=max(n_iter, default=0),
+        marginal_error=np.array(error),
     )
 
 
@@ -381,7 +379,7 @@ def _change(old: np.ndarray, new: np.ndarray, barycentres: np.ndarray) -> np.nda
 
 
 class WarmCoupling:
-    """Gradients of Schrödinger potentials, each call starting from the potentials before."""
+    """Gradients of Schrödinger potentials; each call starts from the potentials of the last."""
 
     def __init__(self, tol: float = 1e-2, max_iter: int = 200) -> None:
         self._tol, self._max_iter = tol, max_iter
@@ -403,11 +401,11 @@ class WarmCoupling:
 
 
 class AndersonMixing:
-    """Combine the last iterations of ``x ← g(x)`` so that their residuals nearly cancel.
+    """Anderson mixing: combine the last iterations of ``x ← g(x)`` so that residuals cancel.
 
     The next point is ``g_n − Σ_i γ_i (g_{i+1} − g_i)`` with the weights γ for which the same
     combination of the residuals ``f_i = g(x_i) − x_i`` is shortest. For a linear map this is
-    GMRES: a few slow modes cost a few iterations, however slow they are.
+    GMRES: a few slow modes cost a few iterations, whatever their rate.
     """
 
     def __init__(self, size: int, memory: int) -> None:
@@ -421,7 +419,7 @@ class AndersonMixing:
         self._last: Any = None  # residual and image
 
     def record(self, point: np.ndarray, image: np.ndarray) -> None:
-        """Take note of ``image = g(point)``."""
+        """Record ``image = g(point)``."""
         residual = image - point
         if self._last is not None:
             slot = self._count % len(self._residuals)
@@ -431,7 +429,7 @@ class AndersonMixing:
         self._last = residual, image
 
     def next_point(self) -> np.ndarray:
-        """Return the combination of what was recorded, or the one image."""
+        """Return the combination of the recorded images, or the only image."""
         residual, image = self._last
         if self._count == 0:
             return image

@@ -1,7 +1,7 @@
-"""A map of points that moves one released measure to another.
+"""A map of points that transports one released measure to another.
 
-The map takes the same steps from any point as particles do that flow from the first measure to the
-second (iterative distribution transfer [1]_, [2]_).
+The map applies the steps of particles that flow from the first measure to the second to any point
+(iterative distribution transfer [1]_, [2]_).
 
 References
 ----------
@@ -22,10 +22,9 @@ from skdpot.ot.slices import CDFTable
 
 _N_PARTICLES = 4000
 _N_STEPS = 20
-
 _MAP_LEVELS = (np.arange(256) + 0.5) / 256
 _SCHEDULE = FlowSchedule(n_steps=_N_STEPS)
-_AT_ONCE = 8192
+_AT_ONCE = 8192  # points moved at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +43,7 @@ class SliceStep:
 
 @dataclass(frozen=True, eq=False)
 class SlicedMap:
-    """Steps that are taken one after the other, each from where the last one ended."""
+    """Composition of steps, each applied to the result of the one before."""
 
     steps: tuple[SliceStep, ...]
 

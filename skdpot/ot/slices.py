@@ -37,11 +37,11 @@ class CDFTable:
         return np.stack([self.quantiles_along(k, levels) for k in range(len(self.cdf))])
 
     def quantiles_along(self, slice_number: int, levels: np.ndarray) -> np.ndarray:
-        """Return the quantiles along one direction, at levels of any number."""
+        """Return the quantiles along one direction at any number of levels."""
         return _inverse(self.cdf[slice_number], self.edges[slice_number], levels)
 
     def squared_distances(self, other: "CDFTable") -> np.ndarray:
-        """Return the exact W₂² to `other` per slice; both have the same directions."""
+        """Return the exact W₂² to another table per slice; both have the same directions."""
         return self._squared_distances(other.quantiles_along, other.cdf)
 
     def squared_distances_to_sample(self, projections: np.ndarray) -> np.ndarray:
@@ -59,12 +59,12 @@ class CDFTable:
     ) -> np.ndarray:
         """Integrate the squared difference to quantile functions that are linear between steps.
 
-        Both functions are read inside each interval, where they have no jump; the square of a
-        linear function with end values a, b over a length h integrates to ``h (a² + ab + b²) / 3``.
+        Both functions are evaluated inside each interval, where they have no jump. The square of a
+        linear function with end values a, b integrates to ``h (a² + ab + b²) / 3`` over length h.
         """
         integrals = []
-        for k, (own, others) in enumerate(zip(self.cdf, steps, strict=True)):
-            levels = np.union1d(own, others)
+        for k, (rises, jumps) in enumerate(zip(self.cdf, steps, strict=True)):
+            levels = np.union1d(rises, jumps)
             start, width = levels[:-1], np.diff(levels)
             near, far = (
                 self.quantiles_along(k, inside) - quantiles(k, inside)
@@ -91,21 +91,21 @@ def binned_squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarra
     order = np.argsort(levels, axis=1, kind="stable")
     levels = np.take_along_axis(levels, order, axis=1)
     passed = np.cumsum(order < first.shape[1], axis=1)[:, :-1]
-    ends = levels[:, :-1], levels[:, 1:]
-    left, right = _positions(first, passed - 1, *ends)
-    one, other = _positions(second, np.arange(levels.shape[1] - 1) - passed, *ends)
-    left -= one
-    right -= other
+    start, end = levels[:, :-1], levels[:, 1:]
+    left, right = _positions(first, passed - 1, start, end)
+    at_start, at_end = _positions(second, np.arange(levels.shape[1] - 1) - passed, start, end)
+    left -= at_start
+    right -= at_end
     squares = left * left
     squares += left * right
     squares += right * right
-    return np.einsum("ij,ij->i", ends[1] - ends[0], squares) / 3
+    return np.einsum("ij,ij->i", end - start, squares) / 3
 
 
 def refined_cdf(cdf: np.ndarray, factor: int) -> np.ndarray:
-    """Draw smooth curves through the values at the bin edges, which binning does not touch.
+    """Interpolate the values at the bin edges, which binning leaves exact, by smooth curves.
 
-    What binning loses is the shape in between, and with it a part of the distance between a narrow
+    Binning loses the shape between the edges, and with it a part of the distance between a narrow
     and a wide measure, or between one peak and two.
     """
     n_bins = cdf.shape[1] - 1
@@ -117,7 +117,7 @@ def refined_cdf(cdf: np.ndarray, factor: int) -> np.ndarray:
 
 
 def _without_dust(cdf: np.ndarray) -> np.ndarray:
-    """Make steps that are rounding errors flat: their slopes would overflow."""
+    """Round away steps that are rounding errors; the inverse of their slopes would overflow."""
     return np.round(cdf, 13)
 
 

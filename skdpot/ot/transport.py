@@ -2,8 +2,8 @@
 
 On the line the optimal plan for a convex cost matches quantiles:
 ``W_p^p(μ, ν) = ∫_0^1 |F_μ^{-1}(q) - F_ν^{-1}(q)|^p dq`` (Santambrogio 2015, Theorem 2.9).
-Both quantile functions are step functions, so the integral is a finite sum over the merged
-steps; with equal sizes and no weights the steps coincide and sorting is all there is.
+Both quantile functions are step functions, so the integral is a finite sum over the merged steps.
+With equal sizes and no weights the steps coincide, and sorting suffices.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,9 @@ from scipy import sparse
 
 from skdpot._utils.finite import as_finite
 
-_SAFE = 150.0  # decimal digits of a power, of the 308 that a double has
-
+_SAFE = 150.0  # largest decimal exponent of a power; a double has up to 308
 _MAX_PIVOTS = 10**8  # of the network simplex; a few times n suffice in practice
-_NUMBERS = 2**15  # sorted at the same time
+_NUMBERS = 2**15  # numbers sorted at once
 
 
 def exact_plan(
@@ -28,7 +27,7 @@ def exact_plan(
     """Return POT's optimal plan for these costs and masses, and its log, by network simplex."""
     from ot import emd  # here, because POT loads torch
 
-    uniform: list[float] = []  # as POT writes it
+    uniform: list[float] = []  # POT's notation
     plan, log = emd(
         uniform if a is None else a,
         uniform if b is None else b,
@@ -54,7 +53,7 @@ def wasserstein_1d(
         raise ValueError(
             f"p={p!r} must be finite and at least 1: below, matching quantiles is not optimal."
         )
-    p = float(p)  # of half precision no power would be finite
+    p = float(p)  # powers would overflow in half precision
     first, second = np.asarray(u, dtype=np.float64), np.asarray(v, dtype=np.float64)
     if first.ndim != second.ndim or first.ndim not in (1, 2):
         raise ValueError(
@@ -85,7 +84,7 @@ def sliced_distance(X: ArrayLike, Y: ArrayLike, directions: np.ndarray, *, p: fl
 
 
 def power_mean(distances: np.ndarray, p: float, weights: np.ndarray | None = None) -> Any:
-    """Return ``mean(distances^p)^(1/p)`` along the last axis, also where a power would overflow."""
+    """Return ``mean(distances^p)^(1/p)`` along the last axis, without overflow of the powers."""
     largest = float(distances.max())
     ordinary = largest == 0.0 or abs(np.log10(largest)) < _SAFE / p
     unit = 1.0 if ordinary else max(largest, float(np.finfo(np.float64).tiny))
@@ -143,7 +142,7 @@ def _quantile_steps(x: np.ndarray, masses: np.ndarray | None) -> tuple[np.ndarra
 
 
 def matched_means(ordered: np.ndarray, m: int) -> np.ndarray:
-    """Average sorted points over the m equal parts that they are matched with."""
+    """Average sorted points over each of the m equal parts of their ranks."""
     n = ordered.shape[-1]
     if n == m:
         return ordered
@@ -164,10 +163,10 @@ def rank_coupling(n: int, m: int) -> sparse.csr_array:
 def ranked_projections(points: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Project points on directions and sort them, ties by position.
 
-    The sensitivities of `skdpot.nets.parity_penalty` need the order of the other points to stay
-    as it is when one point is replaced, and clipped outputs are full of ties. Here the key of a
-    point is its projection with its position in the last bits (for 3,000 points 12 of 64). No two
-    keys are alike, so that every way of sorting gives the same result.
+    The sensitivities of `skdpot.nets.parity_penalty` require that the order of the other points
+    does not change when one point is replaced, and clipped outputs have many ties. So the sort key
+    of a point is its projection with its position in the last bits (12 of 64 for 3,000 points). All
+    keys differ, so every sorting algorithm gives the same result.
     """
     projected = np.ascontiguousarray(directions.astype(np.float64) @ points.T.astype(np.float64))
     m = projected.shape[1]
@@ -208,25 +207,26 @@ def pulls_between(
     moving = samples[:n_moving]
     vectors = [np.zeros(sample.shape) for sample in moving]
     at_once = max(1, _NUMBERS // max(map(len, samples)))
-    # A few directions at a time, so that everything stays in the processor's cache. Each sample
-    # is sorted once per direction, whatever the number of samples that it is compared with.
+    # A few directions at a time fit into the processor's cache. Each sample is sorted once per
+    # direction, whatever the number of samples that it is compared with.
     for start in range(0, len(directions), at_once):
         block = directions[start : start + at_once]
         ranked = [ranked_projections(sample, block) for sample in samples]
         for c, total in enumerate(vectors):
-            others = [ranked[b][0] for b in range(len(samples)) if b != c]
-            total += _rank_gaps(*ranked[c], others).T @ block
+            ordered, order = ranked[c]
+            peers = [ranked[b][0] for b in range(len(samples)) if b != c]
+            total += _rank_gaps(ordered, order, peers).T @ block
     for sample, total in zip(moving, vectors, strict=True):
         total *= 2.0 / (len(directions) * len(sample))
     return vectors
 
 
-def _rank_gaps(ordered: np.ndarray, order: np.ndarray, others: Sequence[np.ndarray]) -> np.ndarray:
-    """Return how far each projection is from what it is matched with, in the points' order."""
+def _rank_gaps(ordered: np.ndarray, order: np.ndarray, peers: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the summed gaps of projections to their matched ones, in the order of the points."""
     n_directions, m = ordered.shape
-    gaps = ordered * len(others)
-    for other in others:
-        gaps -= matched_means(other, m)
+    gaps = ordered * len(peers)
+    for peer in peers:
+        gaps -= matched_means(peer, m)
     places = order + m * np.arange(n_directions)[:, None]
     in_order = np.empty(gaps.size)
     in_order[places.ravel()] = gaps.ravel()

@@ -1,24 +1,26 @@
-r"""Accounting: from an event to the privacy that it costs.
+r"""Accounting: the privacy cost of an event.
 
 `compose` splits an event into steps: steps in closed form, which may leak with a known probability,
-and sampled steps, which have loss distributions. If nothing leaks, which is equally probable under
-both neighbours, the rest is the composition of the other parts, so
-``delta = leak + (1 - leak) * delta of the rest``.
+and sampled steps, which have loss distributions. Both neighbours have the same probability of no
+leak. Given no leak, the loss is the composition of the steps without their leaks, so
+``delta = leak + (1 - leak) * delta without leaks``.
 
 Data sets that differ in :math:`k` records
 ------------------------------------------
-Such data sets are the ends of a chain of :math:`k` neighbours (`PrivacyLoss.group_epsilon`). If the
-profile of every link is at most :math:`H`, the probabilities of any output set satisfy
-:math:`P_{i} \le e^x P_{i+1} + H(x)` along the chain for :math:`x \ge 0`, and so
+Such data sets are the ends of a chain of :math:`k` pairs of neighbours
+(`PrivacyLoss.group_epsilon`). If the profile of every pair is at most :math:`H`, the probabilities
+of any output set satisfy :math:`P_{i} \le e^x P_{i+1} + H(x)` along the chain for :math:`x \ge 0`,
+and so
 
-.. math:: P_0 \le e^{kx} P_k + H(x) \sum_{i<k} e^{ix}:
+.. math:: P_0 \le e^{kx} P_k + H(x) \sum_{i<k} e^{ix}.
 
-the group is :math:`(kx,\; H(x)\,(e^{kx} - 1)/(e^x - 1))`-private. A link that is
-:math:`\mu`-GDP makes a group :math:`k\mu`-GDP [1]_, which is less, and is attained where one
-statistic moves by :math:`k\Delta`. The sampler's error :math:`\tau` in total variation counts once
-at each end of the chain there, :math:`(1 + e^\epsilon)\tau`, and in every :math:`H` here. A release
-that leaks with a probability known for whole groups (`Event.group_leak`) and is :math:`\mu`-GDP
-otherwise adds that probability to delta once. Public facts must be the same along the chain.
+The group is therefore :math:`(kx,\; H(x)\,(e^{kx} - 1)/(e^x - 1))`-private. If all pairs are
+:math:`\mu`-GDP, the group is :math:`k\mu`-GDP [1]_. This bound is smaller, and it is attained if
+one statistic moves by :math:`k\Delta`. The error :math:`\tau` of the noise sampler in total
+variation counts once at each end of the chain in the second bound, :math:`(1 + e^\epsilon)\tau`,
+and in every :math:`H` in the first one. If a release leaks with a probability that is known for
+whole groups (`Event.group_leak`) and is :math:`\mu`-GDP otherwise, this probability adds to delta
+once. Public facts must be the same along the chain.
 
 References
 ----------
@@ -31,28 +33,27 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from typing import Any, SupportsIndex, TypeAlias
+from typing import SupportsIndex, TypeAlias
 
 from skdpot.exceptions import UnknownEventError
 from skdpot.privacy.events import (
+    CountedStep,
     Event,
+    LossStep,
     Relation,
     Step,
     check_group_size,
     leak_of_steps,
     mu_of_steps,
 )
-from skdpot.privacy.gdp import (
-    ApproximateGDP,
-    gdp_delta,
-    gdp_epsilon,
-    raised_gdp_delta,
-)
+from skdpot.privacy.gdp import ApproximateGDP, gdp_delta, gdp_epsilon, raised_gdp_delta
 from skdpot.privacy.loss_distribution import LossPair
 from skdpot.privacy.units import SAMPLER_LEAK
 
-Steps: TypeAlias = tuple[tuple[Any, int], ...]
+StepCounts: TypeAlias = tuple[CountedStep, ...]  # different steps in a fixed order
+LossSteps: TypeAlias = tuple[tuple[LossStep, int], ...]
 
+# Grids of loss distributions: intervals, numbers of points, points per standard deviation.
 _INTERVAL = 1e-4
 _COARSEST = 0.05
 _STEP_POINTS = 2**18
@@ -62,39 +63,39 @@ _POINTS_PER_DEVIATION = 20
 
 @dataclass(frozen=True)
 class PrivacyLoss:
-    """Everything that has been released, as a count of steps; all figures are upper bounds."""
+    """The privacy loss of all releases, as counted steps; all its numbers are upper bounds."""
 
     relation: Relation
-    steps: Steps
+    steps: StepCounts
 
     @property
     def n_steps(self) -> int:
-        """Number of releases, sampled or not."""
+        """Number of releases, including sampled ones."""
         return sum(count for _, count in self.steps)
 
     @property
     def is_sampled(self) -> bool:
-        """Whether some steps touch secret samples only, so that there is no closed form."""
+        """Whether some steps use secret samples, so that there is no closed form."""
         return not all(isinstance(step, Step) for step, _ in self.steps)
 
     @property
     def leak(self) -> float:
-        """Probability that a threshold lets something through that only one record has."""
+        """Probability that a threshold releases a value that only one record has."""
         return leak_of_steps(self.steps)
 
     @property
     def infinity_mass(self) -> float:
-        """Probability that the sampled steps leave unaccounted; no smaller delta is resolved."""
+        """Probability of infinite losses of the sampled steps; no smaller delta is resolved."""
         losses, _ = _losses(self.steps)
         return 0.0 if losses is None else losses.infinity_mass
 
     @property
     def mu_without_sampling(self) -> float:
-        """The mu of the same steps had each touched all records: a bound, tight without samples."""
+        """The mu of the steps if each used all records: a bound, tight without samples."""
         return mu_of_steps(self.steps)
 
     def compose(self, other: "PrivacyLoss") -> "PrivacyLoss":
-        """Return the loss of both releases together; the second may depend on the first."""
+        """Return the loss of both together; the second one may depend on the first."""
         if other.relation is not self.relation:
             raise ValueError(
                 f"Losses under {str(self.relation)!r} and {str(other.relation)!r} do not compose."
@@ -116,26 +117,21 @@ class PrivacyLoss:
         return self.leak + (1.0 - self.leak) * rest
 
     def to_gdp(self, leak: float) -> ApproximateGDP:
-        """Convert to approximate GDP; sampled steps are converted with `leak` where that helps."""
+        """Convert to approximate GDP; sampled steps use `leak` if this gives a smaller mu."""
         if not 0.0 <= leak < 1.0:
             raise ValueError(f"`leak` must lie in [0, 1), got {leak!r}.")
         return _to_gdp(self.steps, float(leak))
 
     def group_epsilon(self, group_size: SupportsIndex, delta: float, leak: float) -> float:
-        """Return the smaller of the two bounds above at `delta`; `leak` is `Event.group_leak`."""
+        """Return the smaller of the two bounds of the module; `leak` is `Event.group_leak`."""
         k = check_group_size(group_size)
         error = self.n_steps * SAMPLER_LEAK
 
-        def chain(x: float) -> float:
-            """Return the logarithm of the sum of exp(i x) over i < k."""
-            steps = math.log(k) if x == 0.0 else math.log(math.expm1(-k * x) / math.expm1(-x))
-            return steps + (k - 1) * x
-
         def of_links(x: float) -> bool:
-            return math.log(self.delta(x) + error) + chain(x) <= math.log(delta)
+            return math.log(self.delta(x) + error) + _log_chain(x, k) <= math.log(delta)
 
         def never(x: float) -> bool:
-            return math.log(self.leak + error) + chain(x) > math.log(delta)
+            return math.log(self.leak + error) + _log_chain(x, k) > math.log(delta)
 
         start = self.epsilon(delta / k)
         least = k * _least(of_links, never, start) if math.isfinite(start) else math.inf
@@ -181,7 +177,8 @@ def compose(event: Event, count: SupportsIndex = 1) -> PrivacyLoss:
 
     Examples
     --------
-    500 steps on secret batches of a fifth of the records; sigma is five times the sensitivity:
+    The cost of 500 steps on secret batches of a fifth of the records, with sigma equal to five
+    times the sensitivity:
 
     >>> from skdpot.privacy.sampling import SampledGaussianEvent
     >>> training = SampledGaussianEvent(
@@ -202,16 +199,22 @@ def compose(event: Event, count: SupportsIndex = 1) -> PrivacyLoss:
     return PrivacyLoss(event.relation, steps)
 
 
-def counted_steps(steps: Iterable[tuple[Any, int]]) -> Steps:
-    """Merge equal steps and put them in an order that does not depend on how they came."""
-    counts: Counter[Any] = Counter()
+def counted_steps(steps: Iterable[CountedStep]) -> StepCounts:
+    """Merge equal steps and sort them, so that the result does not depend on their order."""
+    counts: Counter[Step | LossStep] = Counter()
     for step, count in steps:
         counts[step] += count
     return tuple(sorted(counts.items(), key=lambda item: repr(item[0])))
 
 
+def _log_chain(x: float, k: int) -> float:
+    """Return the logarithm of the sum of exp(i x) over i < k."""
+    steps = math.log(k) if x == 0.0 else math.log(math.expm1(-k * x) / math.expm1(-x))
+    return steps + (k - 1) * x
+
+
 def _least(fits: Callable[[float], bool], never: Callable[[float], bool], start: float) -> float:
-    """Return a number from `start` on that fits, nearly the first; infinity once none can."""
+    """Return nearly the smallest number from `start` on that fits, or infinity if none can."""
     low = high = start
     while not fits(high):
         if never(high):
@@ -224,9 +227,10 @@ def _least(fits: Callable[[float], bool], never: Callable[[float], bool], start:
 
 
 @lru_cache(maxsize=1024)
-def _epsilon(steps: Steps, delta: float) -> float:
+def _epsilon(steps: StepCounts, delta: float) -> float:
+    """Return the epsilon of composed steps at `delta`, the smaller of two bounds."""
     if leak := leak_of_steps(steps):
-        # A few roundings less, so that the recomputed delta does not exceed the given one.
+        # Slightly less than delta, so that rounding cannot raise the recomputed delta above it.
         delta = (delta * (1.0 - 1e-15) - leak) / (1.0 - leak)
         if delta <= 0.0:
             return math.inf
@@ -236,7 +240,8 @@ def _epsilon(steps: Steps, delta: float) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _to_gdp(steps: Steps, leak: float) -> ApproximateGDP:
+def _to_gdp(steps: StepCounts, leak: float) -> ApproximateGDP:
+    """Convert composed steps to approximate GDP, with the smaller mu of two bounds."""
     bound, certain_leak = mu_of_steps(steps), leak_of_steps(steps)
     losses, mu = _losses(steps)
     mu = math.inf if losses is None else math.hypot(mu, losses.to_gdp(leak).mu)
@@ -245,17 +250,17 @@ def _to_gdp(steps: Steps, leak: float) -> ApproximateGDP:
     return ApproximateGDP(bound, certain_leak)
 
 
-def _losses(steps: Steps) -> tuple[LossPair | None, float]:
-    """Return the losses of sampled steps, if that makes a difference, and the mu of the others."""
-    sampled = tuple(item for item in steps if not isinstance(item[0], Step))
-    mu = mu_of_steps(item for item in steps if isinstance(item[0], Step))
+def _losses(steps: StepCounts) -> tuple[LossPair | None, float]:
+    """Return the losses of the sampled steps, or None if unused, and the mu of the others."""
+    sampled = tuple((step, n) for step, n in steps if not isinstance(step, Step))
+    mu = mu_of_steps((step, n) for step, n in steps if isinstance(step, Step))
     unused = not sampled or math.isinf(mu_of_steps(steps))
     return None if unused else _composed(sampled), mu
 
 
 @lru_cache(maxsize=4)
-def _composed(steps: Steps) -> LossPair | None:
-    """Compose sampled steps on a common grid; None where losses are too wide for a useful one."""
+def _composed(steps: LossSteps) -> LossPair | None:
+    """Compose sampled steps on a common grid, or return None if their losses are too large."""
     interval = _interval(steps)
     if interval > _COARSEST:
         return None
@@ -263,14 +268,17 @@ def _composed(steps: Steps) -> LossPair | None:
     return reduce(LossPair.compose, parts)
 
 
-def _interval(steps: Steps) -> float:
-    """Choose 1e-4, finer for cheap steps, coarser for wide losses; every one gives a bound."""
+def _interval(steps: LossSteps) -> float:
+    """Choose the interval of the grid: 1e-4, less for cheap steps, more for large losses.
+
+    Every interval gives an upper bound.
+    """
     # The total variation of a step is about 2/5 of the standard deviation of its loss.
     deviation = min(2.5 * step.rate * gdp_delta(0.0, step.mu) for step, _ in steps)
     finer = math.floor(math.log2(min(1.0, deviation / (_POINTS_PER_DEVIATION * _INTERVAL))))
     widest = max(_largest_loss(step) for step, _ in steps)
-    # The mean loss by convexity, and its variance, which is that of N(mu^2 / 2, mu^2) with
-    # probability `rate` and else near 0; both also by the chi-squared divergence.
+    # The mean loss is bounded by convexity. Its variance is that of N(mu^2 / 2, mu^2) with
+    # probability `rate` and of nearly 0 otherwise. The chi-squared divergence bounds both.
     mean = math.fsum(n * min(s.rate * s.mu**2 / 2.0, _chi_squared(s)) for s, n in steps)
     variance = math.fsum(
         n * min(s.rate * (s.mu**2 + s.mu**4 / 4.0), _chi_squared(s)) for s, n in steps
@@ -281,13 +289,14 @@ def _interval(steps: Steps) -> float:
     return _INTERVAL * 2.0 ** max(finer, coarser)
 
 
-def _largest_loss(step: Any) -> float:
-    """Estimate the loss that is exceeded with probability 1e-20 only."""
+def _largest_loss(step: LossStep) -> float:
+    """Estimate the loss that is exceeded with probability 1e-20."""
     without_sampling = step.mu**2 / 2.0 + 10.0 * step.mu
     if without_sampling > 100.0:
-        return max(float(without_sampling) + math.log(step.rate), 1.0)
-    return math.log1p(float(step.rate) * math.expm1(without_sampling))
+        return max(without_sampling + math.log(step.rate), 1.0)
+    return math.log1p(step.rate * math.expm1(without_sampling))
 
 
-def _chi_squared(step: Any) -> float:
-    return float(step.rate) ** 2 * math.expm1(min(step.mu**2, 100.0))
+def _chi_squared(step: LossStep) -> float:
+    """Return the chi-squared divergence of a sampled step, with mu cut at 10."""
+    return step.rate**2 * math.expm1(min(step.mu**2, 100.0))

@@ -1,4 +1,4 @@
-"""One privacy budget for any number of estimators and processes, and its state in words."""
+"""One privacy budget for any number of estimators and processes, and the texts on its state."""
 
 import math
 import os
@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +33,13 @@ from skdpot.privacy.ledger import (
 )
 from skdpot.privacy.other_libraries import event_of
 from skdpot.privacy.planned import Reserve, reserve
+from skdpot.privacy.statement import PrivacySpent
 from skdpot.privacy.targets import LEAK_SHARE, PrivacyTarget, event_cost
 from skdpot.privacy.units import Units, leak_of, mu_of
 
 if TYPE_CHECKING:
     import pandas as pd
+from skdpot.privacy.rounding import epsilon_text, rounded_down, rounded_up
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Columns of a history, with their data types.
@@ -55,32 +56,12 @@ _HISTORY: dict[str, Any] = {
 }
 _GLANCE = 1.0  # seconds that a repr waits for the ledger
 _CHARGES_SHOWN = 5
-_TEMPORARY = "skdpot-budget-"  # what the directories of ledgers without a path begin with
+_TEMPORARY = "skdpot-budget-"  # prefix of the directories of temporary ledgers
 
 
-def epsilon_text(epsilon: float) -> str:
-    """Write an epsilon that was asked for or spent, rounded up."""
-    return "ε = ∞" if math.isinf(epsilon) else f"ε = {rounded_up(epsilon)}"
-
-
-def rounded_down(value: float) -> str:
-    """Write a number with four digits and never more than it is."""
-    return _rounded(value, ROUND_FLOOR)
-
-
-def rounded_up(value: float) -> str:
-    """Write a number with four digits and never less than it is."""
-    return _rounded(value, ROUND_CEILING)
-
-
-def _rounded(value: float, rounding: str) -> str:
-    """Round the shortest decimal number that a float prints as, so that 0.1 stays 0.1."""
-    if not math.isfinite(value):
-        return str(value)
-    return f"{float(Context(prec=4, rounding=rounding).create_decimal(repr(float(value)))):.4g}"
-
-
-def make_terms(epsilon: float, delta: float, relation: str, planned: Sequence[Any]) -> Terms:
+def make_terms(
+    epsilon: float, delta: float, relation: str, planned: Sequence[PrivacySpent]
+) -> Terms:
     """Check a budget's arguments and compute its caps."""
     try:
         target = PrivacyTarget(epsilon, delta)
@@ -100,16 +81,16 @@ def make_terms(epsilon: float, delta: float, relation: str, planned: Sequence[An
     if not all(isinstance(getattr(fit, "event", None), Event) for fit in planned):
         raise TypeError("`planned` must hold statements of fits, made by plan_fit.")
     events = [check_relation(fit.event, Relation(relation)) for fit in planned]
-    reserves, caps = reserve(target, events)
+    reserves, (mu_squared_cap, leak_cap) = reserve(target, events)
     fits = tuple(
-        PlannedFit(float(fit.epsilon), float(fit.delta), str(fit.event), *kept.account)
-        for fit, kept in zip(planned, reserves, strict=True)
+        PlannedFit(float(fit.epsilon), float(fit.delta), str(fit.event), **reserved.account)
+        for fit, reserved in zip(planned, reserves, strict=True)
     )
-    return Terms(target.epsilon, target.delta, Relation(relation), *caps, fits)
+    return Terms(target.epsilon, target.delta, Relation(relation), mu_squared_cap, leak_cap, fits)
 
 
 def check_relation(event: Event, relation: Relation) -> Event:
-    """Return an event that a budget of this relation can add up."""
+    """Return the event, or refuse it if its relation is not that of the budget."""
     if isinstance(event, Event) and event.relation is not relation:
         raise ValueError(
             f"The event is accounted under relation={str(event.relation)!r}, the budget holds "
@@ -120,7 +101,7 @@ def check_relation(event: Event, relation: Relation) -> Event:
 
 
 def epsilon_of(mu_squared_units: Units, delta: float) -> float:
-    """Return the epsilon of that many units, with the same split of `delta` as the caps."""
+    """Return the epsilon of a squared mu in units, with the same split of `delta` as the caps."""
     return gdp_epsilon(mu_of(mu_squared_units), (1.0 - LEAK_SHARE) * delta)
 
 
@@ -133,13 +114,13 @@ class BudgetState:
 
     @property
     def spent(self) -> float:
-        """The epsilon of all charges, rounded up, though not past the cap that they obey."""
+        """The epsilon of all charges, rounded up, and at most the cap."""
         total = epsilon_of(self.totals.mu_squared_units + self._reserve, self.terms.delta)
         return min(total, self.terms.epsilon)
 
     @property
     def _reserve(self) -> Units:
-        """What planned fits, made or not, take off the cap."""
+        """The part of the cap that is reserved for planned fits, made or not."""
         if not self.terms.planned or math.isinf(self.terms.epsilon):
             return 0
         whole = PrivacyTarget(self.terms.epsilon, self.terms.delta).mu_squared_units
@@ -147,16 +128,16 @@ class BudgetState:
 
     @property
     def charges(self) -> str:
-        """How many charges there are, in words."""
+        """The number of charges, in words."""
         n = self.totals.n_charges
         return "1 charge" if n == 1 else f"{n} charges"
 
     @property
     def share(self) -> float:
-        """The spent share of the caps, the fuller one of both."""
+        """The spent share of the cap of which more is spent."""
         if math.isinf(self.terms.epsilon):
             return 0.0
-        if self.terms.mu_squared_cap == 0:  # planned fits take all
+        if self.terms.mu_squared_cap == 0:  # everything is reserved for planned fits
             return 1.0
         reserve = self._reserve
         return max(
@@ -166,7 +147,7 @@ class BudgetState:
 
     @property
     def remaining(self) -> float:
-        """The largest epsilon, rounded down, of an estimator whose whole target still fits."""
+        """The largest epsilon, rounded down, with which one more estimator is admitted."""
         untouched = self.totals.n_charges == 0 and not self.terms.planned
         if untouched or math.isinf(self.terms.epsilon):
             return self.terms.epsilon
@@ -183,7 +164,7 @@ class BudgetState:
         return 0.0
 
     def refusal(self, charge: Charge) -> str:
-        """Say what was asked, what is left and what to do about it, in public values only."""
+        """Explain a refused charge in public values: its cost, what is left and what to do."""
         name = f"{charge.label!r} asks" if charge.label else "A release asks"
         asked = f"epsilon={rounded_up(charge.epsilon)} at delta={self.terms.delta:g}"
         left = rounded_down(self.remaining)
@@ -207,8 +188,8 @@ class PrivacyBudget:
     """A cap on everything that is released about one set of records.
 
     Pass one budget to all estimators that are fitted on these records. Each fit is charged before
-    it draws its noise, and refused if too little is left. Copies, clones, worker processes and
-    pickles spend from the same ledger.
+    it draws noise, and is refused if too little of the budget is left. Copies, clones, worker
+    processes and pickles spend from the same ledger.
 
     Parameters
     ----------
@@ -218,15 +199,16 @@ class PrivacyBudget:
         In (0, 1). Should be well below one over the number of records.
     ledger : str, path-like or None, default=None
         File that holds the charges. An existing ledger is continued if its epsilon, delta and
-        relation agree. If None, a temporary file is used, which ends with this process. Keep the
-        file on a local disk: on a drive that machines share, a `PrivacyWarning` says what can
-        happen.
+        relation agree. If None, a temporary file is used, which is removed when this process ends.
+        Keep the file on a local disk; a `PrivacyWarning` explains the risk of a drive that several
+        machines share.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
         Definition of neighbouring data sets. Events of another relation are refused.
     planned : sequence of PrivacySpent, default=()
         Statements of fits that are fixed before anything is released, from
-        `skdpot.privacy.plan_fit`. They are accounted for exactly, together with the rest. Each may
-        be made once, at any time, by an estimator with the same parameters and this budget.
+        `skdpot.privacy.plan_fit`. They are accounted for exactly, together with the other charges.
+        Each planned fit may be made once, at any time, by an estimator with the same parameters and
+        this budget.
 
     Raises
     ------
@@ -237,29 +219,30 @@ class PrivacyBudget:
 
     Notes
     -----
-    The budget is a filter: the guarantee also holds if later fits, and their number, depend on
-    earlier results. Each event is bounded by "leak with probability d, otherwise no easier to
-    distinguish than N(0, 1) from N(mu, 1)", and admitted while the sums of mu^2 and of d stay below
-    two caps, for which nine tenths and one tenth of `delta` pay. One estimator with the same
-    epsilon and delta fills the budget exactly.
+    The budget is a privacy filter [1]_: the guarantee also holds if later fits and their number
+    depend on earlier results. Each event is bounded by "a leak with probability d, otherwise no
+    easier to distinguish than N(0, 1) from N(mu, 1)". It is admitted if the sums of mu^2 and of d
+    stay within two caps, which use nine tenths and one tenth of `delta`. One estimator with the
+    same epsilon and delta fills the budget exactly.
 
-    Planned fits need no such bound: the sum of mu^2 is capped so that the composition of all
-    planned fits with the rest is (epsilon, delta)-private, by the exact privacy profiles
-    (`skdpot.privacy.accounting` has the proof). This matters for searches and for training on
-    random batches, which are far from Gaussian. What is planned is reserved, whether or not it is
-    made.
+    Planned fits need no such bound. The sum of mu^2 is capped so that the composition of all
+    planned fits with all other charges is (epsilon, delta)-private by the exact privacy profiles
+    (proof in `skdpot.privacy.planned`). This matters for searches and for training on random
+    batches, which are far from Gaussian. The cost of a planned fit is reserved, whether or not the
+    fit is made.
 
-    The sum is about the records that the statements of the fits name: rows, or all rows of a person
-    (``unit=``, ``groups=``). Where a person has several rows, a fit whose records are rows protects
-    each of them and not the person, and its charge says less than that of a fit of persons.
+    The guarantee protects the records that the statements of the fits name: rows, or all rows of a
+    person (``unit=``, ``groups=``). If a person has several rows, a fit whose records are rows
+    protects each row and not the person, and its charge promises less than that of a fit whose
+    records are persons.
 
     Fits on parts of the records, such as folds, add up however the parts overlap, if no private
-    value decides which records are in a part and none is in it twice. A split that is stratified by
-    private labels, and a bootstrap, are not such parts (`check_search`).
+    value decides which records are in a part and no record is in a part twice. Splits that are
+    stratified by private labels and bootstraps do not satisfy this (`check_search`).
 
     A hyperparameter search charges folds x candidates + 1 fits. Pass ``error_score="raise"`` to
     scikit-learn's searches, which otherwise turn the error of a refused fit into a ``nan`` score.
-    Scores on private rows are not covered by the budget.
+    The budget does not cover scores on private rows.
 
     References
     ----------
@@ -285,7 +268,7 @@ class PrivacyBudget:
         *,
         ledger: str | os.PathLike[str] | None = None,
         relation: str = "replace_one",
-        planned: Sequence[Any] = (),
+        planned: Sequence[PrivacySpent] = (),
     ) -> None:
         terms = make_terms(epsilon, delta, relation, planned)
         if ledger is None:
@@ -303,7 +286,7 @@ class PrivacyBudget:
         Parameters
         ----------
         ledger : str or path-like
-            A file that a budget has made.
+            A file that was created by a budget.
 
         Returns
         -------
@@ -318,8 +301,8 @@ class PrivacyBudget:
         path = str(Path(ledger).expanduser().absolute())
         with transaction(path, "DEFERRED") as connection:
             terms = read_terms(connection, path)
-        without = make_terms(terms.epsilon, terms.delta, str(terms.relation), ())
-        if not without.covers(terms):  # a plan can only lower the caps
+        unplanned = make_terms(terms.epsilon, terms.delta, str(terms.relation), ())
+        if not unplanned.covers(terms):  # a plan can only lower the caps
             raise damaged(path)
         warn_of_drive(path)
         return _restore(Ledger.attach(path, terms))
@@ -352,31 +335,31 @@ class PrivacyBudget:
     def spend(self, event: Any, *, label: str = "") -> None:
         """Charge `event`, or refuse it and change nothing.
 
-        When this method returns, the charge is on disk and the release may be made.
+        When the method returns, the charge is on disk and the release may be made.
 
         Parameters
         ----------
         event : Event, or release of another library
-            One whole fit with all its phases, whose parameters were fixed beforehand. Of other
-            libraries, under the relation of this budget:
+            One whole fit with all its phases, whose parameters were fixed beforehand. Releases of
+            other libraries are accepted under the relation of this budget:
 
-            - a measurement of OpenDP on a data set, by its privacy map. Of one that states rho of
+            - a measurement of OpenDP on a data set, by its privacy map. If the map states rho of
               zero-concentrated privacy, the worst such release is charged: 1.25 to 1.75 times the
-              mu of Gaussian noise for rho up to 10. To pay for the noise alone, state it as a
+              mu of Gaussian noise for rho up to 10. To pay for Gaussian noise only, pass a
               `GaussianEvent`;
             - the accountant of Opacus, or its history: a list of tuples (noise multiplier, sample
               rate, steps) of DP-SGD. Every step must use **one Poisson sample and a fixed clipping
               norm**: no ``poisson_sampling=False``, no batches accumulated over several samples,
               no ``clipping="adaptive"``. Replacing a record moves a sum of clipped gradients by
               twice the clipping norm;
-            - a `BudgetAccountant` of diffprivlib: its limit or, without one, what it has spent.
-              Replacing a record costs twice the epsilon, as some of its tools add or remove one.
-              Under add-or-remove it is refused, as the noise of others depends on the number of
-              rows;
-            - (epsilon, delta), of a release of which nothing else is known. The worst such release
-              is charged, as much as a Gaussian one with a larger epsilon.
+            - a `BudgetAccountant` of diffprivlib: its limit or, without a limit, what it has spent.
+              Replacing a record costs twice the epsilon, because some of its tools protect against
+              adding or removing one. Under add-or-remove it is refused, because the noise of other
+              tools depends on the number of rows;
+            - (epsilon, delta) of a release, if nothing else is known of it. The worst such release
+              is charged, which costs as much as a Gaussian release with a larger epsilon.
         label : str, default=""
-            Name in the history. It is public: it must not contain private values.
+            Name in the history. It is public and must not contain private values.
 
         Raises
         ------
@@ -387,15 +370,15 @@ class PrivacyBudget:
         UnknownEventError
             If no accountant is known for the event.
         ValueError
-            If event and budget have different relations, or the cost under this relation cannot be
-            told.
+            If event and budget have different relations, or the cost under this relation is not
+            known.
         """
         if not isinstance(label, str):
             raise TypeError(f"`label` must be a str, got {type(label).__name__}.")
         self._spend(event, label)
 
     def _spend(self, event: Any, label: str, plan: bytes | None = None) -> int:
-        """Charge an event and return its number; with a plan it is open."""
+        """Charge an event and return the number of the charge, which is open if it has a plan."""
         charges = self._charges(event, label)
         number = self._ledger.admit(*charges, plan=plan)
         if not number:
@@ -404,29 +387,29 @@ class PrivacyBudget:
 
     @contextmanager
     def resume(self, number: int | None = None) -> Iterator[None]:
-        """Go on with a fit that failed after its charge, without a second charge.
+        """Resume a fit that failed after its charge, without a second charge.
 
-        A budget with a `ledger` keeps the releases of a fit until it has ended. The first fit in
-        the block must be the interrupted one: on the same rows, with the same parameters. It
-        gets the kept releases and makes those that are missing.
+        A budget with a `ledger` keeps the releases of a fit until the fit has ended. The first fit
+        in the block must be the interrupted one, on the same rows and with the same parameters. It
+        uses the kept releases and makes the missing ones.
 
         Parameters
         ----------
         number : int or None, default=None
-            Which charge, counted from 1 as in `history`. None means the only one that is open.
+            Number of the charge, counted from 1 as in `history`. None means the only open charge.
 
         Raises
         ------
         LedgerError
-            If nothing is kept of this charge, or another process goes on with it. In the block, if
-            a fit has another event, number of records or public statement than the interrupted one,
-            or its releases other public facts. Nothing is charged.
+            If nothing is kept of this charge, or another process resumes it. In the block, if the
+            fit has another event, number of records or public statement than the interrupted fit,
+            or its releases have other public facts. Nothing is charged.
 
         Privacy
         -------
-        All attempts together are covered by the one charge (`skdpot.privacy.journal` has the
-        proof): what anyone can have seen was kept before, and is returned bit for bit. On other
-        rows the result mixes releases of both, which is private and useless.
+        The single charge covers all attempts together (proof in `skdpot.privacy.journal`): every
+        release that anyone can have seen was kept before, and is returned bit for bit. On other
+        rows the result mixes the releases of both data sets, which is private and useless.
 
         Examples
         --------
@@ -451,12 +434,12 @@ class PrivacyBudget:
         Returns
         -------
         bool
-            Another process may still spend before this one does.
+            True does not reserve anything: another process may spend first.
 
         Raises
         ------
         LedgerError, UnknownEventError, ValueError
-            As `spend`.
+            As in `spend`.
         """
         charges, totals = self._charges(event, ""), self._ledger.totals()
         return any(self._ledger.terms.admit(totals.after(charge)) for charge in charges)
@@ -467,26 +450,26 @@ class PrivacyBudget:
         Parameters
         ----------
         epsilon, delta : float
-            Parameters of an estimator. If they are those of a planned fit, it is calibrated as
-            without a budget.
+            Parameters of an estimator. If they are those of a planned fit, the estimator is
+            calibrated as without a budget.
 
         Returns
         -------
         bool
-            Whether or not the planned fit has been made.
+            True whether or not the planned fit has been made.
         """
         fits = self._ledger.terms.planned
         return any((fit.epsilon, fit.delta) == (epsilon, delta) for fit in fits)
 
     def remaining(self) -> float:
-        """Return the largest epsilon of one more estimator that still fits.
+        """Return the largest epsilon with which one more estimator is admitted.
 
         Returns
         -------
         float
-            Rounded down, for an estimator with this budget's delta and full-batch noise; 0.0 if
-            nothing fits. Fits that draw random batches or select categories also use a thousandth
-            of the leak cap each: see `can_afford`.
+            Rounded down, for an estimator with this budget's delta that uses all records in every
+            step; 0.0 if nothing is left. A fit that draws random batches or selects categories also
+            uses a thousandth of the leak cap: see `can_afford`.
 
         Raises
         ------
@@ -496,12 +479,12 @@ class PrivacyBudget:
         return self._state().remaining
 
     def epsilon_spent(self) -> float:
-        """Return the epsilon, at this budget's delta, of all charges so far.
+        """Return the epsilon of all charges so far, at this budget's delta.
 
         Returns
         -------
         float
-            A running total for information. The guarantee is the cap, whenever the spending ends.
+            A running total for information. The guarantee is the cap, whenever spending ends.
 
         Raises
         ------
@@ -517,10 +500,10 @@ class PrivacyBudget:
         -------
         DataFrame
             Columns ``time`` (UTC), ``label``, ``event``, ``relation``, ``mu``, ``leak``,
-            ``epsilon`` (of this event alone, at this budget's delta), ``planned``: whether it was
-            paid for when the budget was made, so that ``mu`` and ``leak`` are 0, and ``open``:
-            whether the fit has not ended and can be resumed. Charges for parts of the records
-            assume what the notes of the class say of parts.
+            ``epsilon`` (of this event alone, at this budget's delta), ``planned`` (whether it was
+            paid for when the budget was made, so that ``mu`` and ``leak`` are 0) and ``open``
+            (whether the fit has not ended and can be resumed). Charges for parts of the records
+            assume the conditions on parts in the notes of the class.
 
         Raises
         ------
@@ -536,22 +519,22 @@ class PrivacyBudget:
         return pd.DataFrame(typed | {"time": pd.to_datetime(times, utc=True)})
 
     def _charges(self, event: Any, label: str) -> tuple[Charge, ...]:
-        """Return what may be charged: nothing if the event was planned, and else its cost."""
+        """Return the possible charges: free ones of matching planned fits, then the full cost."""
         event = event_of(event, self.relation)
         check_relation(event, self.relation)
         cost = event_cost(event, PrivacyTarget(self.epsilon, self.delta).leak_cap)
         asked = epsilon_of(cost.mu_squared_units, self.delta)
         charge = Charge(label, str(event), asked, cost.mu_squared_units, cost.leak_units)
         planned = self._ledger.terms.planned
-        account = Reserve.of(event).account if planned else ()
-        free = (fit for fit in planned if fit.covers(*account))
+        account = Reserve.of(event).account if planned else {}
+        free = (fit for fit in planned if fit.covers(**account))
         return *(Charge(label, fit.event, fit.epsilon, 0, 0) for fit in free), charge
 
     def _state(self, patience: float = PATIENCE) -> BudgetState:
         return BudgetState(self._ledger.terms, self._ledger.totals(patience))
 
     def __repr__(self) -> str:
-        """Return the values and the spent epsilon; never raises."""
+        """Return the cap and the spent epsilon; never raises."""
         values = f"epsilon={self.epsilon!r}, delta={self.delta!r}"
         if self.relation is not Relation.REPLACE_ONE:
             values += f", relation={str(self.relation)!r}"
@@ -580,18 +563,18 @@ class PrivacyBudget:
         return html_card(title, aside, meter=(state.share, spent, left), rankings=rankings)
 
     def __deepcopy__(self, memo: object = None) -> "PrivacyBudget":
-        """Return the budget itself: a copy or a clone must not spend anew."""
+        """Return the budget itself: a copy or a clone must not have a second budget."""
         return self
 
     __copy__ = __sklearn_clone__ = __deepcopy__
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the way to the ledger, never its contents."""
+        """Pickle the path and terms of the ledger, not its charges."""
         return _restore, (self._ledger,)
 
 
 def history_rows(budget: PrivacyBudget) -> list[dict[str, Any]]:
-    """Return the rows of `PrivacyBudget.history`, for those who do without pandas."""
+    """Return the rows of `PrivacyBudget.history` without pandas."""
     ledger, relation = budget._ledger, str(budget.relation)
     charges, unfinished = ledger.records(), ledger.open_charges()
     return [
@@ -610,21 +593,21 @@ def history_rows(budget: PrivacyBudget) -> list[dict[str, Any]]:
     ]
 
 
-# Budgets of this process by ledger: unpickling gives back the one that is alive here.
+# The living budgets of this process by ledger: unpickling returns them.
 _LIVE: weakref.WeakValueDictionary[Ledger, PrivacyBudget] = weakref.WeakValueDictionary()
 
 
 def _restore(ledger: Ledger) -> PrivacyBudget:
-    """Unpickle a budget without touching the file, which may be gone."""
+    """Unpickle a budget without opening its file, which may be missing."""
     budget = object.__new__(PrivacyBudget)
     budget._ledger = ledger
     return _LIVE.setdefault(ledger, budget)
 
 
 def _temporary_ledger(budget: PrivacyBudget, terms: Terms) -> Ledger:
-    """Make a ledger that is removed with `budget`, by the process that made it alone."""
+    """Make a ledger that its own process removes together with `budget`."""
     try:
-        # A directory of our own, so that nobody else can put a journal beside the ledger.
+        # A private directory, so that nobody else can put an SQLite journal beside the ledger.
         directory = tempfile.mkdtemp(prefix=_TEMPORARY)
     except OSError as error:
         raise LedgerError(
@@ -637,14 +620,14 @@ def _temporary_ledger(budget: PrivacyBudget, terms: Terms) -> Ledger:
 
 
 def _remove(ledger: Ledger, owner: int) -> None:
-    """Remove a temporary ledger, unless this is a fork of its owner."""
+    """Remove a temporary ledger, unless this process is a fork of its owner."""
     if os.getpid() == owner:
         shutil.rmtree(Path(ledger.path).parent, ignore_errors=True)
         ledger.forget()
 
 
 def _durable_ledger(path: str | os.PathLike[str], terms: Terms) -> Ledger:
-    """Make the ledger at `path`, or continue the one that is there."""
+    """Make the ledger at `path`, or continue the existing one."""
     warn_of_drive(path)
     if not os.path.lexists(os.path.expanduser(path)):
         with suppress(FileExistsError):  # another process was faster

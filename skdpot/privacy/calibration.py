@@ -1,4 +1,4 @@
-"""Calibration: from a privacy target to the least noise that keeps it."""
+"""Calibration: the least noise with which an event fits in a privacy target."""
 
 import math
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def calibrate(target: PrivacyTarget, make_event: Callable[[float], Event]) -> Ev
         The epsilon and delta to spend.
     make_event : callable
         Maps sigma to an event. It may raise ``ValueError`` if sigma is too small, for example for
-        its lattice. The cost must not increase with sigma.
+        the lattice. The cost must not increase with sigma.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def calibrate(target: PrivacyTarget, make_event: Callable[[float], Event]) -> Ev
     """
 
     def made(log_sigma: float) -> Event | None:
-        """Return the event, or None where the noise is refused, for example by its lattice."""
+        """Return the event, or None if the noise is refused, for example by its lattice."""
         with suppress(ValueError):
             return make_event(math.exp(log_sigma))
         return None
@@ -65,11 +65,11 @@ def calibrate(target: PrivacyTarget, make_event: Callable[[float], Event]) -> Ev
         return NonPrivateEvent(relation=make_event(math.exp(high)).relation)
     root, step = _crossing(of_bound, high, 1e-13), 1e-13
     if compose(make_event(math.exp(high))).is_sampled:
-        # All records in every step is the costlier event, so that its sigma is an upper end.
+        # Without sampling the event costs more, so its sigma is an upper end of the search.
         of_losses = partial(excess, target.log_excess)
         high = _above(of_losses, root + 1e-9, target, make_event)
         root, step = _crossing(of_losses, high, 1e-5), 1e-5
-    # Walk up from the crossing to the first event whose recomputed cost fits.
+    # Increase sigma from the crossing until the recomputed cost fits.
     while (event := made(root)) is None or not target.admits(event):
         root += step
         step *= 2.0
@@ -82,7 +82,7 @@ def _above(
     target: PrivacyTarget,
     make_event: Callable[[float], Event],
 ) -> float:
-    """Return a log(sigma) of at least `start` that fits."""
+    """Return a log(sigma) of at least `start` whose cost fits."""
     x = start
     while (value := excess(x)) > 0.0:
         x += max(0.7, 0.5 * value if value < HOPELESS else 0.0)
@@ -99,7 +99,7 @@ def _above(
 
 
 def _crossing(excess: Callable[[float], float], start: float, tolerance: float) -> float:
-    """Walk down from `start`, which fits, to what does not, and return where it crosses."""
+    """Decrease log(sigma) from `start`, which fits, and return where the cost reaches the cap."""
     from scipy.optimize import brentq  # loading it takes half a second
 
     fitting = x = start

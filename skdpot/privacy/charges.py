@@ -1,4 +1,4 @@
-"""The charge of a fit, its plan without a charge, and what its statement assumes."""
+"""Charging a fit, planning it without a charge, and the assumptions of its statement."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,16 +13,14 @@ from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import Event, Relation
 from skdpot.privacy.journal import charge_fit
-from skdpot.privacy.pipelines import (
-    PrivateEstimatorMixin,
-)
+from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.searches import faults_of_callers
 from skdpot.privacy.statement import PrivacySpent, Scale, scales_of, stated_epsilon
 from skdpot.privacy.targets import privacy_target
 
 _PLANNING: ContextVar[bool] = ContextVar("planning", default=False)
-SEEDED = "nobody knows random_state"  # the assumption of every fit with a seed
-# That of every fit: it cannot see who divided the rows of a larger table before it.
+SEEDED = "nobody knows random_state"  # assumed by every fit with a seed
+# Assumed by every fit, which cannot know how its rows were selected from a larger table.
 ROWS_GIVEN = "no private value decides which rows the fit is given, and none is given twice"
 KNOWN_LABELS = "every label is one of the classes; others are refused"
 
@@ -38,25 +36,25 @@ def charge(
     noise_given: bool = False,
     label: str | None = None,
 ) -> PrivacySpent:
-    """Charge a fit. Call it before the fit draws noise or looks at its data.
+    """Charge a fit. Call it before the fit draws noise or reads its data.
 
     Parameters
     ----------
     owner : estimator or FitContext
-        Has the attributes `epsilon`, `delta` and `budget`, which is None without a budget.
+        Has the attributes `epsilon`, `delta` and `budget` (None without a budget).
     event : Event
         The whole fit. It must not cost more than (epsilon, delta).
     n_samples : int or None
         Number of records, which must be public; None if there are no private records.
     assumptions : iterable of str
-        Facts that the fit takes to be public.
+        Facts that the fit assumes to be public.
     mechanism : str, default=""
         Description of the mechanism for the statement.
     scales : tuple, optional
         Noise and sensitivity for the statement. By default those of each phase of the event.
     noise_given : bool, default=False
         If True, the noise was given rather than calibrated: `epsilon` is ignored and the statement
-        says what the event costs at `delta`.
+        reports the cost of the event at `delta`.
     label : str, optional
         Name in the budget's history. By default that of the estimator.
 
@@ -80,9 +78,9 @@ def charge(
     -----
     PrivacyWarning
         If `delta`, or that of the budget, is not below ``1 / n_samples``: a mechanism that
-        publishes one random record is (0, 1/n)-private. If a search or ensemble of scikit-learn
-        that is calling divides rows by private values (`check_search`). The warnings come before
-        the charge.
+        publishes one random record is (0, 1/n)-private. If the fit is called by a scikit-learn
+        search or ensemble that divides rows by private values (`check_search`). The warnings come
+        before the charge.
     """
     budget, delta = owner.budget, owner.delta
     name = label or str(getattr(owner, "caller", type(owner).__name__))
@@ -101,12 +99,14 @@ def charge(
         for text in faults_of_callers():
             warn_of_privacy(f"{name}: {text}")
         assumed += (ROWS_GIVEN,)
-    stated = stated_epsilon(compose(event), target.delta) if noise_given else target.epsilon
-    facts = event.relation, event, *(scales or scales_of(event)), assumed, mechanism
-    spent = PrivacySpent(stated, target.delta, *facts)
+    epsilon = stated_epsilon(compose(event), target.delta) if noise_given else target.epsilon
+    sigma, sensitivity = scales or scales_of(event)
+    spent = PrivacySpent(
+        epsilon, target.delta, event.relation, event, sigma, sensitivity, assumed, mechanism
+    )
     if _PLANNING.get():
         raise _PlannedError(spent)
-    charge_fit(budget, event, name, spent, n_samples)
+    charge_fit(budget, name, spent, n_samples)
     return spent
 
 
@@ -117,18 +117,18 @@ class _PlannedError(BaseException):
 def plan_fit(
     estimator: PrivateEstimatorMixin, X: Any, y: Any = None, **params: Any
 ) -> PrivacySpent:
-    """State what a fit will cost, without making it.
+    """State the cost of a fit without making it.
 
     The fit runs up to the point where it would be charged: it validates its data, and releases,
-    charges and stores nothing. A `PrivacyBudget` that is made with ``planned=[plan_fit(...)]``
-    accounts for these fits exactly, together with everything else that it admits.
+    charges and stores nothing. A `PrivacyBudget` with ``planned=[plan_fit(...)]`` accounts for the
+    planned fits exactly, together with all other charges.
 
     Parameters
     ----------
     estimator : estimator
-        A private estimator; for a pipeline, plan its steps. It is not changed.
+        A private estimator, which is not changed. For a pipeline, plan its steps.
     X : array-like or DataFrame
-        Rows of the fit, or public rows of the same form: number, columns and data types.
+        Rows of the fit, or public rows with the same number, columns and data types.
     y : array-like, optional
         Labels or targets of the fit.
     **params : object
@@ -137,14 +137,14 @@ def plan_fit(
     Returns
     -------
     PrivacySpent
-        The statement that the fit will have. Calibrated as without a budget.
+        The statement of the future fit, calibrated as without a budget.
 
     Raises
     ------
     TypeError
         If `estimator` is not a private estimator.
     ValueError
-        If the fit releases nothing, or would raise this error.
+        If the fit releases nothing, or would itself raise a ValueError.
 
     Privacy
     -------
@@ -178,7 +178,7 @@ def plan_fit(
 
 @contextmanager
 def planning(on: bool) -> Iterator[list[PrivacySpent]]:
-    """If `on`, end the block where a fit in it would be charged, and collect its statement."""
+    """If `on`, end the block where a fit would be charged, and collect its statement."""
     statements: list[PrivacySpent] = []
     state = _PLANNING.set(on)
     try:
@@ -202,9 +202,9 @@ def row_assumptions(
     records: Sequence[str] = (),
     others: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """List what a fit of rows takes to be public, and what else its statement rests on.
+    """List the assumptions of a fit of rows: its public facts and its other conditions.
 
-    `records` says how many records there are and what one is, if it is not one row.
+    `records` states the number of records and the meaning of one, if a record is not a row.
     """
     labels = " and every label one of the classes" if classes else ""
     rows = "one row" if group_size == 1 else f"at most {group_size} rows, all of different labels"
@@ -226,7 +226,7 @@ def row_assumptions(
 def _warn_of_delta(
     label: str, event: Event, n_samples: int | None, delta: float, budget: PrivacyBudget | None
 ) -> None:
-    """Warn of a delta of 1 / n or more; where n is protected, do not warn."""
+    """Warn of a delta of at least 1 / n, unless n is private."""
     if n_samples is None or event.relation is not Relation.REPLACE_ONE:
         return
     largest = delta
@@ -236,6 +236,6 @@ def _warn_of_delta(
         owner = "delta" if largest == delta else "the budget's delta"
         warn_of_privacy(
             f"{label}: {owner} = {largest:g} is not below one over the number of records "
-            f"({n_samples:,}): publishing one would pass for private. Choose a delta well "
-            f"below {1 / n_samples:.1g}."
+            f"({n_samples:,}), so publishing one whole record would count as private. Choose a "
+            f"delta well below {1 / n_samples:.1g}."
         )

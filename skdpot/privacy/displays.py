@@ -1,8 +1,8 @@
-"""Displays of the cost of privacy: a score against epsilon, and a budget per charge."""
+"""Displays of the cost of privacy: a score against epsilon, and the charges of a budget."""
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
@@ -25,50 +25,54 @@ from skdpot._utils.panels import (
     single_axes,
 )
 from skdpot.exceptions import BudgetExceededError
-from skdpot.privacy.budget import PrivacyBudget, epsilon_of, rounded_up
+from skdpot.privacy.budget import PrivacyBudget, epsilon_of
 from skdpot.privacy.events import ComposedEvent, GaussianEvent
+from skdpot.privacy.rounding import rounded_up
 from skdpot.privacy.spent import total_spent
 from skdpot.privacy.statement import PrivacySpent
 from skdpot.privacy.targets import privacy_target
 
 _MOST_TICKS = 8
-_ROUNDING = 1 + 1e-9  # each charge is rounded up by itself
+_ROUNDING = 1 + 1e-9  # each charge is rounded up separately
 _MOST_BARS = 25
 _MOST_LETTERS = 34
 _ROW_HEIGHT = 0.28  # inches
 
 
-def _floor_of(floor: Any, estimator: Any, public: tuple[Any, Any], scoring: Any) -> float | None:
-    """Return the score that needs no features, by default of a constant prediction."""
+def _floor_of(
+    floor: str | float | None, model: object, X: Any, y: Any, scoring: Any
+) -> float | None:
+    """Return the score without features, by default that of a constant prediction."""
     if not isinstance(floor, str):
         return None if floor is None else float(floor)
     if floor != "auto":
         raise ValueError(f"floor={floor!r} must be 'auto', a number or None.")
-    if public[1] is None or not (is_classifier(estimator) or is_regressor(estimator)):
+    if y is None or not (is_classifier(model) or is_regressor(model)):
         return None
-    guess = DummyClassifier(strategy="prior") if is_classifier(estimator) else DummyRegressor()
-    return _score(guess.fit(*public), public, scoring)
+    guess = DummyClassifier(strategy="prior") if is_classifier(model) else DummyRegressor()
+    return _score(guess.fit(X, y), X, y, scoring)
 
 
-def _score(model: Any, public: tuple[Any, Any], scoring: Any) -> float:
-    return float(check_scoring(model, scoring=scoring)(model, *public))
+def _score(model: object, X: Any, y: Any, scoring: Any) -> float:
+    """Score a fitted model on public rows."""
+    return float(check_scoring(model, scoring=scoring)(model, X, y))
 
 
 def _check_affordable(
     estimator: Any, epsilons: Sequence[float], n_repeats: int, parameter: str
 ) -> None:
-    """Refuse a sweep that a budget cannot pay for, before anything is spent."""
+    """Refuse a sweep that costs more than the rest of the budget, before anything is spent."""
     owner, mark, _ = parameter.rpartition("__")
     params = estimator.get_params()
     budget, delta = (params.get(f"{owner}{mark}{name}") for name in ("budget", "delta"))
     if not isinstance(budget, PrivacyBudget) or delta is None or math.isinf(budget.epsilon):
         return
     mus = [privacy_target(epsilon, delta, budget).mu_cap for epsilon in epsilons]
-    one = [GaussianEvent(sigma=1.0, sensitivity=mu * _ROUNDING) for mu in mus]
-    fits = len(epsilons) * n_repeats
-    if not budget.can_afford(ComposedEvent(events=tuple(one * n_repeats))):
+    events = [GaussianEvent(sigma=1.0, sensitivity=mu * _ROUNDING) for mu in mus]
+    n_fits = len(epsilons) * n_repeats
+    if not budget.can_afford(ComposedEvent(events=tuple(events * n_repeats))):
         raise BudgetExceededError(
-            f"{fits} fits, {n_repeats} per epsilon, cost more than what is left of the budget "
+            f"{n_fits} fits, {n_repeats} per epsilon, cost more than what is left of the budget "
             f"(epsilon={budget.epsilon:g} in total). Nothing was charged. Use fewer or smaller "
             "epsilons or fewer repeats, or sweep over public rows without a budget."
         )
@@ -78,7 +82,7 @@ def _check_affordable(
 class PrivacyUtilityDisplay:
     """A score against epsilon, with the spread of repeated fits.
 
-    Make one with `from_frame` or `from_estimator`. Parameters are stored as attributes.
+    Create it with `from_frame` or `from_estimator`. Parameters are stored as attributes.
 
     Parameters
     ----------
@@ -87,7 +91,7 @@ class PrivacyUtilityDisplay:
     references : dict of str to float, optional
         Score without privacy, by method.
     floor : float, optional
-        Score that needs no data, such as that of a constant prediction.
+        Score of a model without data, such as a constant prediction.
     score_name : str, default="score"
         Label of the vertical axis.
     spent : PrivacySpent, optional
@@ -98,7 +102,7 @@ class PrivacyUtilityDisplay:
     points_ : DataFrame
         ``method``, ``epsilon``, ``mean``, ``std`` (NaN for a single fit) and ``n_runs``.
     ax_, figure_ : matplotlib Axes and Figure
-        Where it is drawn.
+        Axes and figure of the drawing.
     errorbars_, dots_, reference_lines_ : dict of str to artist
         Mean and standard deviation, single fits, and score without privacy, by method.
     floor_line_ : matplotlib Line2D or None
@@ -106,8 +110,8 @@ class PrivacyUtilityDisplay:
 
     Privacy
     -------
-    Scores are treated as public: they must be measured on public rows. Private fits to the same
-    rows compose: a picture of five epsilons costs more than the largest of them.
+    Scores are treated as public, so they must be measured on public rows. Private fits to the same
+    rows compose: a display of five epsilons costs more than the largest epsilon.
 
     Examples
     --------
@@ -145,12 +149,12 @@ class PrivacyUtilityDisplay:
         score_name: str | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw results of a study; return the display.
+        """Draw the results of a study and return the display.
 
         Parameters
         ----------
         results : DataFrame
-            One row per fit. Rows with an infinite epsilon give the line without privacy of
+            One row per fit. Rows with an infinite epsilon define the line without privacy of
             their method.
         epsilon, score : str, default="epsilon", "score"
             Columns of the horizontal and the vertical axis.
@@ -158,11 +162,11 @@ class PrivacyUtilityDisplay:
             Column with the name of the method; each method has a colour and a marker. By default,
             there is one method.
         floor : float, optional
-            Score that needs no data.
+            Score of a model without data.
         score_name : str, optional
             Label of the vertical axis; the name of the column by default.
         **kwargs : dict
-            For `plot`, such as `ax`.
+            Arguments of `plot`, such as `ax`.
 
         Raises
         ------
@@ -199,22 +203,22 @@ class PrivacyUtilityDisplay:
         *,
         X_test: Any,
         y_test: Any = None,
-        epsilons: Any = (0.1, 0.3, 1.0, 3.0, 10.0),
+        epsilons: Sequence[float] = (0.1, 0.3, 1.0, 3.0, 10.0),
         n_repeats: int = 3,
-        scoring: Any = None,
+        scoring: str | Callable[..., float] | None = None,
         reference: Any = None,
-        floor: Any = "auto",
+        floor: str | float | None = "auto",
         parameter: str = "epsilon",
         fit_params: dict[str, Any] | None = None,
         score_name: str | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Fit at several epsilons, score on public rows, and draw the scores; return the display.
+        """Fit at several epsilons, score on public rows, draw the scores and return the display.
 
         Parameters
         ----------
         estimator : estimator
-            An estimator with a parameter for its epsilon. Clones are fitted; it is not changed.
+            An estimator with a parameter for epsilon. It is not changed; its clones are fitted.
         X, y : array-like of shape (n, d), (n,)
             Private rows to fit to, and their targets, if any.
         X_test, y_test : array-like of shape (m, d), (m,)
@@ -222,36 +226,37 @@ class PrivacyUtilityDisplay:
         epsilons : sequence of float, default=(0.1, 0.3, 1, 3, 10)
             Values of the parameter; finite.
         n_repeats : int, default=3
-            Number of fits per epsilon; they differ only in their randomness.
+            Number of fits per epsilon; they differ only in their random numbers.
         scoring : str or callable, optional
-            Scorer of scikit-learn, or ``scorer(estimator, X, y)``; by default the estimator's own.
+            Scorer of scikit-learn, or ``scorer(estimator, X, y)``; by default the method ``score``
+            of the estimator.
         reference : float or estimator, optional
             Line without privacy: a score, or an estimator that is fitted to `X` and `y`. **That fit
-            is not private**: pass an estimator only if the private rows may be used that way.
+            is not private**: pass an estimator only if the private rows may be used without noise.
         floor : "auto", float or None, default="auto"
-            Score that needs no features. For classifiers and regressors, "auto" is the score of a
-            constant prediction, learned from `y_test`.
+            Score of a model without features. For classifiers and regressors, "auto" is the score
+            of a constant prediction, learned from `y_test`.
         parameter : str, default="epsilon"
             Name of the parameter, such as ``"sampler__epsilon"`` in a pipeline.
         fit_params : dict, optional
-            For ``fit``, such as `sensitive_features`.
+            Arguments of ``fit``, such as `sensitive_features`.
         score_name : str, optional
-            Label of the vertical axis; `scoring` by default, if that is a name.
+            Label of the vertical axis; by default `scoring` if it is a name.
         **kwargs : dict
-            For `plot`, such as `ax`.
+            Arguments of `plot`, such as `ax`.
 
         Raises
         ------
         BudgetExceededError, ValueError
-            If the estimator has a budget that cannot pay for all fits; if the parameter does not
+            If all fits cost more than the rest of the estimator's budget; if the parameter does not
             exist, or an argument is out of range.
 
         Privacy
         -------
-        Each fit reads the private rows and is charged to the estimator's budget, if there is one:
-        ``len(epsilons) * n_repeats`` charges and releases. Their total cost, in ``spent`` of the
-        display, exceeds the largest epsilon. To *choose* an epsilon, sweep over public rows of the
-        same kind. Scores on public rows are post-processing, except for a `reference` that is an
+        Each fit reads the private rows and is charged to the estimator's budget, if it has one.
+        There are ``len(epsilons) * n_repeats`` releases. Their total cost, ``spent`` of the
+        display, exceeds the largest epsilon. To *choose* an epsilon, use public rows of the same
+        kind. Scores on public rows are post-processing, except for a `reference` that is an
         estimator.
         """
         values = np.sort(np.ravel(np.asarray(epsilons, dtype=np.float64))).tolist()
@@ -263,8 +268,8 @@ class PrivacyUtilityDisplay:
         if len(set(values)) < len(values):
             raise ValueError("epsilons must be different; n_repeats= repeats each of them.")
         n_repeats = check_count(n_repeats, "n_repeats")
-        name, public = type(estimator).__name__, (X_test, y_test)
-        least = _floor_of(floor, estimator, public, scoring)
+        name = type(estimator).__name__
+        least = _floor_of(floor, estimator, X_test, y_test, scoring)
         if parameter not in estimator.get_params():
             raise ValueError(
                 f"{name} has no parameter {parameter!r}. Pass parameter=, the name of its epsilon, "
@@ -275,11 +280,11 @@ class PrivacyUtilityDisplay:
         for epsilon in np.repeat(values, n_repeats).tolist():
             model = clone(estimator).set_params(**{parameter: epsilon})
             fitted.append(model.fit(X, y, **(fit_params or {})))
-            rows.append((name, epsilon, _score(model, public, scoring)))
+            rows.append((name, epsilon, _score(model, X_test, y_test, scoring)))
         if hasattr(reference, "fit"):
-            reference = _score(clone(reference).fit(X, y), public, scoring)
+            reference = _score(clone(reference).fit(X, y), X_test, y_test, scoring)
         spent = None
-        with suppress(TypeError):  # an estimator that makes no statement
+        with suppress(TypeError):  # the estimator may have no statement
             spent = total_spent(*fitted)
         default_name = scoring.replace("_", " ") if isinstance(scoring, str) else "score"
         return cls(
@@ -291,7 +296,7 @@ class PrivacyUtilityDisplay:
         ).plot(**kwargs)
 
     def plot(self, ax: Any = None, *, legend: bool = True, **kwargs: Any) -> Self:
-        """Draw the curves, the lines without privacy and the floor and return the display.
+        """Draw the curves, the lines without privacy and the floor, and return the display.
 
         Parameters
         ----------
@@ -300,7 +305,7 @@ class PrivacyUtilityDisplay:
         legend : bool, default=True
             Whether to draw the legend.
         **kwargs : dict
-            For ``Axes.errorbar``.
+            Arguments of ``Axes.errorbar``.
         """
         beside, ax = ax is None, single_axes(ax, (7.2, 4.2))
         grouped = self.runs.groupby(["method", "epsilon"], sort=False)["score"]
@@ -312,15 +317,13 @@ class PrivacyUtilityDisplay:
         self.errorbars_ = draw_methods(ax, self.points_, figures, bars)
         self.dots_: dict[str, Any] = {}
         self.reference_lines_: dict[str, Any] = {}
-        references = self.references or {}
+        references, alone = self.references or {}, len(self.errorbars_) == 1
         for name, color in zip(self.errorbars_, cycle(COLORS), strict=False):
             runs = self.runs[self.runs["method"] == name]
             dots = {"color": color, "alpha": 0.35, "s": 14, "linewidths": 0, "zorder": 1}
             self.dots_[name] = ax.scatter(runs["epsilon"], runs["score"], **dots)
             if name in references:
-                label = (
-                    "without privacy" if len(self.errorbars_) == 1 else f"{name}, without privacy"
-                )
+                label = "without privacy" if alone else f"{name}, without privacy"
                 dashes = {"color": color, "linestyle": "--", "linewidth": 1, "label": label}
                 self.reference_lines_[name] = ax.axhline(references[name], **dashes)
         self.floor_line_ = None
@@ -329,7 +332,7 @@ class PrivacyUtilityDisplay:
             self.floor_line_ = ax.axhline(self.floor, **style)
         ax.set_xscale("log")
         epsilons = np.unique(self.runs["epsilon"])
-        if len(epsilons) <= _MOST_TICKS:  # a tick at each
+        if len(epsilons) <= _MOST_TICKS:  # one tick per epsilon
             ax.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
             ax.set_xticks([], minor=True)
         ax.set(xlabel="ε", ylabel=self.score_name)
@@ -344,7 +347,7 @@ class PrivacyUtilityDisplay:
 class BudgetDisplay:
     """Epsilon spent after each charge of a budget, against its cap.
 
-    Make one with `from_budget` or `from_ledger`. Parameters are stored as attributes.
+    Create it with `from_budget` or `from_ledger`. Parameters are stored as attributes.
 
     Parameters
     ----------
@@ -357,21 +360,21 @@ class BudgetDisplay:
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        Where it is drawn.
+        Axes and figure of the drawing.
     bars_, line_ : BarContainer, matplotlib Line2D
-        What each charge added, or the epsilon spent; None for the other `kind`.
+        The epsilon that each charge added, or the epsilon spent; None for the other `kind`.
     cap_ : matplotlib Line2D or None
         The cap; None if it is infinite.
 
     Privacy
     -------
-    A history contains only public facts: labels, times and costs of admitted charges. Refused
-    charges released nothing and are not in it.
+    A history contains only public facts: labels, times and costs of admitted charges. It does not
+    contain refused charges, which released nothing.
 
     Notes
     -----
     The epsilons of several charges do not add up: a charge adds less if more is already spent.
-    The ends of its bar are the epsilons before and after it.
+    The ends of its bar are the total epsilons before and after the charge.
 
     Examples
     --------
@@ -392,14 +395,14 @@ class BudgetDisplay:
 
     @classmethod
     def from_budget(cls, budget: PrivacyBudget, **kwargs: Any) -> Self:
-        """Draw the history of a budget; return the display.
+        """Draw the history of a budget and return the display.
 
         Parameters
         ----------
         budget : PrivacyBudget
-            With any number of charges.
+            A budget with any number of charges.
         **kwargs : dict
-            For `plot`, such as `ax`.
+            Arguments of `plot`, such as `ax`.
 
         Raises
         ------
@@ -409,7 +412,7 @@ class BudgetDisplay:
         if not isinstance(budget, PrivacyBudget):
             raise TypeError(f"budget must be a PrivacyBudget, not a {type(budget).__name__}.")
         history = budget.history()
-        # Sums as the ledger keeps them, in whole units; one of no privacy is infinite.
+        # The ledger keeps sums in whole units; a release without privacy makes them infinite.
         units = np.cumsum(np.rint(history["mu"].to_numpy() ** 2 * 1e12)).tolist()
         totals = [total if math.isinf(total) else int(total) for total in units]
         spent = np.array([epsilon_of(total, budget.delta) for total in totals], dtype=float)
@@ -418,14 +421,14 @@ class BudgetDisplay:
 
     @classmethod
     def from_ledger(cls, ledger: str | os.PathLike[str], **kwargs: Any) -> Self:
-        """Draw the history in a ledger file; return the display.
+        """Draw the history in a ledger file and return the display.
 
         Parameters
         ----------
         ledger : str or path-like
-            File of a budget that was created with ``ledger=``. It is only read.
+            File of a budget that was created with ``ledger=``. It is not changed.
         **kwargs : dict
-            For `plot`, such as `ax`.
+            Arguments of `plot`, such as `ax`.
 
         Raises
         ------
@@ -449,7 +452,7 @@ class BudgetDisplay:
         legend : bool, default=True
             Whether to write the value of the cap.
         **kwargs : dict
-            For ``Axes.barh`` or ``Axes.plot``.
+            Arguments of ``Axes.barh`` or ``Axes.plot``.
         """
         check_choice("kind", kind, ("auto", "bars", "line"))
         n_charges = len(self.history)
@@ -457,7 +460,7 @@ class BudgetDisplay:
         height = max(2.0, 1.3 + _ROW_HEIGHT * n_charges) if as_bars else 4.0
         ax = single_axes(ax, (7.2, height))
         spent, limit = self.history["epsilon_spent"].to_numpy(), self.epsilon
-        if math.isinf(limit):  # releases without privacy end there
+        if math.isinf(limit):  # bars of releases without privacy end at this limit
             limit = 1.25 * float(spent[np.isfinite(spent)].max(initial=0.0)) or 1.0
         after = np.concatenate([[0.0], np.minimum(spent, limit)])
         ends, label = (0, 1.12 * limit), f"ε spent, at δ = {self.delta:g}"
@@ -468,7 +471,7 @@ class BudgetDisplay:
         else:
             style = {"color": COLORS[0], "drawstyle": "steps-post"} | kwargs
             (self.line_,) = ax.plot(np.arange(len(after)), after, **style)
-            # Half a charge more, so that the last step is seen.
+            # Half a charge more, so that the last step is visible.
             ax.set(ylim=ends, ylabel=label, xlim=(0, len(after) - 0.5), xlabel="charges")
             ax.xaxis.get_major_locator().set_params(integer=True)
         if math.isfinite(self.epsilon):
@@ -483,22 +486,23 @@ class BudgetDisplay:
         return self
 
     def _draw_bars(self, ax: Any, after: np.ndarray, style: dict[str, Any]) -> None:
-        """Draw a labelled bar from the epsilon before to the epsilon after each charge."""
+        """Draw a labelled bar per charge, from the epsilon before to the epsilon after it."""
         where = np.arange(len(self.history))
         style = {"color": COLORS[0], "height": 0.6} | style
         self.bars_ = ax.barh(where, np.diff(after), left=after[:-1], **style)
-        texts = [rounded_up(one).replace("inf", "∞") for one in self.history["epsilon_spent"]]
+        totals = self.history["epsilon_spent"]
+        texts = [rounded_up(epsilon).replace("inf", "∞") for epsilon in totals]
         box = {"fc": "white", "ec": "none", "pad": 0.5}
         ax.bar_label(self.bars_, texts, padding=4, size=8, bbox=box)
         labels = [cut_short(label or "no label", _MOST_LETTERS) for label in self.history["label"]]
         ax.set_yticks(where, labels, fontsize="small")
 
     def _name_cap(self, ax: Any, *, upright: bool) -> None:
-        """Write the cap beside its line: to the left of an upright one, above a level one."""
+        """Write the cap to the left of an upright line, or above a level line."""
         if upright:
             where, offset, sides = (self.epsilon, -0.9), (-6, 0), ("right", "center")
         else:
             where, offset, sides = (0, self.epsilon), (6, 2), ("left", "bottom")
-        style: Any = {"textcoords": "offset points", "color": COLORS[1], "size": 9}
+        style = {"textcoords": "offset points", "color": COLORS[1], "size": 9}
         text = f"cap: ε = {self.epsilon:g}"
         ax.annotate(text, where, offset, ha=sides[0], va=sides[1], **style)

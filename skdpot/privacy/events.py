@@ -1,27 +1,27 @@
-r"""Events: frozen descriptions of everything that touches private data, by public facts only.
+r"""Events: frozen descriptions of all accesses to private data, made of public facts only.
 
-`sigma` and `sensitivity` are separate, because a bare "noise multiplier" does not say what it is a
-multiple of: the clipping norm, or the distance between neighbours.
+`sigma` and `sensitivity` are separate fields, because a "noise multiplier" alone does not say
+whether it multiplies the clipping norm or the distance between neighbours.
 
 Several rows of one person
 --------------------------
-Neighbouring data sets then differ in all rows of one person, up to :math:`k` of them.
+If a person has up to :math:`k` rows, neighbouring data sets differ in all rows of one person.
 
-*Rows in different parts* (`Event.grouped`). The records are divided by something public, such as
-time, every part has its own releases, and a person has at most one row per part. Two neighbours
-differ in at most :math:`k` parts. Every release of another part is the same function of the past
-under both; the loss of a release of one of the :math:`k` parts is, given the past, bounded by the
-event. The losses of an adaptive sequence of releases are bounded by the composition of the bounds,
-in any order [1]_, so :math:`k` times the steps of one part is an upper bound. For Gaussian releases
-it is :math:`\sqrt k \mu`.
+*Rows in different parts* (`Event.grouped`). The records are divided by a public fact, such as time.
+Each part has its own releases, and a person has at most one row per part, so two neighbours differ
+in at most :math:`k` parts. A release of any other part is the same function of the past under both
+neighbours. The event bounds the loss of a release of one of the :math:`k` parts, given the past.
+The composition of the bounds, in any order, bounds the losses of an adaptive sequence of releases
+[1]_, so :math:`k` times the steps of one part is an upper bound. For Gaussian releases it is
+:math:`\sqrt k \mu`.
 
-*Rows in one statistic.* All :math:`k` rows enter the same sum or histogram. The sensitivity is
-:math:`k\Delta`, by the triangle inequality along a chain of data sets that differ in one row each:
-:math:`k\mu` for a Gaussian release, whose plan must account for it. This does not hold for secret
-samples, which the rows of a group enter independently.
+*Rows in one statistic.* All :math:`k` rows enter the same sum or histogram. By the triangle
+inequality along a chain of data sets that differ in one row each, the sensitivity is
+:math:`k\Delta`. A Gaussian release then costs :math:`k\mu`, and its plan must account for this. It
+does not hold for secret samples, where each row of a group is sampled independently.
 
-Multiplying :math:`(\epsilon, \delta)` by :math:`k` is wrong in both cases: delta of a group of
-:math:`k` grows by about :math:`k e^{(k-1)\epsilon}`.
+Multiplying :math:`(\epsilon, \delta)` by :math:`k` is wrong in both cases: the delta of a group of
+:math:`k` rows grows by a factor of about :math:`k e^{(k-1)\epsilon}`.
 
 References
 ----------
@@ -36,56 +36,73 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, ClassVar, SupportsIndex, TypeAlias
+from typing import Any, ClassVar, Protocol, SupportsIndex, TypeAlias
 
 from skdpot.exceptions import UnknownEventError
 from skdpot.privacy.gdp import ApproximateGDP
-
-CountedSteps: TypeAlias = Iterable[tuple[Any, int]]
+from skdpot.privacy.loss_distribution import LossPair
 
 
 @dataclass(frozen=True)
 class Step:
-    """One release that tells everything with probability `leak`, and is mu-GDP otherwise."""
+    """One release that reveals everything with probability `leak` and is mu-GDP otherwise."""
 
     mu: float
     leak: float = 0.0
 
 
-def step_mu(sigma: float, sensitivity: float, lattice: float | None) -> float:
-    """Return mu of one Gaussian release on all the records that it sees.
+class LossStep(Protocol):
+    """One release without a closed form, such as one on a secret sample."""
 
-    On a lattice the ratio ``sensitivity / sigma`` grows by 1 + 1 / (20 s^2), s = sigma / g: a
-    discrete Gaussian is not dominated by the continuous one, its excess is about 1 / (24 s^2).
+    @property
+    def mu(self) -> float:
+        """The step is mu-GDP if it reads all records."""
+
+    @property
+    def rate(self) -> float:
+        """Probability that the step reads a given record."""
+
+    def losses(self, interval: float) -> LossPair:
+        """Discretise the privacy loss of the step on the multiples of `interval`."""
+
+
+CountedStep: TypeAlias = tuple[Step | LossStep, int]  # a release and how often it is made
+
+
+def step_mu(sigma: float, sensitivity: float, lattice: float | None) -> float:
+    """Return the mu of one Gaussian release of all records.
+
+    On a lattice of spacing g, mu is ``sensitivity / sigma`` times 1 + 1 / (20 s^2), s = sigma / g:
+    the discrete Gaussian costs about 1 / (24 s^2) more than the continuous one.
     """
     mu = sensitivity / sigma
     return mu if lattice is None else mu * (1.0 + (lattice / sigma) ** 2 / 20.0)
 
 
-def mu_of_steps(steps: CountedSteps) -> float:
-    """Return the mu of all steps together had each touched all records and none leaked."""
+def mu_of_steps(steps: Iterable[CountedStep]) -> float:
+    """Return the mu of the composed steps if each used all records and none leaked."""
     return math.sqrt(math.fsum(count * step.mu * step.mu for step, count in steps))
 
 
-def leak_of_steps(steps: CountedSteps) -> float:
-    """Return the probability that one of the steps tells everything."""
+def leak_of_steps(steps: Iterable[CountedStep]) -> float:
+    """Return the probability that at least one of the steps leaks."""
     leaks = [count * math.log1p(-s.leak) for s, count in steps if isinstance(s, Step) and s.leak]
     return -math.expm1(math.fsum(leaks)) if leaks else 0.0
 
 
 class Relation(StrEnum):
-    """The change of one record against which a release must be insensitive."""
+    """The neighbouring relation: how two data sets differ in one record."""
 
     REPLACE_ONE = "replace_one"
     ADD_REMOVE = "add_or_remove_one"
 
 
 Check = Callable[[Any], Any]
-Steps = Iterator[tuple[Any, int]]  # each a `Step`, or one of which there are `losses`
+Steps = Iterator[CountedStep]
 
 
 def check_field(convert: Check, holds: Callable[[Any], bool], text: str) -> Check:
-    """Return a check for what can be converted to something of which `holds` is true."""
+    """Return a check that converts a value, and raises `text` unless `holds` is then true."""
 
     def check(value: Any) -> Any:
         with suppress(TypeError, ValueError):
@@ -97,7 +114,7 @@ def check_field(convert: Check, holds: Callable[[Any], bool], text: str) -> Chec
 
 
 def real(value: Any) -> float:
-    """Return a number; NaN, of which nothing holds, for text."""
+    """Convert a number to float; text becomes NaN, which fails every check."""
     return math.nan if isinstance(value, str) else float(value)
 
 
@@ -110,31 +127,30 @@ _text = check_field(lambda v: v, lambda v: isinstance(v, str), "must be a str")
 
 
 def or_none(check: Check) -> Check:
-    """Return a check that lets None pass."""
+    """Return a check that also accepts None."""
     return lambda value: None if value is None else check(value)
 
 
 def check_group_size(group_size: SupportsIndex) -> int:
-    """Return `group_size` as an integer of at least one, or say what is wrong with it."""
+    """Return `group_size` as an integer of at least 1, or raise an error that explains it."""
     try:
-        size: int = count(group_size)
+        return int(count(group_size))
     except ValueError:
         raise ValueError(
             f"`group_size` must be an integer >= 1, got {group_size!r}: the largest number of "
             "rows per person."
         ) from None
-    return size
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event(ABC):
     """Abstract base class of the events.
 
-    An event is a frozen dataclass of public facts. `_checks` names a check for each of its fields.
+    An event is a frozen dataclass of public facts. `_checks` maps each of its fields to a check.
     A subclass defines `_steps`, its account, and `_words`, its sentence in a report. It defines
     `_grouped` if its cost for several rows per person is known. None of the three is inherited: a
-    subclass of an event may mean something else than its base class, so that without definitions of
-    its own it has no account.
+    subclass of an event may describe a different release than its base class, so it has no account
+    unless it defines its own.
 
     Parameters
     ----------
@@ -153,24 +169,22 @@ class Event(ABC):
     label: str = field(default="", compare=False)
 
     _checks: ClassVar[dict[str, Check]] = {}
-    # Whether a file may state the event: its account is quick for all values of its fields.
+    # Whether a file may state the event. Its account must be fast for all values of its fields.
     in_files: ClassVar[bool] = False
-    is_budget: ClassVar[bool] = False  # the event stands for all that was done within its mu
+    is_budget: ClassVar[bool] = False  # whether the event stands for everything within its mu
 
     @abstractmethod
     def _steps(self) -> Steps:
-        """Split the event into single releases, from its fields alone.
+        """Split the event into single releases, using its fields only.
 
         Yields
         ------
-        tuple of (Step or step with losses, int)
-            A release and how often it is made. Later releases may depend on earlier ones. A `Step`
-            has a closed form. A step on a secret sample has `losses`, its distribution of privacy
-            losses, as `skdpot.privacy.sampling.SampledStep` has.
+        tuple of (Step or LossStep, int)
+            A release and how often it is made. Later releases may depend on earlier ones.
         """
 
     def _words(self) -> str:
-        """Return a sentence in the present tense: what is released, with which noise."""
+        """Return a sentence in the present tense that names the release and its noise."""
         return f"A release that is accounted for as {type(self).__name__}."
 
     def _grouped(self, group_size: int) -> "Event | None":
@@ -190,7 +204,7 @@ class Event(ABC):
             )
 
     def _store(self, name: str, check: Check) -> None:
-        """Check a field of the frozen instance while it is being made."""
+        """Check and convert a field of the frozen instance during its construction."""
         value = getattr(self, name)
         try:
             object.__setattr__(self, name, check(value))
@@ -200,13 +214,13 @@ class Event(ABC):
     def _error(self, name: str, problem: str) -> ValueError:
         return ValueError(f"{type(self).__name__}: `{name}` {problem}.")
 
-    def _own(self, name: str) -> Any:
-        """Return a method if the class itself defines it; None if it is inherited."""
+    def _not_inherited(self, name: str) -> Any:
+        """Return a method that the class itself defines; None for an inherited one."""
         return getattr(self, name) if name in vars(type(self)) else None
 
     @property
     def phases(self) -> tuple[Any, ...]:
-        """The single events that this one consists of, however they are nested."""
+        """The single events in this one, at any depth of nesting."""
         return (self,)
 
     @property
@@ -224,7 +238,7 @@ class Event(ABC):
 
         Yields
         ------
-        tuple of (Step or step with losses, int)
+        tuple of (Step or LossStep, int)
             A release and how often it is made.
 
         Raises
@@ -232,7 +246,7 @@ class Event(ABC):
         UnknownEventError
             If the class of the event, or of a phase, does not define its steps.
         """
-        steps = self._own("_steps")
+        steps = self._not_inherited("_steps")
         if steps is None:
             raise UnknownEventError(
                 f"No accountant is known for {type(self).__name__}: an event must define its own "
@@ -241,13 +255,13 @@ class Event(ABC):
         return steps()
 
     def to_gdp(self) -> ApproximateGDP:
-        """Return a bound in closed form, tight where no step is on a secret sample."""
+        """Return a bound in closed form, which is tight if no step uses a secret sample."""
         steps = tuple(self.steps())
         return ApproximateGDP(mu_of_steps(steps), leak_of_steps(steps))
 
     def describe(self) -> str:
         """Return a sentence on each phase: what it releases, with which noise."""
-        words = self._own("_words")
+        words = self._not_inherited("_words")
         text = words() if words else Event._words(self)
         return f"{self.label}: {text}" if self.label else text
 
@@ -286,8 +300,8 @@ class Event(ABC):
         size = check_group_size(group_size)
         if size == 1:
             return self
-        own_grouped = self._own("_grouped")
-        event: Event | None = own_grouped and own_grouped(size)
+        grouped = self._not_inherited("_grouped")
+        event: Event | None = grouped and grouped(size)
         if event is None:
             raise UnknownEventError(
                 f"The cost of {self} for a person with {size} rows is not known; use "
@@ -296,11 +310,11 @@ class Event(ABC):
         return event
 
     def group_leak(self, group_size: int) -> float:
-        """Bound the probability that a group leaks (1: unknown); otherwise it is k mu-GDP."""
+        """Bound the leak of a group, 1 if unknown; without a leak the group is k mu-GDP."""
         return 0.0 if self.to_gdp().leak == 0.0 else 1.0
 
     def __str__(self) -> str:
-        """Return the fields that were chosen, without the relation and the label."""
+        """Return the fields that differ from their defaults, without relation and label."""
         chosen = [
             f"{item.name}={getattr(self, item.name)!r}"
             for item in fields(self)
@@ -309,13 +323,13 @@ class Event(ABC):
         return f"{type(self).__name__}({', '.join(chosen)})"
 
     def _of_one_record(self, text: str) -> str:
-        """Say a sentence about the replacement of a record for the relation of this event."""
+        """Adapt a sentence about replacing a record to the relation of this event."""
         replaced = self.relation is Relation.REPLACE_ONE
         return text if replaced else text.replace("replacing", "adding or removing")
 
 
 def noisy_releases(event: Any, of_what: str) -> str:
-    """Say how many Gaussian releases there are, of what, and with which noise."""
+    """Return a sentence on the number of Gaussian releases, their statistic and their noise."""
     n = event.n_steps
     how_many = f"{n:,} releases, one after the other" if n > 1 else "1 release"
     return event._of_one_record(
@@ -366,7 +380,7 @@ class GaussianEvent(Event):
 
     @property
     def mu(self) -> float:
-        """The event is mu-GDP: at least as private as telling N(0, 1) from N(mu, 1)."""
+        """Neighbours are at least as hard to tell apart as N(0, 1) and N(mu, 1): mu-GDP."""
         return math.sqrt(self.n_steps) * step_mu(self.sigma, self.sensitivity, self.lattice)
 
     def _steps(self) -> Steps:
@@ -403,7 +417,7 @@ class ComposedEvent(Event):
 
     @property
     def phases(self) -> tuple[Any, ...]:
-        """The single events that this one consists of, however they are nested."""
+        """The single events in this one, at any depth of nesting."""
         return tuple(phase for event in self.events for phase in event.phases)
 
     @property
@@ -422,7 +436,7 @@ class ComposedEvent(Event):
         return all(event.is_private for event in self.events)
 
     def group_leak(self, group_size: int) -> float:
-        """Bound the probability that a phase tells everything of a group; at most 1."""
+        """Bound the probability, at most 1, that a phase reveals everything of a group."""
         return min(1.0, math.fsum(event.group_leak(group_size) for event in self.events))
 
     def describe(self) -> str:
@@ -430,7 +444,7 @@ class ComposedEvent(Event):
         return " ".join(phase.describe() for phase in self.phases)
 
     def __str__(self) -> str:
-        """Return the events, each with the fields that were chosen."""
+        """Return the events, each with the fields that differ from their defaults."""
         return f"{type(self).__name__}({', '.join(map(str, self.events))})"
 
     def _steps(self) -> Steps:

@@ -1,14 +1,14 @@
-r"""Gaussian differential privacy: the profile of a release, and its inverses.
+r"""Gaussian differential privacy: the privacy profile of a release, and its inverses.
 
-A release is :math:`\mu`-GDP if telling neighbouring data sets apart from it is no easier than
-telling :math:`N(0, 1)` from :math:`N(\mu, 1)`. Its privacy profile is
+A release is :math:`\mu`-GDP if it makes neighbouring data sets no easier to tell apart than
+:math:`N(0, 1)` and :math:`N(\mu, 1)`. Its privacy profile is at most
 
 .. math:: \delta(\epsilon) = \Phi(-\epsilon/\mu + \mu/2)
           - e^\epsilon \Phi(-\epsilon/\mu - \mu/2).
 
-Floating-point results differ between machines in their last digits. Everything that inverts a
-profile, here and for sampled steps, first raises it by the relative `ROUNDING`, which is far above
-any such error.
+Floating-point results differ between machines in their last digits. Every function that inverts a
+profile, also for sampled steps, first raises it by the relative `ROUNDING`, which is much larger
+than these errors.
 """
 
 import math
@@ -23,7 +23,6 @@ from scipy.special import erfc, erfcx
 
 ROUNDING = 1e-9
 _SQRT2 = math.sqrt(2.0)
-
 
 _Real = TypeVar("_Real", float, npt.NDArray[np.float64])
 
@@ -73,8 +72,8 @@ def gdp_delta(epsilon: _Real, mu: float) -> _Real:
 def raised_gdp_delta(epsilon: float, mu: float) -> float:
     """Evaluate the profile and raise it by more than its rounding error on any machine.
 
-    The error of mu itself, a few units in the last place, counts ``epsilon / mu + mu`` times at
-    most, and the difference of the two terms of a tiny mu loses 2e-15 / mu.
+    A relative error of mu of a few units in the last place is multiplied by at most
+    ``epsilon / mu + mu``, and for a tiny mu the difference of the two terms loses 2e-15 / mu.
     """
     if not 0.0 < mu < math.inf:
         return gdp_delta(epsilon, mu)
@@ -85,10 +84,10 @@ def raised_gdp_delta(epsilon: float, mu: float) -> float:
 def _upper_profile(epsilon: npt.NDArray[np.float64], mu: float) -> npt.NDArray[np.float64]:
     """Evaluate the profile for epsilon >= 0 without cancelling large exponentials.
 
-    With a = epsilon/mu - mu/2 and b = epsilon/mu + mu/2, b^2/2 - a^2/2 = epsilon, so that both
-    terms share the factor exp(-a^2/2) / 2 and only scaled error functions are subtracted.
+    With a = epsilon/mu - mu/2 and b = epsilon/mu + mu/2, b^2/2 - a^2/2 = epsilon. So both terms
+    share the factor exp(-a^2/2) / 2, and only scaled error functions are subtracted.
     """
-    with np.errstate(over="ignore"):  # of a tiny mu: infinity is the right limit
+    with np.errstate(over="ignore"):  # infinity is the correct limit for a tiny mu
         a = (epsilon / mu - mu / 2.0) / _SQRT2
         b = (epsilon / mu + mu / 2.0) / _SQRT2
     common = 0.5 * np.exp(-(np.minimum(np.abs(a), 1e150) ** 2))
@@ -157,13 +156,13 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
 
 def check_delta(delta: float) -> None:
-    """Refuse a delta that is out of range."""
+    """Refuse a delta outside of (0, 1)."""
     if not 0.0 < delta < 1.0:
         raise ValueError(f"`delta` must lie in (0, 1), got {delta!r}.")
 
 
 def bisected(holds: Callable[[float], bool], tolerance: float = 0.0) -> tuple[float, float]:
-    """Return two positive numbers within the tolerance; `holds` is true of the upper one only."""
+    """Return two numbers within the relative tolerance; `holds` is true for the upper one only."""
     low, high = 0.0, 1.0
     while not holds(high):
         low, high = high, 2.0 * high
@@ -177,11 +176,11 @@ def bisected(holds: Callable[[float], bool], tolerance: float = 0.0) -> tuple[fl
 
 @dataclass(frozen=True)
 class ApproximateGDP:
-    """With probability `leak` everything is revealed, otherwise one draw of N(mu * b, 1).
+    """An experiment on a bit b: it reveals b with probability `leak`, and else draws N(mu b, 1).
 
-    By Blackwell's theorem a release is a post-processing of this experiment on the bit b
-    exactly when its privacy profile H satisfies, for all epsilon >= 0 and in both orders of
-    the neighbours, ``H(epsilon) <= leak + (1 - leak) * gdp_delta(epsilon, mu)``.
+    By Blackwell's theorem a release is a post-processing of this experiment if and only if its
+    privacy profile H satisfies ``H(epsilon) <= leak + (1 - leak) * gdp_delta(epsilon, mu)`` for all
+    epsilon >= 0 and in both orders of the neighbours.
     """
 
     mu: float
@@ -192,15 +191,15 @@ class ApproximateGDP:
         return self.leak + (1.0 - self.leak) * gdp_delta(epsilon, self.mu)
 
     def epsilon(self, delta: float) -> float:
-        """Return an epsilon that holds at `delta`, infinity when the leak alone exceeds it."""
+        """Return an epsilon that holds at `delta`, infinity if the leak alone exceeds it."""
         remaining = (delta - self.leak) / (1.0 - self.leak)
         return gdp_epsilon(self.mu, remaining) if remaining > 0.0 else math.inf
 
     def compose(self, other: "ApproximateGDP") -> "ApproximateGDP":
-        """Return both together; the second may depend on the first."""
+        """Return the composition of both; the second may depend on the first."""
         leak = self.leak + (1.0 - self.leak) * other.leak
         return ApproximateGDP(math.hypot(self.mu, other.mu), leak)
 
     def to_gdp(self, leak: float) -> "ApproximateGDP":
-        """Return itself: nothing is left that `leak` could pay for."""
+        """Return itself: it has no losses to which `leak` could be applied."""
         return self

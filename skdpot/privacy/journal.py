@@ -1,46 +1,47 @@
-r"""Releases of fits that have not ended: a second attempt goes on without a second charge.
+r"""The releases of fits that have not ended, so that a second attempt needs no second charge.
 
-A fit that fails, is interrupted or killed after its charge has released something, and has nothing
-to show. If its budget has a ledger file, the charge is *open* until the fit has ended, and each
-release is written into the ledger before any other code sees it (`skdpot.release.pass_gate`,
-the gate of all noisy values). A second attempt, made by `PrivacyBudget.resume`, gets these releases
-back, draws what is missing, and is not charged. When a fit ends well, its releases are removed.
+A fit that fails, is interrupted or is killed after its charge has made releases and has no result.
+If its budget has a ledger file, the charge is *open* until the fit has ended, and each release is
+written into the ledger before any other code sees it (`skdpot.release.pass_gate`, the gate of all
+noisy values). A second attempt, made by `PrivacyBudget.resume`, reads these releases, draws the
+missing ones, and is not charged. The releases of a fit are removed when the fit succeeds.
 
 *Claim.* All attempts together are as private as the event that was charged once.
 
 *Proof.* The event bounds a sequence of releases :math:`r_1, r_2, ...`, each of which may depend on
-earlier ones: given these, :math:`r_j` is a randomised function of the rows whose noise is
-independent of all noise before, and the accountant adds up the privacy losses of its steps.
+earlier ones: given these, :math:`r_j` is a randomised function of the rows with noise that is
+independent of all earlier noise, and the accountant adds up the privacy losses of its steps.
 
-1. What anyone can have seen of an attempt is a function of public facts and of the releases that
-   passed the gate. A release passes when SQLite has synchronised it to the disk. So everything seen
-   is kept, and a release that is not kept (the process was killed before, or its transaction was
-   rolled back) was seen by nobody.
+1. Everything that anyone can have seen of an attempt is a function of public facts and of the
+   releases that passed the gate. A release passes after SQLite has synchronised it to the disk. So
+   everything seen is kept, and nobody has seen a release that is not kept (because the process was
+   killed before, or the transaction was rolled back).
 2. A later attempt returns the kept releases bit for bit, and draws :math:`r_{k+1}` given
    :math:`r_1, ..., r_k` with new noise. If an earlier attempt drew an :math:`r_{k+1}` that was not
-   kept, that draw had no effect on anything, the decision to try again included, which follows from
-   the time and from what was kept. So the visible sequence has the law of one run of an adaptive
+   kept, that draw had no effect, not even on the decision to try again, which depends on the time
+   and on the kept releases. So the visible sequence has the law of one run of an adaptive
    composition whose parts are those of the event. Random batches are drawn anew for each step, as
-   the account of sampled steps assumes; rows drawn once for several releases are bounded for any
-   draw.
-3. Each place in the sequence is filled once, by a transaction that checks the number of releases
-   kept. Of two attempts at the same time one fills the next place, and the other gets an error in
-   place of its release.
-4. What follows from the releases so far, in an attempt on other rows or with other parameters, is
-   adaptive too: it needs the same event, the same number of records and the same public statement,
-   which are compared before anything is released. So are the public facts of each kept release,
-   for it to mean what it meant.
+   the account of sampled steps assumes. The account of rows that are drawn once for several
+   releases holds for any draw.
+3. Each place in the sequence is filled once, by a transaction that checks the number of kept
+   releases. If two attempts run at the same time, one of them fills the next place, and the other
+   one gets an error instead of its release.
+4. An attempt on other rows or with other parameters continues from the same releases and is
+   adaptive too. It needs the same event, the same number of records and the same public statement,
+   which are compared before anything is released. The public facts of each kept release are
+   compared as well, so that the release keeps its meaning.
 
-With a seed, noise is drawn from it again at a later attempt; for noise that is out not to be that
-of other rows, the seed of a resumed fit is mixed with the number of kept releases.
+A later attempt of a fit with a seed draws its noise from the seed again. The seed of a resumed fit
+is mixed with the number of kept releases, so that noise that is already released is not added to
+other rows.
 
-*What is not kept.* The releases of the trials of a private search are not paid for one by one (only
-the best is released), so that no file may hold them: a search goes on only where none was made.
-Of a fit of more than 256 releases or 16 MB, such as noisy gradients of thousands of steps, what is
-kept is removed before the next release passes, by one attempt alone. So it is of a stream, of which
-the table passes in a later call, and of releases one by one for parts of the rows of which a person
-pays for one, such as times: on other rows a person could be in several. A file that was changed or
-copied by hand can hide that a release was made, as it can hide a charge.
+*What is not kept.* The trials of a private search are not paid for one by one, because only the
+best is released. No file may hold their releases, so a search can be resumed only before its first
+trial. If a fit has more than 256 releases or 16 MB of them, such as noisy gradients of thousands of
+steps, its releases are removed before the next release passes, by one attempt only. The same holds
+for a stream, whose table is read in a later call, and for releases of one part of the rows after
+another, such as times, if a person pays for one part: on other rows a person could be in several
+parts. A file that was changed or copied by hand can hide a release, just as it can hide a charge.
 """
 
 import hashlib
@@ -55,15 +56,16 @@ from skdpot._utils.calls import apart, current_call, repeating
 from skdpot._utils.records import Record
 from skdpot.exceptions import LedgerError, add_charge
 from skdpot.privacy.ledger import Ledger, TakenError
+from skdpot.privacy.statement import PrivacySpent
 
-_MOST_RELEASES, _MOST_BYTES = 256, 2**24  # of a fit
+_MOST_RELEASES, _MOST_BYTES = 256, 2**24  # kept per fit
 _WITHHELD: ContextVar[bool] = ContextVar("withheld", default=False)
 _UNTIL: ContextVar[ExitStack | None] = ContextVar("until", default=None)
 
 
 @dataclass(frozen=True)
 class OpenFit(Record):
-    """What a second attempt must have in common with the first."""
+    """The facts that a second attempt must share with the first one."""
 
     kind: ClassVar[str] = "skdpot.open_fit"
     noun: ClassVar[str] = "plan of an open fit"
@@ -79,14 +81,14 @@ class Journal:
         self._ledger, self._number = ledger, number
         self._due = deque(kept)
         self._n_bytes = sum(map(len, kept))
-        self.n_kept: int | None = len(kept)  # None: it cannot be resumed
+        self.n_kept: int | None = len(kept)  # None: the fit cannot be resumed
 
     def due(self) -> bytes | None:
         """Return the next release of an earlier attempt, if there is one."""
         return self._due.popleft() if self._due else None
 
     def keep(self, data: bytes) -> None:
-        """Keep a release, on the disk when this returns; or else nothing of this fit."""
+        """Write a release to the disk, or remove all releases of this fit."""
         if self.n_kept is None:
             return
         self._n_bytes += len(data)
@@ -98,20 +100,20 @@ class Journal:
         except TakenError:
             raise
         except LedgerError:
-            # The fit goes on alone, unless what is kept cannot be removed either (a full disk): a
-            # release that is seen and not kept must not follow on those that are.
+            # The fit continues without a journal, unless the kept releases cannot be removed either
+            # (a full disk): no release may be seen and not kept after others that are kept.
             self.drop()
             return
         self.n_kept += 1
 
     def drop(self) -> None:
-        """Remove what is kept before something passes that is not; for one attempt alone."""
+        """Remove the kept releases before another release passes that is not kept."""
         if self.n_kept is not None:
             self._ledger.close(self._number, self.n_kept)
             self.n_kept = None
 
     def end(self) -> None:
-        """Remove the kept releases when the fit has ended: its result contains all of them."""
+        """Remove the kept releases of a fit that has ended, whose result contains them."""
         with suppress(LedgerError):
             self._ledger.close(self._number)
 
@@ -120,12 +122,12 @@ _JOURNAL: ContextVar[Journal | None] = ContextVar("journal", default=None)
 
 
 def current_journal() -> Journal | None:
-    """Return where releases are kept, if they are."""
+    """Return the journal that keeps releases now, if there is one."""
     return None if _WITHHELD.get() else _JOURNAL.get()
 
 
 def keep_no_more() -> None:
-    """Keep no more releases of the fit, which cannot be resumed from here on."""
+    """Stop keeping the releases of the fit, which cannot be resumed from here on."""
     journal = current_journal()
     if journal is not None:
         journal.drop()
@@ -133,10 +135,10 @@ def keep_no_more() -> None:
 
 @contextmanager
 def withholding() -> Iterator[None]:
-    """Keep nothing of what is released in the block, nor of the fit around it.
+    """Keep no releases of the block, and none of the fit around it.
 
-    Seeds in the block are no part of the sequence that the file names: the place of a seed would be
-    the index of a trial.
+    Seeds of the block are not part of the sequence that follows from the seed in the file, because
+    the position of a seed would be the index of a trial.
     """
     keep_no_more()
     state = _WITHHELD.set(True)
@@ -149,7 +151,7 @@ def withholding() -> Iterator[None]:
 
 @contextmanager
 def keeping() -> Iterator[None]:
-    """Keep the releases of fits in the block until it has ended well."""
+    """Keep the releases of the fits in the block until the block succeeds."""
     with ExitStack() as stack:
         state = _UNTIL.set(stack)
         try:
@@ -163,7 +165,7 @@ def keeping() -> Iterator[None]:
 
 @dataclass(eq=False)
 class _Resumed:
-    """An open charge that the next fit goes on with."""
+    """An open charge that the next fit resumes."""
 
     ledger: Ledger
     number: int
@@ -172,7 +174,7 @@ class _Resumed:
     is_due: bool = True
 
     def take(self, budget: Any, statement: str) -> Journal:
-        """Return the journal of the fit, if it is the one that is due."""
+        """Return the journal of the fit, or raise an error if another fit is to be resumed."""
         if current_call() is None or budget is None or budget._ledger != self.ledger:
             problem = "This fit has another budget than the interrupted fit, or none."
         elif statement != self.plan.statement:
@@ -194,24 +196,24 @@ _RESUMED: ContextVar[_Resumed | None] = ContextVar("resumed", default=None)
 
 @contextmanager
 def resuming(ledger: Ledger, number: int | None) -> Iterator[None]:
-    """Let the next fit go on with an open charge."""
+    """Let the next fit resume an open charge."""
     numbers = ledger.open_charges()
     if number is None and len(numbers) == 1:
         [number] = numbers
     if number is None or number not in numbers:
-        which = f"charges {', '.join(map(str, numbers))} are open" if numbers else "none is open"
+        which = f"numbers {', '.join(map(str, numbers))} are open" if numbers else "none is open"
         raise LedgerError(
-            f"Which fit of the ledger {ledger.path!r} is to be resumed? Of its charges, {which}. "
-            "Pass the number of an open charge; of a fit that ended, or that is no longer kept, "
-            "nothing is left to resume."
+            f"Which charge of the ledger {ledger.path!r} should be resumed? Of all, {which}. "
+            "Pass the number of an open charge. A fit that ended, or whose releases are no longer "
+            "kept, cannot be resumed."
         )
     plan, *kept = ledger.kept(number)
     try:
-        found = OpenFit.from_bytes(plan)
-        seed = int(found.seed, 16)
+        open_fit = OpenFit.from_bytes(plan)
+        seed = int(open_fit.seed, 16)
     except ValueError as error:
         raise LedgerError(f"The open charge of {ledger.path!r} is damaged.") from error
-    state = _RESUMED.set(_Resumed(ledger, number, found, kept))
+    state = _RESUMED.set(_Resumed(ledger, number, open_fit, kept))
     try:
         with repeating(seed, len(kept)):
             yield
@@ -219,9 +221,10 @@ def resuming(ledger: Ledger, number: int | None) -> Iterator[None]:
         _RESUMED.reset(state)
 
 
-def charge_fit(budget: Any, event: Any, label: str, spent: Any, n_samples: Any) -> None:
-    """Charge a fit, unless it is resumed; say what becomes of the charge if the fit fails."""
-    statement = hashlib.sha256(repr([label, n_samples, spent.event, str(spent)]).encode())
+def charge_fit(budget: Any, label: str, spent: PrivacySpent, n_samples: int | None) -> None:
+    """Charge a fit unless it is resumed, and keep its releases until it has ended."""
+    event = spent.event
+    statement = hashlib.sha256(repr([label, n_samples, event, str(spent)]).encode())
     plan, call, resumed = statement.hexdigest(), current_call(), _RESUMED.get()
     journal: Journal | None = None
     if resumed is not None and resumed.is_due:
@@ -235,8 +238,7 @@ def charge_fit(budget: Any, event: Any, label: str, spent: Any, n_samples: Any) 
             budget.spend(event, label=label)
     if call is None or _WITHHELD.get():
         return
-    outer = _JOURNAL.get() if journal is None else journal
-    state = _JOURNAL.set(outer)
+    state = _JOURNAL.set(_JOURNAL.get() if journal is None else journal)
 
     def ended(error: BaseException | None) -> None:
         _JOURNAL.reset(state)
@@ -250,7 +252,7 @@ def charge_fit(budget: Any, event: Any, label: str, spent: Any, n_samples: Any) 
 
 
 def _what_is_left(budget: Any, journal: Journal | None) -> str:
-    """Note in an error what is kept of a fit that failed after its charge, and how to resume it."""
+    """Return a text on the kept releases of a failed fit and how to resume it."""
     if journal is not None and journal.n_kept is not None:
         return (
             f". The ledger {budget.ledger!r} keeps {journal.n_kept} releases of this fit. The same "

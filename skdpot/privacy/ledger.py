@@ -1,12 +1,12 @@
 """The file that holds the charges of a budget, safe against races, crashes and damage.
 
-An SQLite file with one row of terms and one row per charge, to which rows are appended. It adds up
-two integers and compares them with two caps. Each charge carries the totals after it, so the last
-row is the state and every row confirms the others. Checking them, comparing with the caps and
-appending are one write transaction. A ledger that reads as if less was charged would let a budget
-overspend, so every read looks for damage and older copies, and refuses what does not add up.
+A ledger is an SQLite file with one row of terms and one appended row per charge. It adds up two
+integers and compares them with two caps. Each charge stores the totals after it, so the last row is
+the state, and the rows can be checked against each other. Reading, comparing with the caps and
+appending are one write transaction. A ledger that shows too few charges would let a budget
+overspend, so every read checks for damage and older copies, and refuses sums that do not match.
 
-While a charged fit has not ended, the file also keeps its releases (`skdpot.privacy.journal`).
+Until a charged fit has ended, the file also keeps its releases (`skdpot.privacy.journal`).
 """
 
 import hashlib
@@ -31,17 +31,17 @@ from skdpot.privacy.events import Relation
 from skdpot.privacy.units import Units
 
 PATIENCE = 60.0  # seconds that a call waits for other processes
-# Python reads up to 4300 digits; no sum of charges comes near to 1000.
+# Python converts up to 4300 digits; no sum of charges has close to 1000.
 _UNITS = re.compile(r"inf|0|[1-9][0-9]{0,999}", re.ASCII)
 
 _UNPAID = "Nothing was charged."
 _PAID = "What was charged before stays charged."
 _NOT_OURS = "The file is not an intact skdpot ledger and was left unchanged. Pass another path."
 _MOUNTS = Path("/proc/self/mountinfo")  # on Linux
-_LOCAL = {"tmpfs", "ramfs", "rootfs", "overlay", "zfs"}  # are of one machine, and on no device
-_APPLICATION_ID = 0x736B6470  # "skdp": marks the file as one of ours
+_LOCAL = {"tmpfs", "ramfs", "rootfs", "overlay", "zfs"}  # file systems of one machine, no device
+_APPLICATION_ID = 0x736B6470  # "skdp" marks the file as a ledger of this package
 _VERSION = 1
-# Units are decimal text, because an SQLite integer ends at 2^63 and knows no infinity.
+# Units are stored as decimal text, because SQLite integers end at 2^63 and have no infinity.
 _SCHEMA = f"""
 CREATE TABLE terms (
     uid TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL, relation TEXT NOT NULL,
@@ -62,23 +62,23 @@ PRAGMA user_version = {_VERSION};
 _STATEMENTS = tuple(part.strip() for part in _SCHEMA.split(";") if part.strip())
 _TABLES = tuple(statement for statement in _STATEMENTS if statement.startswith("CREATE TABLE"))
 _LATEST, _EARLIEST = 253_402_300_800.0, -62_135_596_800.0  # the years 1 to 9999
-_NEARLY = 1e-5  # relative: cheaper events are others than the planned one
-_CAP_ROUNDING = 10**6  # releases of this package may round caps differently, by one part in it
-# By uid, the largest totals that this process has seen: a ledger never goes back.
+_NEARLY = 1e-5  # an event that is cheaper by a larger relative difference is not the planned one
+_CAP_ROUNDING = 10**6  # versions of this package may round caps differently, by one part in 10^6
+# The largest totals that this process has seen, by uid: the totals of a ledger never fall.
 _SEEN: dict[str, "Totals"] = {}
 _PLANNED: tuple[Callable[[Any], Any], ...] = (float, float, str, float, float, int, str)
 _KEEP = "INSERT INTO releases VALUES (?, ?, ?)"
 
 
 class TakenError(LedgerError):
-    """Another process has made the release that was due."""
+    """Another process has already made this release."""
 
 
 def create_file(path: Path, fill: Callable[[str], None]) -> None:
-    """Make a file that appears under its name complete, readable by its owner only.
+    """Make a file that is complete when it appears, and readable by its owner only.
 
-    It is filled under a draft name in the same directory: a crash leaves no half-made file, and
-    nobody attaches to one.
+    It is filled under a draft name in the same directory, so a crash leaves no incomplete file, and
+    no process can attach to one.
     """
     try:
         with draft_beside(path) as draft:
@@ -94,16 +94,16 @@ def create_file(path: Path, fill: Callable[[str], None]) -> None:
 
 
 def _publish(draft: Path, path: Path) -> None:
-    """Rename the finished draft; fail if a file of that name exists."""
+    """Rename the finished draft, or fail if a file with the name exists."""
     try:
         os.link(draft, path)
     except FileExistsError:
         raise
     except OSError:
-        # No hard links here: reserve the name, then replace our own reservation.
+        # The file system has no hard links: reserve the name, then replace the reservation.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         os.replace(draft, path)
-    with suppress(OSError):  # not every system can sync a directory
+    with suppress(OSError):  # some systems cannot sync a directory
         directory = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(directory)
@@ -118,69 +118,69 @@ def transaction(
     patience: float = PATIENCE,
     then: str = _UNPAID,
 ) -> Iterator[sqlite3.Connection]:
-    """Open an existing file for one transaction, rolled back on any exception.
+    """Open an existing file for one transaction, which is rolled back on any exception.
 
-    `then` says what a failure means for the caller where the file is certainly as before.
+    `then` tells the caller what a failure means if the file is certainly unchanged.
 
-    A new connection per call keeps forked and threaded callers apart. The file is looked at, but
-    never opened, outside SQLite: closing it would drop the locks of this process's other threads.
+    Each call makes a new connection, which separates forked and threaded callers. Only SQLite opens
+    the file: closing it elsewhere would drop the locks of the other threads of this process.
     """
     _check_is_file(path)
-    address = f"{Path(path).as_uri()}?mode=rw"  # "rw": a missing file is not made anew
+    address = f"{Path(path).as_uri()}?mode=rw"  # "rw" does not create a missing file
     try:
         with closing(
             sqlite3.connect(address, uri=True, timeout=patience, isolation_level=None)
         ) as connection:
-            # EXTRA is FULL and also syncs the directory after the journal is gone: with FULL a
-            # power cut could bring the journal back and undo a charge whose release is out.
+            # EXTRA is FULL and also syncs the directory after the SQLite journal is deleted. With
+            # FULL, a power cut could restore the journal and undo a charge after its release.
             connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute(f"BEGIN {kind}")
             yield connection
             connection.execute("COMMIT")
     except sqlite3.Error as error:
         raise LedgerError(_explain(path, error, then)) from error
-    except UnicodeDecodeError as error:  # SQLite quotes damaged bytes in its own messages
+    except UnicodeDecodeError as error:  # SQLite quotes damaged bytes in its messages
         raise LedgerError(f"The ledger {path!r} is damaged. {_NOT_OURS}") from error
 
 
 def _check_is_file(path: str) -> None:
-    """Refuse a file that is missing, is no regular file or has a second name, with advice."""
+    """Refuse a file that is missing, is not a regular file or has a second name, with advice."""
     try:
-        found = os.lstat(path)
-        if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
-            _drop_drafts(Path(path), found)
-            found = os.lstat(path)
+        status = os.lstat(path)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+            _drop_drafts(Path(path), status)
+            status = os.lstat(path)
     except OSError as error:
         raise LedgerError(
             f"The ledger {path!r} cannot be reached ({error.strerror}). Put the file back if it "
             "was moved. A budget made without `ledger=` ends with the process that made it: make a "
             "new PrivacyBudget, and count what was already released yourself."
         ) from error
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise LedgerError(
             f"{path!r} is not a regular file and was left unchanged. Pass the path of the ledger "
             "itself, not a directory or a symbolic link."
         )
-    if found.st_nlink > 1:
-        # SQLite finds the journal of a crashed process by the name of the file. Under another
-        # name it does not, and a journal that is found later takes back what was charged since.
+    if status.st_nlink > 1:
+        # SQLite finds the journal of a crashed process by the name of the file, so it misses the
+        # journal under the other name. If it finds it later, it undoes all charges since then.
         raise LedgerError(
             f"The ledger {path!r} has a second name (a hard link), so a crash could undo "
             "charges. Remove the other name with `rm`; to keep a copy, copy the file."
         )
 
 
-def _drop_drafts(path: Path, found: os.stat_result) -> None:
-    """Remove the names under which this file was filled: its maker may have been killed."""
-    made = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}")  # by tempfile.mkstemp
+def _drop_drafts(path: Path, status: os.stat_result) -> None:
+    """Remove the draft names of a file, which remain if its maker was killed."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}")  # of tempfile.mkstemp
     for draft in path.parent.iterdir():
         with suppress(OSError):
-            if made.fullmatch(draft.name) and os.path.samestat(os.lstat(draft), found):
+            if pattern.fullmatch(draft.name) and os.path.samestat(os.lstat(draft), status):
                 draft.unlink()
 
 
 def _explain(path: str, error: sqlite3.Error, then: str) -> str:
-    """Say what an SQLite error means for the caller."""
+    """Explain an SQLite error and what the caller can do."""
     name = getattr(error, "sqlite_errorname", "")
     advice = "The file and its directory must be writable, and the disk must not be full."
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
@@ -197,7 +197,7 @@ def _explain(path: str, error: sqlite3.Error, then: str) -> str:
 
 
 def warn_of_drive(path: str | os.PathLike[str]) -> None:
-    """Warn where other machines may reach a ledger, without each other's locks."""
+    """Warn if other machines may use a ledger without seeing the locks of this one."""
     place = os.path.realpath(os.path.expanduser(path))
     if kind := _shared_drive(place):
         warn_of_privacy(
@@ -209,9 +209,9 @@ def warn_of_drive(path: str | os.PathLike[str]) -> None:
 
 
 def _shared_drive(place: str) -> str:
-    """Return the kind of the drive that holds a real path; nothing for one of this machine.
+    """Return the kind of a shared drive that holds a real path, or an empty text if it is local.
 
-    A file system is local if it is on a device of the machine, or in its memory.
+    A file system is local if it is on a device of this machine or in its memory.
     """
     if place.startswith("\\\\"):
         return "a network path"
@@ -222,23 +222,23 @@ def _shared_drive(place: str) -> str:
     kind, longest = "", 0
     for line in lines:
         before, _, after = line.partition(" - ")
-        root = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), before.split()[4])
+        root = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), before.split()[4])
         if len(root) >= longest and f"{place}/".startswith(f"{root.rstrip('/')}/"):
-            found, source = after.split()[:2]  # of two mounts in one place the later one is on top
-            is_local = source.startswith("/dev/") or found in _LOCAL
-            kind, longest = "" if is_local else found, len(root)
+            file_system, source = after.split()[:2]  # the later of two mounts in one place is used
+            is_local = source.startswith("/dev/") or file_system in _LOCAL
+            kind, longest = "" if is_local else file_system, len(root)
     return kind
 
 
-def whole_units(texts: Sequence[object], path: str) -> list[Units]:
-    """Return the whole numbers, or infinities, that a row holds as text, or raise LedgerError."""
+def _whole_units(texts: Sequence[object], path: str) -> list[Units]:
+    """Return the units that a row stores as text, or raise LedgerError for other texts."""
     if not all(isinstance(text, str) and _UNITS.fullmatch(text) for text in texts):
         raise damaged(path)
     return [math.inf if text == "inf" else int(str(text)) for text in texts]
 
 
 def damaged(path: str) -> LedgerError:
-    """Return the error of a file whose sums are wrong."""
+    """Return the error for a file with wrong contents."""
     return LedgerError(
         f"The ledger {path!r} is damaged: its charges cannot be reconstructed, and no more are "
         "accepted. Restore a copy only if nothing was charged after it was made; otherwise count "
@@ -248,7 +248,7 @@ def damaged(path: str) -> LedgerError:
 
 @dataclass(frozen=True)
 class PlannedFit:
-    """An event that was fixed when the ledger was made and is paid for by lower caps."""
+    """An event that was fixed when the ledger was made, and is paid for by lower caps."""
 
     epsilon: float
     delta: float
@@ -260,18 +260,18 @@ class PlannedFit:
 
     @property
     def checksum(self) -> str:
-        """A checksum for the file: a larger reserve would make dearer events free."""
+        """A checksum for the file, where a larger reserve would make costlier events free."""
         return hashlib.sha256(repr(astuple(self)).encode()).hexdigest()
 
     def covers(self, mu: float, leak: float, n_steps: int, others: str) -> bool:
-        """Whether an event of this account costs what is reserved, or slightly less."""
+        """Whether an event with this account costs as much as is reserved, or slightly less."""
         closed = (1.0 - _NEARLY) * self.mu <= mu and mu <= self.mu and leak <= self.leak
         return closed and n_steps <= self.n_steps and others == self.others
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a ledger was made for; written once, never changed."""
+    """The terms of a ledger: written once, never changed."""
 
     epsilon: float
     delta: float
@@ -282,19 +282,18 @@ class Terms:
     uid: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def __str__(self) -> str:
-        """Return the arguments that a caller chose."""
+        """Return the arguments of the budget."""
         text = f"epsilon={self.epsilon!r}, delta={self.delta!r}, relation={str(self.relation)!r}"
         return f"{text}, planned=[{', '.join(p.event for p in self.planned)}]"
 
     def covers(self, stored: "Terms") -> bool:
-        """Whether the caps of `stored` are no larger than these: nobody has raised them."""
-        most, due = _CAP_ROUNDING + 1, _CAP_ROUNDING  # whole numbers, which may be huge
-        return stored.mu_squared_cap * due <= self.mu_squared_cap * most and (
-            stored.leak_cap * due <= self.leak_cap * most
-        )
+        """Whether the caps of `stored` are at most these, up to rounding: nobody raised them."""
+        most, whole = _CAP_ROUNDING + 1, _CAP_ROUNDING  # exact for integers of any size
+        caps = (stored.mu_squared_cap, self.mu_squared_cap), (stored.leak_cap, self.leak_cap)
+        return all(cap * whole <= limit * most for cap, limit in caps)
 
     def admit(self, totals: "Totals") -> bool:
-        """Whether `totals` stay within both caps, and no planned fit was made twice."""
+        """Whether `totals` stay within both caps and no planned fit is made twice."""
         within = (
             totals.mu_squared_units <= self.mu_squared_cap and totals.leak_units <= self.leak_cap
         )
@@ -304,7 +303,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Charge:
-    """One event as the ledger sees it: its cost, and text for the history."""
+    """One event in the ledger: its cost, and texts for the history."""
 
     label: str
     event: str
@@ -316,7 +315,7 @@ class Charge:
 
     @property
     def is_planned(self) -> bool:
-        """Whether it was paid for when the ledger was made; any other release costs a unit."""
+        """Whether it was paid for when the ledger was made; others cost at least one unit."""
         return self.mu_squared_units == self.leak_units == 0
 
 
@@ -327,12 +326,12 @@ class Totals:
     n_charges: int = 0
     mu_squared_units: Units = 0
     leak_units: Units = 0
-    planned: tuple[str, ...] = ()  # the events of planned fits that were made
+    planned: tuple[str, ...] = ()  # the events of the planned fits made so far
     last: tuple[float, str, str] | None = field(default=None, compare=False)  # time, label, event
 
     @property
     def sums(self) -> tuple[Units, ...]:
-        """The numbers that each charge repeats."""
+        """The totals that are stored with each charge."""
         return self.n_charges, self.mu_squared_units, self.leak_units
 
     def after(self, charge: Charge) -> "Totals":
@@ -348,14 +347,14 @@ class Totals:
 
 @dataclass(frozen=True)
 class Ledger:
-    """A ledger at a path; cheap to make, copy and pickle, since no connection stays open."""
+    """A ledger at a path. No connection stays open, so it is cheap to make, copy and pickle."""
 
     path: str
     terms: Terms
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], terms: Terms) -> "Ledger":
-        """Make a new ledger; whatever exists at `path`, a symbolic link too, is left alone."""
+        """Make a new ledger; an existing file or symbolic link at `path` is left unchanged."""
         target = Path(path).expanduser().absolute()
         create_file(target, lambda draft: _write_terms(draft, terms))
         return cls(str(target), terms)
@@ -377,10 +376,10 @@ class Ledger:
         return cls(target, stored)
 
     def admit(self, *charges: Charge, plan: bytes | None = None) -> int:
-        """Append the first of `charges` that the terms allow; if none is, change nothing.
+        """Append the first of `charges` that the terms allow and return its number, or 0.
 
-        When this returns, an admitted charge has reached the disk. Its number is returned, or 0.
-        With a `plan` it is open: releases can be kept until it is closed.
+        When this returns, an admitted charge is on the disk; a refused one has changed nothing. A
+        charge with a `plan` is open: releases can be kept until it is closed.
         """
         with self._open("IMMEDIATE") as (connection, before):
             dated = (replace(charge, time=time.time()) for charge in charges)
@@ -398,38 +397,39 @@ class Ledger:
         return after.n_charges
 
     def open_charges(self, patience: float = PATIENCE) -> list[int]:
-        """Return the numbers of the charges of which releases are kept."""
+        """Return the numbers of the charges whose releases are kept."""
         with self._open("DEFERRED", patience) as (connection, _):
             return [n for (n,) in connection.execute("SELECT DISTINCT charge FROM releases")]
 
     def kept(self, number: int) -> list[bytes]:
-        """Return the plan of an open charge and its releases in their order, or nothing."""
+        """Return the plan and the ordered releases of an open charge, or an empty list."""
         with self._open("DEFERRED") as (connection, _):
-            asked = "SELECT place, CAST(data AS BLOB) FROM releases WHERE charge = ? ORDER BY place"
-            rows = connection.execute(asked, (number,)).fetchall()
+            query = "SELECT place, CAST(data AS BLOB) FROM releases WHERE charge = ? ORDER BY place"
+            rows = connection.execute(query, (number,)).fetchall()
         if [place for place, _ in rows] != list(range(len(rows))):
             raise damaged(self.path)
         return [data for _, data in rows]
 
     def keep(self, number: int, place: int, data: bytes) -> None:
-        """Keep one more release of an open charge; on the disk when this returns.
+        """Keep one more release of an open charge, which is on the disk when this returns.
 
-        Of two processes that both go on with a fit only one can keep a release in this place.
+        If two processes resume the same fit, only one can keep a release in this place.
         """
         with self._open("IMMEDIATE", then=_PAID) as (connection, _):
             self._check_last(connection, number, place - 1)
             connection.execute(_KEEP, (number, place, data))
 
     def close(self, number: int, last: int | None = None) -> None:
-        """Keep nothing of a charge any longer; if asked, only if no other attempt went on."""
+        """Delete the releases of a charge; with `last`, only if no other attempt has added any."""
         with self._open("IMMEDIATE", then=_PAID) as (connection, _):
             if last is not None:
                 self._check_last(connection, number, last)
             connection.execute("DELETE FROM releases WHERE charge = ?", (number,))
 
     def _check_last(self, connection: sqlite3.Connection, number: int, last: int) -> None:
-        asked = "SELECT max(place) FROM releases WHERE charge = ?"
-        if connection.execute(asked, (number,)).fetchone() != (last,):
+        """Raise an error if the last kept release is not in the place `last`."""
+        query = "SELECT max(place) FROM releases WHERE charge = ?"
+        if connection.execute(query, (number,)).fetchone() != (last,):
             raise TakenError(
                 f"Another process goes on with this fit of the ledger {self.path!r}, or has ended "
                 "it. Nothing was charged, and the release that was due is discarded."
@@ -446,7 +446,7 @@ class Ledger:
             return _read_charges(connection, self.path, Totals())[0]
 
     def forget(self) -> None:
-        """Keep nothing of a ledger whose file has been removed for good."""
+        """Forget the totals of a ledger whose file has been removed."""
         _SEEN.pop(self.terms.uid, None)
 
     def _remember(self, totals: "Totals") -> None:
@@ -460,8 +460,8 @@ class Ledger:
         patience: float = PATIENCE,
         then: str = _UNPAID,
     ) -> Iterator[tuple[sqlite3.Connection, "Totals"]]:
-        """Begin a transaction on the file that was meant, whose totals are remembered after it."""
-        seen = _SEEN.get(self.terms.uid, Totals())  # the least that the file must hold from now on
+        """Begin a transaction on the file with these terms, and remember its totals afterwards."""
+        seen = _SEEN.get(self.terms.uid, Totals())  # the file must hold at least these charges
         with transaction(self.path, kind, patience, then) as connection:
             if read_terms(connection, self.path) != self.terms:
                 raise LedgerError(
@@ -475,7 +475,6 @@ class Ledger:
 
 def _write_terms(path: str, terms: Terms) -> None:
     """Fill the empty file at `path`."""
-    caps = terms.relation, terms.mu_squared_cap, terms.leak_cap
     with transaction(path, "IMMEDIATE") as connection:
         for statement in _STATEMENTS:
             connection.execute(statement)
@@ -485,14 +484,16 @@ def _write_terms(path: str, terms: Terms) -> None:
                 terms.uid,
                 terms.epsilon,
                 terms.delta,
-                *map(str, caps),
+                str(terms.relation),
+                str(terms.mu_squared_cap),
+                str(terms.leak_cap),
                 json.dumps([[*astuple(fit), fit.checksum] for fit in terms.planned]),
             ),
         )
 
 
 def read_terms(connection: sqlite3.Connection, path: str) -> Terms:
-    """Return the terms of an open file that says it is a ledger."""
+    """Return the terms of an open file, or raise LedgerError if it is not an intact ledger."""
     mark = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if mark != _APPLICATION_ID:
@@ -504,12 +505,12 @@ def read_terms(connection: sqlite3.Connection, path: str) -> Terms:
             f"The ledger {path!r} has format {version}, this version of skdpot reads format "
             f"{_VERSION}. Use the version of skdpot that made it."
         )
-    # One flipped bit in the header of a page can hide all its rows, and SQLite reads on. Its own
-    # quick check notices; it takes about as long as the rows take to read. A trigger or a view
-    # could make the file say something else than was written. What ANALYZE writes down changes the
-    # speed of queries and nothing else.
-    listed = "SELECT sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_stat[1-4]'"
-    layout = {sql for (sql,) in connection.execute(listed)}
+    # One flipped bit in the header of a page can hide all its rows without an error. SQLite's quick
+    # check finds this, in about the time of reading the rows. A trigger or a view could make
+    # queries return other values than were written. The statistics of ANALYZE change only the speed
+    # of queries.
+    query = "SELECT sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_stat[1-4]'"
+    layout = {sql for (sql,) in connection.execute(query)}
     checked = connection.execute("PRAGMA quick_check(1)").fetchone()
     if layout != set(_TABLES) or checked != ("ok",):
         raise damaged(path)
@@ -517,16 +518,16 @@ def read_terms(connection: sqlite3.Connection, path: str) -> Terms:
         "SELECT epsilon, delta, relation, mu_squared_cap, leak_cap, planned, uid FROM terms"
     ).fetchall()
     try:
-        [(epsilon, delta, relation, mu_squared_cap, leak_cap, plan, uid)] = rows
-        caps = whole_units((mu_squared_cap, leak_cap), path)
-        found = json.loads(plan)
+        [(epsilon, delta, relation, mu_squared, leak, plan, uid)] = rows
+        mu_squared_cap, leak_cap = _whole_units((mu_squared, leak), path)
+        stored_fits = json.loads(plan)
         planned = tuple(
             PlannedFit(*(kind(value) for kind, value in zip(_PLANNED, fit, strict=True)))
-            for *fit, _ in found
+            for *fit, _ in stored_fits
         )
-        if [fit.checksum for fit in planned] != [fit[-1] for fit in found]:
+        if [fit.checksum for fit in planned] != [fit[-1] for fit in stored_fits]:
             raise ValueError("a plan that was changed")
-        return Terms(epsilon, delta, Relation(relation), caps[0], caps[1], planned, uid)
+        return Terms(epsilon, delta, Relation(relation), mu_squared_cap, leak_cap, planned, uid)
     except (TypeError, ValueError) as error:
         raise damaged(path) from error
 
@@ -534,16 +535,16 @@ def read_terms(connection: sqlite3.Connection, path: str) -> Terms:
 def _read_charges(
     connection: sqlite3.Connection, path: str, seen: Totals
 ) -> tuple[list[Charge], Totals]:
-    """Return the charges after the totals that were seen, which must still be there, and sums."""
+    """Return the charges after the seen totals, which must still be there, and the new totals."""
     rows = connection.execute(
         "SELECT number, time, label, event, epsilon, mu_squared, leak, mu_squared_total, leak_total"
         " FROM charges WHERE number >= ? ORDER BY number",
         (seen.n_charges or -(2**63),),
     ).fetchall()
     if seen.n_charges:
-        # Its sums alone may be those of another charge, made on a copy or without our lock.
+        # Another charge, made on a copy or without our lock, may have the same sums.
         number, *last, _, _, _, first, second = rows.pop(0) if rows else [None] * 9
-        kept = () if number is None else (number, *whole_units((first, second), path))
+        kept = () if number is None else (number, *_whole_units((first, second), path))
         if (kept, tuple(last)) != (seen.sums, seen.last):
             raise LedgerError(
                 f"The ledger {path!r} lacks charges that it had a moment ago: it is an older copy, "
@@ -552,21 +553,21 @@ def _read_charges(
             )
     charges, totals = [], seen
     for number, when, label, event, epsilon, *units in rows:
-        mu_squared, leak, *sums = whole_units(units, path)
+        mu_squared, leak, *sums = _whole_units(units, path)
         charges.append(Charge(label, event, epsilon, mu_squared, leak, number, when))
         totals = totals.after(charges[-1])
-        texts = isinstance(label, str) and isinstance(event, str)
-        numbers = isinstance(when, float) and isinstance(epsilon, float)
-        sound = texts and numbers and _EARLIEST <= when <= _LATEST
-        if not sound or (number, *sums) != totals.sums:
+        kinds = [type(value) for value in (label, event, when, epsilon)]
+        is_valid = kinds == [str, str, float, float] and _EARLIEST <= when <= _LATEST
+        if not is_valid or (number, *sums) != totals.sums:
             raise damaged(path)
     return charges, totals
 
 
 def _append(connection: sqlite3.Connection, charge: Charge, after: Totals) -> None:
-    texts, totals = (charge.label, charge.event), (after.mu_squared_units, after.leak_units)
+    """Insert a charge with the totals after it."""
+    totals = after.mu_squared_units, after.leak_units
     units = map(str, (charge.mu_squared_units, charge.leak_units, *totals))
     connection.execute(
         "INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (after.n_charges, charge.time, *texts, charge.epsilon, *units),
+        (after.n_charges, charge.time, charge.label, charge.event, charge.epsilon, *units),
     )

@@ -1,28 +1,29 @@
-r"""Discretised privacy losses, their composition, and what can be read from them.
+r"""Discretised privacy losses, their composition and their profiles.
 
-Composition multiplies Fourier transforms, whose rounding would drown small masses. Every mass that
-is returned is therefore an upper bound, by the following analysis. Let :math:`p_i` be the masses
+Composition multiplies Fourier transforms, whose rounding errors would exceed small masses. By the
+following analysis, every returned mass is therefore an upper bound. Let :math:`p_i` be the masses
 of the steps, repeated :math:`T_i` times, :math:`n = \sum T_i`, and :math:`u = 2^{-53}`.
 
 1. *Tilting.* For any :math:`\theta`, with :math:`K_i = \log \sum_l p_i(l) e^{\theta l}` and
    :math:`K = \sum T_i K_i`, the composition is :math:`q(l) = e^{K - \theta l} q_\theta(l)`, where
    :math:`q_\theta` composes the probabilities :math:`x_i(l) = p_i(l) e^{\theta l - K_i}`.
 2. *Transform.* A transform of length :math:`N = 2^m` adds every input along one path of :math:`m`
-   butterflies with weights of modulus one, each of which rounds by less than :math:`8u` relative
-   to the moduli that it adds. So :math:`|\Delta\hat x_i| \le e := 8 m u \sum |x_i| = 8 m u`.
-3. *Powers.* A complex product rounds by less than :math:`\sqrt 5 u`, so that
-   :math:`\hat y = \prod \hat x_i^{T_i}` is wrong by at most :math:`3 n u |\hat y|` plus
+   butterflies with weights of modulus one. The rounding error of each butterfly is below
+   :math:`8u` relative to the moduli that it adds. So
+   :math:`|\Delta\hat x_i| \le e := 8 m u \sum |x_i| = 8 m u`.
+3. *Powers.* The rounding error of a complex product is below :math:`\sqrt 5 u`, so the error of
+   :math:`\hat y = \prod \hat x_i^{T_i}` is at most :math:`3 n u |\hat y|` plus
    :math:`\prod (|\hat x_i| + e)^{T_i} - \prod |\hat x_i|^{T_i}`.
-4. *Back.* With point 2 for the inverse, every mass of :math:`q_\theta` is wrong by at most
-   :math:`s`, the mean over the spectrum of the error of point 3 plus :math:`8 m u |\hat y|`. So
-   :math:`q(l) \le (y(l) + s)\, e^{K - \theta l}`, up to a factor for the relative errors of the
-   exponentials.
-5. *Wrapping.* A transform of finite length adds the masses beyond its window to those inside, which
-   keeps an upper bound. What lies above the window must be counted as infinite as well: Chernoff's
-   bound says how much that is.
+4. *Inverse transform.* By point 2 for the inverse, the error of every mass of :math:`q_\theta` is
+   at most :math:`s`, the mean over the spectrum of the error of point 3 plus
+   :math:`8 m u |\hat y|`. So :math:`q(l) \le (y(l) + s)\, e^{K - \theta l}`, up to a factor for the
+   relative errors of the exponentials.
+5. *Wrapping.* A transform of finite length adds the masses outside of its window to those inside,
+   which remain upper bounds. The mass above the window must also be counted as infinite.
+   Chernoff's bound limits this mass.
 
-The smallest of three such bounds is taken, without a tilt and with two towards the tail: together
-they are within 1e-4 of every mass down to 1e-22, and mostly within 1e-8.
+Of three such bounds, without a tilt and with two tilts towards the tail, the smallest is used. It
+is within 1e-4 of every mass down to 1e-22, and mostly within 1e-8.
 """
 
 import math
@@ -38,12 +39,12 @@ from scipy.special import log_ndtr, logsumexp
 from skdpot.privacy.gdp import ROUNDING, ApproximateGDP, bisected, gdp_delta, gdp_epsilon
 
 _UNIT = 2.0**-53
-_LOG_TAIL = -48.0  # of the mass above the window
-_LOG_TILTS = (-8.0, -30.0)  # of the mass above the mean of a tilted composition
+_LOG_TAIL = -48.0  # logarithm of the mass above the window
+_LOG_TILTS = (-8.0, -30.0)  # logarithms of the mass above the mean of a tilted composition
 
 _TAIL_MASS = 1e-20
 _MAX_NODES = 4000  # at which a profile is compared with a Gaussian one
-# Far above the rounding of the profiles (1e-13), far below any noise that anyone would notice.
+# Much larger than the rounding errors of profiles (1e-13), and a negligible amount of noise.
 _RELATIVE_MARGIN = 1e-9
 
 _Counted: TypeAlias = Sequence[tuple["LossDistribution", int]]
@@ -62,7 +63,7 @@ class LossDistribution:
 
     @cached_property
     def values(self) -> _Floats:
-        """The finite losses, increasing."""
+        """The finite losses in increasing order."""
         return (np.arange(len(self.probabilities), dtype=np.float64) + self.lowest) * self.interval
 
     @cached_property
@@ -84,10 +85,10 @@ class LossDistribution:
         return float(logsumexp(t * self.values + self._log_probabilities))
 
     def profile(self) -> tuple[_Floats, _Floats]:
-        """Return the losses from 0 on and delta at each, the last one beyond all finite losses.
+        """Return the nonnegative losses and delta at each; the last node exceeds all losses.
 
-        From node i to the next delta falls by 1 - exp(-interval) times the sum of
-        exp(-(j - i - 1) * interval) * P_j over j > i: nothing is subtracted.
+        From node i to the next one, delta falls by 1 - exp(-interval) times the sum of
+        exp(-(j - i - 1) * interval) * P_j over j > i. No term is subtracted.
         """
         from scipy.signal import lfilter  # loading it takes a second
 
@@ -99,7 +100,7 @@ class LossDistribution:
         falls = lfilter([1.0], [1.0, -math.exp(-self.interval)], masses[:0:-1])
         rises = np.append(0.0, np.cumsum(falls))[::-1] * -math.expm1(-self.interval)
         delta = self.infinity_mass + rises * (1.0 + ROUNDING + 8.0 * len(masses) * _UNIT)
-        if start > 0:  # every loss is positive: the profile at 0 needs a node of its own
+        if start > 0:  # all losses are positive, so the profile needs an extra node at 0
             epsilon = np.append(0.0, epsilon)
             delta = np.append(self.delta(0.0), delta)
         return epsilon, np.minimum(delta, 1.0)
@@ -108,16 +109,16 @@ class LossDistribution:
         """Return delta at `epsilon` of this loss composed with a mu-GDP release.
 
         The Gaussian needs no grid: the composition is the mean of its closed form at
-        ``epsilon - loss``, an infinite loss counting fully.
+        ``epsilon - loss``. The mass of infinite losses is added in full.
         """
         gains = gdp_delta(epsilon - self.values, mu)
-        # A sum by pairs, whose error does not grow with the number of losses; of a tiny mu the
-        # closed form loses 2e-15 / mu.
+        # The error of pairwise summation does not grow with the number of losses. For a tiny mu the
+        # closed form has an error of 2e-15 / mu.
         raised = 1.0 + ROUNDING + (4e-15 / mu if mu > 0.0 else 0.0)
         return min(1.0, self.infinity_mass + float(np.sum(gains * self.probabilities)) * raised)
 
     def epsilon(self, delta: float, mu: float = 0.0) -> float:
-        """Return an epsilon whose ``self.delta(epsilon, mu)`` is at most, and nearly, `delta`."""
+        """Return an epsilon whose ``self.delta(epsilon, mu)`` is at most and close to `delta`."""
         from scipy.optimize import brentq  # loading it takes half a second
 
         if self.delta(0.0, mu) <= delta:
@@ -126,7 +127,7 @@ class LossDistribution:
         if share <= 0.0:
             return math.inf
         nodes, profile = self.profile()
-        first = np.argmax(profile <= self.infinity_mass + share)  # at which the grid is below that
+        first = np.argmax(profile <= self.infinity_mass + share)
         high = float(nodes[first]) + gdp_epsilon(mu, share)
 
         def log_excess(epsilon: float) -> float:
@@ -144,19 +145,19 @@ class LossDistribution:
 
 @dataclass(frozen=True, eq=False)
 class LossPair:
-    """The privacy loss in both orders of the neighbours; `backward` is None if both are equal."""
+    """The privacy losses in both orders of the neighbours; `backward` is None if equal."""
 
     forward: LossDistribution
     backward: LossDistribution | None = None
 
     @property
     def orders(self) -> tuple[LossDistribution, ...]:
-        """The one or two distributions of which the larger value counts."""
+        """The distributions, one or two, whose larger value is the bound."""
         return (self.forward,) if self.backward is None else (self.forward, self.backward)
 
     @property
     def infinity_mass(self) -> float:
-        """Probability of an infinite loss: cut-off tails and what rounding may have lost."""
+        """Probability of an infinite loss: tails that were cut off, and rounding errors."""
         return max(order.infinity_mass for order in self.orders)
 
     def self_compose(self, count: int) -> "LossPair":
@@ -167,12 +168,12 @@ class LossPair:
         """Return the losses of both mechanisms together."""
         n_orders = max(len(self.orders), len(other.orders))
         both = zip((self.orders * 2)[:n_orders], (other.orders * 2)[:n_orders], strict=True)
-        return LossPair(*(mine.compose(theirs) for mine, theirs in both))
+        return LossPair(*(first.compose(second) for first, second in both))
 
     def to_gdp(self, leak: float) -> ApproximateGDP:
-        """Return the smallest mu with which this `leak` covers the losses, rounded up.
+        """Return the smallest mu, rounded up, with which mu and `leak` cover the losses.
 
-        An infinite loss is charged to the leak; where that is too small, mu is infinite.
+        The leak pays for infinite losses; if it is too small for them, mu is infinite.
         """
         return ApproximateGDP(max(_smallest_mu(order, leak) for order in self.orders), leak)
 
@@ -186,18 +187,19 @@ class LossPair:
 
 
 def losses_of_profiles(profiles: Sequence[Profile], interval: float) -> LossPair:
-    """Discretise one step given by its privacy profile for epsilon >= 0: the masses join its dots.
+    """Discretise one step, given by its privacy profile for epsilon >= 0, by connecting the dots.
 
-    There are two profiles where they differ in the two orders of the neighbours. Each is an upper
-    bound up to the relative `ROUNDING`.
+    Two profiles are given if they differ between the two orders of the neighbours. Each must be an
+    upper bound up to the relative `ROUNDING`.
 
     Notes
     -----
-    Between grid points the profile of the discretised pair is a chord of the given one, which
-    is convex as a function of exp(epsilon), hence an upper bound. The masses at negative losses are
-    those of the other order: P(-l) = exp(-l) P'(l). Masses are differences, but those of neighbours
-    cancel in the profile that they make: it is wrong by a few units in the last place times the
-    width of the loss in grid steps, at most 1e-12 of its value, and raised by more than that.
+    Between grid points the profile of the discretised pair is a chord of the given one. The given
+    profile is convex in exp(epsilon), so the chord is an upper bound. The masses at negative losses
+    are those of the other order: P(-l) = exp(-l) P'(l). Masses are differences, but the errors of
+    adjacent masses cancel in the resulting profile. Its error is a few units in the last place
+    times the width of the loss in grid steps, at most 1e-12 of its value, and the profile is raised
+    by more than that.
 
     References
     ----------
@@ -210,8 +212,8 @@ def losses_of_profiles(profiles: Sequence[Profile], interval: float) -> LossPair
 
 
 def _joined_dots(profile: Profile, interval: float) -> tuple[_Floats, float]:
-    """Return the masses at the positive losses, and at an infinite one."""
-    # Up to a loss beyond which the profile is below 1e-20.
+    """Return the masses at the positive losses, and the mass at an infinite loss."""
+    # The profile is below 1e-20 beyond the largest loss.
     largest = bisected(lambda e: bool(profile(np.asarray([e]))[0] <= _TAIL_MASS), 0.01)[1]
     n = max(2, math.ceil(largest / interval))
     epsilon = np.arange(n + 1, dtype=np.float64) * interval
@@ -225,15 +227,13 @@ def _joined_dots(profile: Profile, interval: float) -> tuple[_Floats, float]:
 
 
 def _both_signs(
-    ahead: tuple[_Floats, float],
-    back: tuple[_Floats, float],
-    interval: float,
+    ahead: tuple[_Floats, float], back: tuple[_Floats, float], interval: float
 ) -> LossDistribution:
     """Return the distribution in the order of `ahead`; the other order has the masses `back`."""
     positive, infinity_mass = ahead
     n = len(back[0])
     negative = back[0] * np.exp(-interval * np.arange(1.0, n + 1.0))
-    # 0 takes what is left; were rounding to leave less than nothing, more mass is safe.
+    # The rest of the mass is at 0. If rounding makes it negative, 0 is more mass and thus safe.
     rest = 1.0 - math.fsum((float(positive.sum()), float(negative.sum()), infinity_mass))
     probabilities = np.concatenate([negative[::-1], [max(0.0, rest)], positive])
     return LossDistribution(interval, -n, probabilities, infinity_mass)
@@ -247,12 +247,11 @@ def _smallest_mu(losses: LossDistribution, leak: float) -> float:
 def least_mu(epsilon: _Floats, profile: _Floats, leak: float) -> float:
     """Return the smallest mu with profile <= leak + (1 - leak) G_mu everywhere, rounded up.
 
-    The profile, convex in exp(epsilon), is at most these values at these increasing epsilons; the
-    first one is 0 and the last value at most `leak`.
+    The profile is convex in exp(epsilon) and at most these values at these increasing epsilons. The
+    first epsilon is 0, and the last value is at most `leak`.
     """
-    # The profile at 0 and on up to the first node where the leak alone covers it: beyond it nothing
-    # needs a check. Thinning the grid is safe: the profile is convex in exp(epsilon), so its chords
-    # lie above it.
+    # Only nodes up to the first one where the leak alone covers the profile need a check. Thinning
+    # the grid is safe: the profile is convex in exp(epsilon), so its chords lie above it.
     last = int(np.argmax(profile <= leak))
     kept = np.append(np.arange(0, last, max(1, math.ceil(last / _MAX_NODES))), last)
     epsilon, profile = epsilon[kept], profile[kept]
@@ -267,13 +266,13 @@ def _dominates(mu: float, leak: float, epsilon: _Floats, profile: _Floats) -> bo
 
     As functions of x = exp(epsilon) the Gaussian profile is convex and the chord of `profile` is
     linear, so their gap is convex on each interval and lies above its tangents at both ends.
-    Where the tangents point inwards, their crossing is therefore a lower bound of the gap.
+    If both tangents fall inwards, their crossing is therefore a lower bound on the gap.
     """
     gaussian = gdp_delta(epsilon, mu)
     gap = (gaussian - profile) + leak * (1.0 - gaussian)
     if np.any(gap < 0.0):
         return False
-    # On interval k measure x in units of exp(epsilon_k): it runs from 1 to 1 + width.
+    # On interval k, x is measured in units of exp(epsilon_k), so it runs from 1 to 1 + width.
     with np.errstate(over="ignore"):
         width = np.expm1(np.diff(epsilon))
     chord = np.diff(profile) / width
@@ -288,7 +287,7 @@ def _dominates(mu: float, leak: float, epsilon: _Floats, profile: _Floats) -> bo
 
 
 def _composed(parts: _Counted) -> LossDistribution:
-    """Compose independent losses on one grid, each repeated; the proof heads this file."""
+    """Compose repeated, independent losses on one grid (proof in the module docstring)."""
     interval = parts[0][0].interval
     lowest = sum(count * part.lowest for part, count in parts)
     highest = lowest + sum(count * (len(part.probabilities) - 1) for part, count in parts)
@@ -303,7 +302,7 @@ def _composed(parts: _Counted) -> LossDistribution:
 
 
 def _chernoff(parts: _Counted, log_mass: float, sign: float) -> tuple[float, float]:
-    """Return t and x such that ``sign * loss > x`` has at most that mass, x nearly smallest.
+    """Return t and nearly the smallest x such that ``sign * loss > x`` has at most that mass.
 
     Every t > 0 gives a bound, ``x = (K(sign * t) - log_mass) / t``.
     """
@@ -321,7 +320,7 @@ def _chernoff(parts: _Counted, log_mass: float, sign: float) -> tuple[float, flo
 
 
 def _upper_masses(parts: _Counted, losses: npt.NDArray[np.int64], tilt: float) -> _Floats:
-    """Bound the composed masses at `losses`, by transforms of the tilted steps."""
+    """Bound the composed masses at `losses` by Fourier transforms of the tilted steps."""
     log_n = max(1, math.ceil(math.log2(len(losses))))
     n = 2**log_n
     rounding = 8.0 * log_n * _UNIT
@@ -351,7 +350,7 @@ def _upper_masses(parts: _Counted, losses: npt.NDArray[np.int64], tilt: float) -
 
 
 def _power(values: npt.NDArray[np.complex128], count: int) -> npt.NDArray[np.complex128]:
-    """Raise to a power by products alone, whose rounding is known."""
+    """Compute powers by products only, because the rounding errors of products are known."""
     result = np.ones_like(values)
     while count:
         if count & 1:

@@ -1,17 +1,17 @@
-r"""Gaussian noise on a lattice, and the scales that make it reach a privacy target.
+r"""Gaussian noise on a lattice, and the scales with which it reaches a privacy target.
 
-Private statistics here are integer multiples of a *data lattice* (counts: 1). The noise
-lives on a lattice that contains it, so that the sum shows nothing but multiples of the
-noise lattice ``g``; this is what closes the floating-point attacks on continuous noise.
-A discrete Gaussian of scale ``sigma`` costs
+Private statistics are integer multiples of a *data lattice* (1 for counts). The noise lattice
+contains the data lattice, so the noisy statistic is always a multiple of the noise lattice ``g``.
+This prevents the floating-point attacks on continuous noise. A discrete Gaussian of scale ``sigma``
+costs
 
 .. math:: \mu = \frac{\Delta}{\sigma} \left(1 + \frac{1}{20 s^2}\right),
           \qquad s = \sigma / g \ge 1,
 
-as proved below. Statistics that are not on a lattice are rounded to one first. Rounding moves each
-of the ``dim`` coordinates that a record can change by at most ``g/2`` in each of two neighbouring
-data sets, so the L2 sensitivity grows by at most :math:`g \sqrt{dim}`. Exact discrete Gaussian
-integers are drawn by table look-up.
+as proved below. Other statistics are first rounded to a lattice. In each of two neighbouring data
+sets, rounding moves each of the ``dim`` coordinates that a record can change by at most ``g/2``, so
+the L2 sensitivity grows by at most :math:`g \sqrt{dim}`. Exact discrete Gaussian integers are drawn
+by table look-up.
 
 Privacy of the discrete Gaussian
 --------------------------------
@@ -19,11 +19,11 @@ Let ``X`` follow :math:`N_{\mathbb Z}(0, s^2)`, :math:`P(X=k) \propto e^{-k^2/2s
 let :math:`q(m) = \Phi^{-1}(P[X < m])`.
 
 1. *One coordinate.* The likelihood ratio of ``X + k`` to ``X`` is monotone, so the best
-   tests between the two are half-lines :math:`\{X \ge m\}`, and randomised mixtures of
-   two neighbouring ones. A half-line has the errors of a test between :math:`N(0, 1)`
-   and :math:`N(q(m) - q(m-k), 1)`. Hence ``X`` shifted by ``k`` is dominated by
-   :math:`G_\mu`, Gaussians at distance :math:`\mu`, as soon as no :math:`q(m) - q(m-k)`
-   exceeds :math:`\mu`. The increments add up, so the single inequality
+   tests between the two are half-lines :math:`\{X \ge m\}` and randomised mixtures of
+   two neighbouring half-lines. A half-line has the errors of a test between :math:`N(0, 1)`
+   and :math:`N(q(m) - q(m-k), 1)`. Hence :math:`G_\mu`, two Gaussians at distance
+   :math:`\mu`, dominates a shift of ``X`` by ``k`` if no :math:`q(m) - q(m-k)` exceeds
+   :math:`\mu`. The increments add up, so the single inequality
 
    .. math:: q(m+1) - q(m) \le (1 + c)/s \quad \text{for all } m
 
@@ -31,12 +31,12 @@ let :math:`q(m) = \Phi^{-1}(P[X < m])`.
 2. *The constant.* Euler-Maclaurin gives :math:`q'(x) = (1 + 1/(24 s^2) + \dots)/s` in the
    bulk. In the tail, with :math:`y = m/s^2`, the factor 1/24 becomes
    :math:`\log(y/(1-e^{-y}))/y^2 - 1/y^2 + 1/(y(e^y-1))`, up to terms that vanish with
-   ``s``; it falls from 1/24 to 0. So :math:`c = 1/(20 s^2)` holds with room to spare for
+   ``s``; it falls from 1/24 to 0. So :math:`c = 1/(20 s^2)` holds with a margin for
    s >= 1. The tests verify the inequality in high precision over a grid of ``s`` from 1
-   to 64, for every ``m`` up to 17 s where s <= 16 and up to 13.4 s above; the room (1/20
-   against 1/24) also covers the rounding of floating-point ``sigma``.
-   A plain :math:`c = 0` is false: a discrete Gaussian is *not* as good as a continuous one.
-3. *Many coordinates.* A product of dominated pairs is dominated by the product, and
+   to 64, for every ``m`` up to 17 s if s <= 16 and up to 13.4 s above. The margin (1/20
+   instead of 1/24) also covers the rounding of floating-point ``sigma``.
+   :math:`c = 0` is false: a discrete Gaussian is *not* as good as a continuous one.
+3. *Many coordinates.* A product of dominating pairs dominates the product, and
    :math:`G_{\mu_1} \otimes G_{\mu_2} = G_{\sqrt{\mu_1^2 + \mu_2^2}}`. A shift by the
    integer vector ``k`` is therefore dominated by :math:`G_\mu` with
    :math:`\mu = \|k\|_2 (1 + c)/s`.
@@ -45,54 +45,54 @@ Privacy of the sampler
 ----------------------
 The table rounds probabilities to multiples of :math:`2^{-b}`. With ``N`` table entries
 and ``D`` draws the joint law moves by at most :math:`D N 2^{1-b}` in total variation, so
-the privacy profile moves by at most :math:`(1 + e^\varepsilon) D N 2^{1-b}`. Let ``E`` be
-such that :math:`\delta_{G_\mu}(E) \le 10^{-19}`. `required_bits` picks ``b`` so that the
-displacement is at most :math:`10^{-19}` for every :math:`\varepsilon \le E`; beyond ``E``
+the privacy profile moves by at most :math:`(1 + e^\varepsilon) D N 2^{1-b}`. Choose ``E``
+with :math:`\delta_{G_\mu}(E) \le 10^{-19}`. `required_bits` chooses ``b`` so that the
+profile moves by at most :math:`10^{-19}` for every :math:`\varepsilon \le E`; beyond ``E``
 profiles only fall. The sampler therefore adds at most :math:`2 \cdot 10^{-19}` to
-:math:`\delta` at every :math:`\varepsilon`, and far less where the profile is near one
-(there :math:`e^{\varepsilon - E}` is tiny): the noise is covered by a leak of probability
-:math:`10^{-18}`, which is charged, and otherwise :math:`G_\mu`.
+:math:`\delta` at every :math:`\varepsilon`, and far less where the profile is near one,
+because :math:`e^{\varepsilon - E}` is tiny there. So the noise is dominated by
+:math:`G_\mu` with a leak of probability :math:`10^{-18}`, which is charged.
 
 For `s` above `MAX_TABLE_S` the draw is :math:`X_1 + Q X_2` with two narrower discrete
 Gaussians, :math:`s_1^2 + Q^2 s_2^2 = s^2`. By Poisson summation each probability is the
-wanted one times :math:`1 \pm 2.1 e^{-2\pi^2 t^2}`, :math:`t = s_1 s_2 / s`, and ``t`` is
-chosen so that this, too, is below :math:`2^{1-b}`.
+exact one times :math:`1 \pm 2.1 e^{-2\pi^2 t^2}`, :math:`t = s_1 s_2 / s`, and ``t`` is
+chosen so that this relative error is also below :math:`2^{1-b}`.
 
 Sums of records in a secret sample
 ----------------------------------
-Items 1 and 3 are about *pairs* of data sets, and that is all that the account of samples of a
-fixed size asks for [1]_: its profile follows from those of all pairs of batches. The account of a
-Poisson sample is about *three* laws: the release of a batch without the record, with it, and with
-the one that replaces it, which no statement about pairs covers. So here is one about any number of
-laws at once. Take the continuous Gaussian release :math:`Y \sim N(x, \tau^2 I)` of an integer
-vector ``x``, with :math:`\tau^2 = s^2 - \rho^2`, and round it at random: draw each coordinate of
-``X`` with probability proportional to :math:`e^{-(k - Y_j)^2 / 2 \rho^2}` over the integers ``k``.
-By Poisson summation the divisor :math:`\sum_k e^{-(k - y)^2 / 2 \rho^2}` is
-:math:`\sqrt{2 \pi} \rho` times :math:`1 \pm 2.01 e^{-2 \pi^2 \rho^2}` for every ``y``, and the
-convolution of both Gaussian densities is that of variance :math:`s^2`. So ``X`` is, up to a factor
-:math:`1 \pm 2.1 e^{-2 \pi^2 \rho^2}` in the probability of each value of a coordinate, ``x`` plus
-discrete Gaussian noise of scale ``s``. The map from ``Y`` to ``X`` knows nothing of the data:
-*whatever* holds for the continuous release with :math:`\tau` in the place of ``s`` holds for the
-discrete one, mixtures over samples and vectors in any directions included, and so do compositions.
-`rounding_width` is the :math:`\rho` at which the factor differs from 1 by less than
-:math:`2^{-b}`, which is in what `required_bits` counts. At s = 1000 this costs 2 to 5 parts in a
-million of the noise.
+Items 1 and 3 compare *pairs* of data sets. This suffices for samples of a fixed size [1]_, whose
+profile follows from the profiles of all pairs of batches. The account of a Poisson sample compares
+*three* laws: the releases of a batch without the record, with it, and with the record that replaces
+it. No statement about pairs covers that, so the following one is about any number of laws. Let
+:math:`Y \sim N(x, \tau^2 I)` be the continuous Gaussian release of an integer vector ``x``, with
+:math:`\tau^2 = s^2 - \rho^2`. Round it at random: draw each coordinate of ``X`` with probability
+proportional to :math:`e^{-(k - Y_j)^2 / 2 \rho^2}` over the integers ``k``. By Poisson summation
+the divisor :math:`\sum_k e^{-(k - y)^2 / 2 \rho^2}` is :math:`\sqrt{2 \pi} \rho` times
+:math:`1 \pm 2.01 e^{-2 \pi^2 \rho^2}` for every ``y``, and the convolution of the two Gaussian
+densities has variance :math:`s^2`. So ``X`` is ``x`` plus discrete Gaussian noise of scale ``s``,
+up to a factor :math:`1 \pm 2.1 e^{-2 \pi^2 \rho^2}` in the probability of each value of a
+coordinate. The map from ``Y`` to ``X`` does not depend on the data. So *every* statement about the
+continuous release with :math:`\tau` instead of ``s`` holds for the discrete one, including mixtures
+over samples, vectors in any directions and compositions. `rounding_width` is the :math:`\rho` at
+which the factor differs from 1 by less than :math:`2^{-b}`, which `required_bits` takes into
+account. At s = 1000 this costs 2 to 5 parts in a million of the noise.
 
 Shares of several parties
 -------------------------
-Given a sum of independent discrete Gaussians of scales ``s`` and ``t``, one of them is a Gaussian
-on shifted integers of scale :math:`\tau = s t / \sqrt{s^2 + t^2}`. By the same summation, the sum
-has the law of scale :math:`\sqrt{s^2 + t^2}` up to a factor :math:`1 \pm 4.1 e^{-2 \pi^2 \tau^2}`
-in each probability: half of it comes from the sum over shifted integers, half from the divisor,
-which is a mean of such sums. Of ``m`` shares of scale ``s`` each, the sum of the first ``j`` and
-the next one have :math:`\tau^2 = s^2 j / (j + 1) \ge s^2 / 2`, and further shares keep the factors
-that are there. So the sum of all is discrete Gaussian noise of scale :math:`s \sqrt m` up to
-``m - 1`` such factors [2]_. `check_shares` demands :math:`s \ge \sqrt 2 \rho`, for which each is
-within :math:`1 \pm 2^{1-b}`. The draws of all ``m`` count as draws of one event, so that the leak
-that is charged covers these factors and all samplers. Whoever knows the shares of some parties is
-left with the sum of the others; if these are more than ``m``, the rest only blurs it.
+Given the sum of two independent discrete Gaussians of scales ``s`` and ``t``, one of them is a
+Gaussian on shifted integers of scale :math:`\tau = s t / \sqrt{s^2 + t^2}`. By Poisson summation,
+the sum has the law of scale :math:`\sqrt{s^2 + t^2}` up to a factor
+:math:`1 \pm 4.1 e^{-2 \pi^2 \tau^2}` in each probability: half of the error comes from the sum over
+shifted integers, and half from the divisor, which is a mean of such sums. For ``m`` shares of scale
+``s`` each, the sum of the first ``j`` shares and the next one have
+:math:`\tau^2 = s^2 j / (j + 1) \ge s^2 / 2`, and adding further shares keeps the earlier factors.
+So the sum of all shares is discrete Gaussian noise of scale :math:`s \sqrt m` up to ``m - 1`` such
+factors [2]_. `check_shares` requires :math:`s \ge \sqrt 2 \rho`, so that each factor is within
+:math:`1 \pm 2^{1-b}`. The draws of all ``m`` shares count as draws of one event, so the charged
+leak covers these factors and all samplers. A party that knows some of the shares sees noise from
+the sum of the others. If these are more than ``m``, the additional shares only add noise.
 
-Look-ups take a time that depends on the value: timing attacks are out of scope.
+The time of a look-up depends on the value: timing attacks are out of scope.
 
 References
 ----------
@@ -110,24 +110,23 @@ import itertools
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from skdpot._utils.arrays import IntArray
 from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import CalibrationError
 
+_Integers = npt.NDArray[np.int64]
 _Words = npt.NDArray[np.uint64] | npt.NDArray[np.uint16]
 
 MAX_TABLE_S = 1024.0
 MAX_S = 2.0**40
 _MAX_BITS = 2**14
 _WORD = 64
-NOISE_REACH = 20.0  # standard deviations; noise beyond has a probability of 1e-88
-_LOG2_DRAWS = 32  # draws that one event may use, over all calls
-_MAX_LEAVES = 8  # tables that one draw may consult when s is wide
+NOISE_REACH = 20.0  # standard deviations; larger noise has a probability of 1e-88
+_LOG2_DRAWS = 32  # of the number of draws that one event may use, over all calls
+_MAX_LEAVES = 8  # tables that one draw may use if s is large
 MIN_LATTICE_STEPS = 16.0
 _ROUNDING_SHARE = 1 / 64
 _SUM_ROUNDING_SHARE = 1 / 512
@@ -139,8 +138,8 @@ _LARGEST_UNIT = 2.0**52
 class _Table:
     """Cumulative probabilities ``P[X <= k] * 2**bits`` for k = -offset, -offset + 1, ...
 
-    Most draws are settled by their first 16 bits: for each of these `guide` has the number of
-    thresholds below, and `crowd` how many there are with the same bits (at most 2 are told).
+    The first 16 bits decide most draws. For each of their values, `guide` is the number of smaller
+    thresholds, and `crowd` the number of thresholds that begin with these bits, cut at 2.
     """
 
     offset: int
@@ -152,7 +151,7 @@ class _Table:
 
 
 def required_bits(s: float, mu: float) -> int:
-    """Return the table precision at which the sampler's own error is negligible."""
+    """Return the table precision at which the error of the sampler is negligible."""
     if not (math.isfinite(mu) and mu > 0):
         raise ValueError(f"`mu` must be positive and finite, got {mu!r}.")
     largest_epsilon = mu * mu / 2 + 9.1 * mu  # delta there is at most Phi(-9.1) < 1e-19
@@ -171,21 +170,21 @@ def required_bits(s: float, mu: float) -> int:
 
 
 def _half_width(s: float, bits: int) -> int:
-    """Return K such that both tails beyond K hold less than ``2**-bits``."""
+    """Return K such that both tails beyond K have a probability below ``2**-bits``."""
     return math.ceil(s * math.sqrt(2 * math.log(2) * (bits + 1))) + 1
 
 
 def _unnormalised(s: float, half_width: int, precision: int) -> list[int]:
     """Return ``exp(-k**2 / 2s**2) * 2**precision`` for k = 0, ..., half_width.
 
-    The ratio of neighbours, exp(-(2k+1)/2s**2), is itself a geometric sequence: two
-    multiplications per entry. The k-th value is off by at most ``2 * (k + 1)**2`` units.
+    The ratios of successive values, exp(-(2k+1)/2s**2), are a geometric sequence, so each value
+    takes two multiplications. The error of the k-th value is at most ``2 * (k + 1)**2`` units.
     """
     with decimal.localcontext() as context:
         context.prec = math.ceil(precision * math.log10(2)) + 10
         ratio = (decimal.Decimal(-1) / (2 * decimal.Decimal(s) ** 2)).exp()
-        one = decimal.Decimal(1 << precision)
-        step, ratio_step = int(ratio * one), int(ratio * ratio * one)
+        unit = decimal.Decimal(1 << precision)
+        step, ratio_step = int(ratio * unit), int(ratio * ratio * unit)
     value = 1 << precision
     values = [value]
     for _ in range(half_width):
@@ -195,9 +194,9 @@ def _unnormalised(s: float, half_width: int, precision: int) -> list[int]:
     return values
 
 
-@lru_cache(maxsize=32)  # one for each size of a contingency table, and up to 2 MB each
+@lru_cache(maxsize=32)  # one for each size of a contingency table, up to 2 MB each
 def _table(s: float, bits: int) -> _Table:
-    """Return the cumulative table; its probabilities are right to ``2**(1 - bits)``."""
+    """Return the cumulative table, whose probabilities have an error below ``2**(1 - bits)``."""
     half_width = _half_width(s, bits)
     precision = bits + 3 * half_width.bit_length() + 16
     half = _unnormalised(s, half_width, precision)
@@ -205,7 +204,7 @@ def _table(s: float, bits: int) -> _Table:
     # Rounding `normaliser` moves a threshold by total / 2**scale < 2600 / 2**64 units.
     scale = precision + _WORD
     normaliser = (1 << (bits + scale)) // total
-    mass = itertools.chain(reversed(half), half[1:-1])  # the last one is 1 - the others
+    mass = itertools.chain(reversed(half), half[1:-1])  # the last one is 1 minus the others
     thresholds = [c * normaliser >> scale for c in itertools.accumulate(mass)]
     shift = bits - _WORD
     first_words = np.array([t >> shift for t in thresholds], dtype=np.uint64)
@@ -217,14 +216,14 @@ def _table(s: float, bits: int) -> _Table:
     return _Table(half_width, bits, thresholds, first_words, guide, crowd)
 
 
-def _draw_from_table(table: _Table, words: _Words, stream: SecretStream) -> IntArray:
-    """Draw by inverting the cumulative table; bits beyond the given ones are read if they matter.
+def _draw_from_table(table: _Table, words: _Words, stream: SecretStream) -> _Integers:
+    """Draw by inverting the cumulative table; more random bits are read for undecided draws.
 
-    `words` are the first 64 bits of each draw, or the first 16.
+    `words` are the first 64 or the first 16 bits of each draw.
     """
     whole = words.dtype == np.uint64
     cells = words >> np.uint64(48) if whole else words
-    index: IntArray = table.guide[cells].astype(np.int64)
+    index: _Integers = table.guide[cells].astype(np.int64)
     crowd = table.crowd[cells]
     places = np.flatnonzero(crowd)
     if len(places):
@@ -240,11 +239,11 @@ def _draw_from_table(table: _Table, words: _Words, stream: SecretStream) -> IntA
 def _searched(
     table: _Table,
     words: npt.NDArray[np.uint64],
-    lowest: IntArray,
+    lowest: _Integers,
     is_crowded: npt.NDArray[np.bool_],
     stream: SecretStream,
-) -> IntArray:
-    """Return how many thresholds are not above 64-bit words; later words are read for ties."""
+) -> _Integers:
+    """Return the number of thresholds at or below each 64-bit word; ties read further bits."""
     index = lowest + (words >= table.first_words[lowest])
     index[is_crowded] = np.searchsorted(table.first_words, words[is_crowded], side="right")
     below = table.first_words[np.maximum(index - 1, 0)]
@@ -261,7 +260,7 @@ def rounding_width(bits: int) -> float:
 
 
 def check_shares(s: float, mu: float, n_shares: int, size: int) -> None:
-    """Refuse noise of scale `s` that tables do not draw precisely enough, in shares or alone."""
+    """Refuse noise of scale `s` that the tables cannot draw precisely in this number of shares."""
     share = s / math.sqrt(n_shares)
     bits = required_bits(share, mu)
     if n_shares > 1 and math.sqrt(2) * rounding_width(bits) > share:
@@ -276,7 +275,7 @@ def check_shares(s: float, mu: float, n_shares: int, size: int) -> None:
 
 
 def _split(s: float, bits: int) -> tuple[float, int, float]:
-    """Return ``s1, Q, s2`` with ``s1**2 + (Q * s2)**2`` at least, and nearly, ``s**2``."""
+    """Return ``s1, Q, s2`` with ``s1**2 + (Q * s2)**2`` slightly above ``s**2``."""
     t = rounding_width(bits)
     factor = min(math.isqrt(int(s / (2 * t))), int(MAX_TABLE_S / (2 * t)))
     narrow = 2 * t * factor
@@ -284,12 +283,8 @@ def _split(s: float, bits: int) -> tuple[float, int, float]:
 
 
 def discrete_gaussian(
-    s: float,
-    size: int | tuple[int, ...],
-    stream: SecretStream,
-    *,
-    mu: float = 1.0,
-) -> IntArray:
+    s: float, size: int | tuple[int, ...], stream: SecretStream, *, mu: float = 1.0
+) -> _Integers:
     """Draw integers with probability proportional to ``exp(-k**2 / (2 * s**2))``."""
     if not 1 <= s <= MAX_S:
         raise CalibrationError(
@@ -306,11 +301,11 @@ def discrete_gaussian(
         narrow, step, wide = _split(wide, bits)
         parts.append((factor, narrow))
         factor *= step
-    drawn = np.zeros(count, dtype=np.int64)
-    for step, of_part in (*parts, (factor, wide)):
-        halves = np.frombuffer(stream.random_bytes(2 * count), dtype=np.uint16)
-        drawn += step * _draw_from_table(_table(of_part, bits), halves, stream)
-    return drawn.reshape(shape)
+    total = np.zeros(count, dtype=np.int64)
+    for step, part_s in (*parts, (factor, wide)):
+        words16 = np.frombuffer(stream.random_bytes(2 * count), dtype=np.uint16)
+        total += step * _draw_from_table(_table(part_s, bits), words16, stream)
+    return total.reshape(shape)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,14 +324,14 @@ class LatticeNoise:
 
 
 def check_positive(**values: float) -> None:
-    """Refuse a number that is not finite or not above 0; the error names it."""
+    """Raise an error that names the first number that is not positive and finite."""
     for name, value in values.items():
         if not (math.isfinite(value) and value > 0):
             raise ValueError(f"`{name}` must be positive and finite, got {value!r}.")
 
 
-def check_counts(**counts: Any) -> None:
-    """Refuse a number that is no integer of at least 1; the error names it."""
+def check_counts(**counts: object) -> None:
+    """Raise an error that names the first number that is not an integer of at least 1."""
     for name, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
             raise ValueError(f"`{name}` must be an integer >= 1, got {count!r}.")
@@ -347,8 +342,8 @@ def gaussian_noise(
 ) -> npt.NDArray[np.float64]:
     """Draw continuous Gaussian noise in double precision.
 
-    For ``noise="float"`` only: the bits of a floating-point sum leak more about the data
-    than the Gaussian mechanism promises. It is not hardened against that.
+    For ``noise="float"`` only: the bits of a floating-point sum can leak more about the data than
+    the Gaussian mechanism allows, and this function does not prevent it.
     """
     check_positive(sigma=sigma)
     return stream.generator().normal(0.0, sigma, size)
@@ -357,7 +352,7 @@ def gaussian_noise(
 def noise_lattice(sigma: float, data_lattice: float = 1.0) -> float:
     """Return the coarsest ``g = data_lattice / 2**k``, k >= 0, with ``sigma / g >= 16``.
 
-    At 16 lattice steps the discrete Gaussian costs 0.02 % more than a continuous one.
+    At 16 lattice steps a discrete Gaussian costs 0.02 % more than a continuous one.
     """
     lattice = data_lattice
     while sigma / lattice < MIN_LATTICE_STEPS:
@@ -368,25 +363,20 @@ def noise_lattice(sigma: float, data_lattice: float = 1.0) -> float:
 
 
 def lattice_noise(
-    sigma: float,
-    shape: int | tuple[int, ...],
-    stream: SecretStream,
-    *,
-    lattice: float,
-    mu: float,
-) -> npt.NDArray[np.int64]:
+    sigma: float, shape: int | tuple[int, ...], stream: SecretStream, *, lattice: float, mu: float
+) -> _Integers:
     """Draw discrete Gaussian noise in units of `lattice`."""
-    return np.asarray(discrete_gaussian(sigma / lattice, shape, stream, mu=mu), dtype=np.int64)
+    return discrete_gaussian(sigma / lattice, shape, stream, mu=mu)
 
 
 def noise_for_sums(sigma: float, sensitivity: float, dim: int) -> LatticeNoise:
     r"""Return noise of a given scale for sums of clipped vectors that are rounded once.
 
-    If records move a sum by :math:`v`, rounding it moves by at most
-    :math:`\|v\| + g \sqrt{dim}`. That holds for a replaced record, with
-    :math:`\|v\| \le \Delta`, and for one that is or is not in a secret sample, with
-    :math:`\|v\| \le \Delta / 2`. Twice the latter is the larger: the sensitivity grows to
-    :math:`\Delta + 2 g \sqrt{dim}`, of which one half is what a record's presence changes.
+    If a record moves a sum by :math:`v`, it moves the rounded sum by at most
+    :math:`\|v\| + g \sqrt{dim}`. A replaced record has :math:`\|v\| \le \Delta`. A record that
+    joins or leaves a secret sample has :math:`\|v\| \le \Delta / 2`, and twice its bound is the
+    larger one. So the sensitivity is :math:`\Delta + 2 g \sqrt{dim}`, and the presence of a record
+    changes the rounded sum by at most half of that.
     """
     check_positive(sigma=sigma, sensitivity=sensitivity, dim=dim)
     finest = sensitivity * _SUM_ROUNDING_SHARE / (2.0 * math.sqrt(dim))
@@ -399,17 +389,17 @@ def noise_for_sums(sigma: float, sensitivity: float, dim: int) -> LatticeNoise:
 def noisy_sum(
     values: npt.NDArray[np.float64], noise: LatticeNoise, stream: SecretStream
 ) -> npt.NDArray[np.float64]:
-    """Round a private sum to the lattice and add noise, in integers."""
+    """Round a private sum to the lattice and add noise, both in integers."""
     units = lattice_noise(noise.sigma, values.shape, stream, lattice=noise.lattice, mu=noise.mu)
     units += round_to_lattice(values, noise.lattice)
     return units.astype(np.float64) * noise.lattice
 
 
-def round_to_lattice(x: npt.ArrayLike, lattice: float) -> npt.NDArray[np.int64]:
+def round_to_lattice(x: npt.ArrayLike, lattice: float) -> _Integers:
     """Return the nearest multiples of `lattice`, as integers in units of it.
 
-    Values beyond 2**52 units are clamped there, which no neighbour can move further than
-    the value itself moved; no value raises an error, since errors are outputs.
+    Values beyond 2**52 units are clipped, which does not increase the distance between neighbours.
+    No value raises an error, because errors are outputs.
     """
     if math.frexp(lattice)[0] != 0.5:
         raise ValueError(
@@ -431,7 +421,7 @@ def calibrate_lattice(mu: float, sensitivity: float, *, data_lattice: float = 1.
 
 
 def calibrate_rounded(mu: float, sensitivity: float, dim: int) -> LatticeNoise:
-    """Return lattice and noise of privacy `mu` for a statistic that must be rounded."""
+    """Return noise of privacy `mu`, and its lattice, for a statistic that must be rounded."""
     check_positive(mu=mu, sensitivity=sensitivity, dim=dim)
     finest = min(
         sensitivity * _ROUNDING_SHARE / math.sqrt(dim), sensitivity / mu / MIN_LATTICE_STEPS
@@ -441,11 +431,11 @@ def calibrate_rounded(mu: float, sensitivity: float, dim: int) -> LatticeNoise:
 
 
 def _calibrated(mu: float, sensitivity: float, lattice: float) -> LatticeNoise:
-    """Return the least noise, to rounding, with ``noise.mu <= mu``, if it can be drawn.
+    """Return the least noise, up to rounding, with ``noise.mu <= mu``, if it can be drawn.
 
     Its sigma is the fixed point of ``sigma = continuous * (1 + 1 / (20 s**2))``. The right side
-    falls as sigma grows, so iterates from below and from above alternate: an odd number of steps
-    ends above, on the private side.
+    falls in sigma, so the iterates alternate around the fixed point, and an odd number of steps
+    ends above it, on the private side.
     """
     sigma = continuous = sensitivity / mu
     for _ in range(5):
@@ -459,5 +449,5 @@ def _calibrated(mu: float, sensitivity: float, lattice: float) -> LatticeNoise:
             f"{sensitivity:.4g}: sigma would be {steps:.3g} lattice steps, and between 1 and 2**40 "
             "are needed. Choose another lattice or epsilon."
         )
-    required_bits(steps, noise.mu)  # what protects nothing is refused, where nothing is charged yet
+    required_bits(steps, noise.mu)  # refuses noise that protects nothing, before any charge
     return noise

@@ -1,24 +1,28 @@
 r"""Releases of other libraries, as events that a `PrivacyBudget` charges.
 
-Of some releases only :math:`(\varepsilon, \delta)` is known. Any such release is a post-processing
-of this experiment on a bit b [1]_: with probability :math:`\delta` it tells b, and otherwise it
-answers truthfully with probability :math:`p = e^\varepsilon / (1 + e^\varepsilon)`. The profile of
-the answer at :math:`x \ge 0` is :math:`\max(0, p - e^x (1 - p))`: in :math:`e^x` a line that ends
-at 0. The profile of :math:`\mu`-GDP is convex in :math:`e^x`, is not negative, has the value
-:math:`2 \Phi(\mu/2) - 1` and the slope :math:`-\Phi(-\mu/2)` at :math:`x = 0`. With
-:math:`\mu = 2 \Phi^{-1}(p)` these are :math:`2p - 1` and :math:`-(1 - p)`, those of the line, which
-therefore touches the profile and lies below it. So the release is :math:`\mu`-GDP but for a leak of
-:math:`\delta`, and no smaller :math:`\mu` would do. A release that is :math:`\rho`-zCDP but for
-:math:`\delta` is charged likewise, for the worst one (`skdpot.privacy.concentrated`): its law
-given the events E, E' of probability of at least :math:`1 - \delta` has the profile H of the
-class, so that :math:`P(S) - e^x Q(S) \le \delta + (1 - \delta) H(x)`.
+For some releases only :math:`(\varepsilon, \delta)` is known. Any such release is a post-processing
+of the following experiment on a bit b [1]_: it reveals b with probability :math:`\delta`, and
+otherwise it answers truthfully with probability :math:`p = e^\varepsilon / (1 + e^\varepsilon)`.
+The profile of the answer at :math:`x \ge 0` is :math:`\max(0, p - e^x (1 - p))`, which is a line in
+:math:`e^x` that ends at 0. The profile of :math:`\mu`-GDP is convex in :math:`e^x` and not
+negative. At :math:`x = 0` it has the value :math:`2 \Phi(\mu/2) - 1` and the slope
+:math:`-\Phi(-\mu/2)`. With :math:`\mu = 2 \Phi^{-1}(p)` these equal the value :math:`2p - 1` and
+the slope :math:`-(1 - p)` of the line, which therefore touches the profile and lies below it. So
+the release is :math:`\mu`-GDP with a leak of :math:`\delta`, and no smaller :math:`\mu` suffices.
 
-What an accountant states is taken for the relation that its mechanisms are made for. Of diffprivlib
-some bound what a replaced record does, with noise that depends on the number of rows (a mean, a
-sum), and others a record that is added or removed (a histogram). The latter cost a replaced record
-twice the epsilon: let the law between the neighbours be that without the record for these and that
-of the other neighbour for the former. Both steps are (epsilon, delta)-private, together
-:math:`(2 \varepsilon, (1 + e^\varepsilon) \delta)`. Under add-or-remove the former state nothing.
+A release that is :math:`\rho`-zCDP except with probability :math:`\delta` is charged like the worst
+such release (`skdpot.privacy.concentrated`). Its laws given events E, E' of probability at least
+:math:`1 - \delta` have at most the profile H of the class, so that
+:math:`P(S) - e^x Q(S) \le \delta + (1 - \delta) H(x)`.
+
+The statement of an accountant is interpreted under the relation of its mechanisms. Some tools of
+diffprivlib protect a replaced record, with noise that depends on the number of rows (a mean, a
+sum). Other tools protect a record that is added or removed (a histogram). Replacing a record costs
+twice the epsilon of the latter: between the two neighbours, place the data set without the record
+for these tools, and the second neighbour for the former ones. Both steps are
+:math:`(\varepsilon, \delta)`-private, and together they are
+:math:`(2 \varepsilon, (1 + e^\varepsilon) \delta)`-private. Under add-or-remove the former tools
+guarantee nothing.
 
 References
 ----------
@@ -38,7 +42,7 @@ from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.privacy.selection import BudgetedEvent
 
 _ROUNDED_UP = 1.0 + 1e-12
-# How far neighbours are apart in the metrics of OpenDP.
+# Distances between neighbours in the metrics of OpenDP.
 _BY_ROWS = {Relation.REPLACE_ONE: 2, Relation.ADD_REMOVE: 1}
 _NEIGHBOURS: dict[str, dict[Relation, int]] = {
     "SymmetricDistance": _BY_ROWS,
@@ -49,7 +53,7 @@ _NEIGHBOURS: dict[str, dict[Relation, int]] = {
 
 
 def event_of(spent: Any, relation: Relation) -> Event:
-    """Return the event of what `PrivacyBudget.spend` is given."""
+    """Return the event of an argument of `PrivacyBudget.spend`."""
     if isinstance(spent, Event):
         return spent
     if hasattr(spent, "output_measure") and hasattr(spent, "map"):
@@ -58,7 +62,7 @@ def event_of(spent: Any, relation: Relation) -> Event:
         return _of_accountant(spent, relation)
     history = getattr(spent, "history", spent)
     if isinstance(history, list):  # of Opacus
-        return _together(_of_steps(*_three(steps), relation) for steps in history)
+        return _together(_of_steps(entry, relation) for entry in history)
     if isinstance(spent, tuple) and len(spent) == 2:
         epsilon, delta = spent
         return _of_epsilon(epsilon, delta, relation)
@@ -70,6 +74,7 @@ def event_of(spent: Any, relation: Relation) -> Event:
 
 
 def _together(events: Iterable[Event]) -> Event:
+    """Compose one or more events."""
     all_events = tuple(events)
     if not all_events:
         raise ValueError("The accountant has recorded nothing yet. State what will be spent.")
@@ -85,7 +90,7 @@ def _of_epsilon(epsilon: float, delta: float, relation: Relation) -> Event:
 
 
 def _of_accountant(spent: Any, relation: Relation) -> Event:
-    """Return the event of an accountant of diffprivlib, which may stand for any of its tools."""
+    """Return the event of an accountant of diffprivlib, valid for any of its tools."""
     if relation is not Relation.REPLACE_ONE:
         raise ValueError(
             "The noise of some tools of diffprivlib depends on the number of rows, so that its "
@@ -100,19 +105,14 @@ def _of_accountant(spent: Any, relation: Relation) -> Event:
     )
 
 
-def _three(steps: Any) -> tuple[float, float, int]:
-    """Check an entry of a history of Opacus."""
-    if not isinstance(steps, tuple | list) or len(steps) != 3:
+def _of_steps(entry: object, relation: Relation) -> Event:
+    """Return the event of DP-SGD in a history of Opacus, in units of the clipping norm."""
+    if not isinstance(entry, tuple | list) or len(entry) != 3:
         raise ValueError(
             "A history of Opacus holds tuples (noise multiplier, sample rate, steps), got an entry "
-            f"of type {type(steps).__name__}."
+            f"of type {type(entry).__name__}."
         )
-    noise_multiplier, rate, n_steps = steps
-    return noise_multiplier, rate, n_steps
-
-
-def _of_steps(noise_multiplier: float, rate: float, n_steps: int, relation: Relation) -> Event:
-    """Return the event of DP-SGD, in units of the clipping norm."""
+    noise_multiplier, rate, n_steps = entry
     replaced = relation is Relation.REPLACE_ONE
     return SampledGaussianEvent(
         sampling="poisson",
@@ -126,7 +126,7 @@ def _of_steps(noise_multiplier: float, rate: float, n_steps: int, relation: Rela
 
 
 def _of_measurement(measurement: Any, relation: Relation) -> Event:
-    """Return the event of a measurement of OpenDP, by its privacy map at neighbouring data sets."""
+    """Return the event of a measurement of OpenDP, by its privacy map at neighbours."""
     metric, measure = measurement.input_metric.type, str(measurement.output_measure.type)
     d_in = _NEIGHBOURS.get(str(metric), {}).get(relation)
     if d_in is None:
@@ -153,7 +153,7 @@ def _of_measurement(measurement: Any, relation: Relation) -> Event:
 
 
 def _of_rho(rho: float, delta: float, relation: Relation) -> Event:
-    """Return an event that dominates every release that is rho-zCDP but for delta."""
+    """Return an event that dominates every release that is rho-zCDP except with delta."""
     if not 0.0 <= delta < 1.0:
         raise ValueError(f"delta={delta!r} must be in [0, 1).")
     worst = gdp_of_zcdp(rho)

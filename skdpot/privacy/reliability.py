@@ -1,4 +1,4 @@
-"""How far the privacy noise of a fit lets its outputs be trusted, as computed from the release."""
+"""The errors of the outputs of a fit due to privacy noise, computed from the release."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -9,20 +9,21 @@ import pandas as pd
 from skdpot._utils.pages import html_card
 from skdpot.exceptions import warn_unreliable
 
-_NAMED = 3  # outputs in a warning; a table has the others
+_NAMED = 3  # largest number of outputs that a warning names
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputError:
-    """The error of one output, beside that of an answer that needs no data.
+    """The error of one output, and the error of a trivial answer that needs no data.
 
     Parameters
     ----------
     output : str
-        What is released, for example ``"scale of age"``.
+        Name of the output, for example ``"scale of age"``.
     standard_error : float
         Standard deviation of the output about its value without privacy noise, in the unit of the
-        output. It follows from the release and public facts, and is at most what is possible.
+        output. It follows from the release and public facts, and is at most the largest possible
+        error.
     trivial : str
         The trivial answer, for example ``"the middle of the bounds"``.
     trivial_error : float
@@ -31,10 +32,10 @@ class OutputError:
     estimate : float, default=nan
         The output itself, if it is a number.
     margin : float, default=0.0
-        An error up to which the output is good enough whatever the trivial answer is, in the same
-        unit. It is a public share of the range of the output.
+        The output is reliable if its error is at most this value, with any trivial answer. The
+        margin has the unit of the output and is a public share of its range.
     replaced : bool, default=False
-        Whether the fit has put the trivial answer in the place of the output.
+        Whether the fit has replaced the output by the trivial answer.
     """
 
     output: str
@@ -54,18 +55,18 @@ class OutputError:
 
 @dataclass(frozen=True)
 class Reliability:
-    """The errors of the outputs of a fit, each beside that of a trivial answer.
+    """The errors of the outputs of a fit, each compared with that of a trivial answer.
 
     Parameters
     ----------
     outputs : tuple of OutputError
         The main outputs.
     advice : str, default=""
-        One sentence on what makes unreliable outputs better.
+        One sentence on how to improve unreliable outputs.
 
     Privacy
     -------
-    Post-processing of the release: it costs nothing and may be published with it.
+    It is post-processing of the release, costs nothing and may be published with the release.
 
     Examples
     --------
@@ -106,7 +107,7 @@ class Reliability:
         return pd.DataFrame(rows, index=names, columns=columns)
 
     def sentence(self) -> str:
-        """Return one sentence that names the unreliable outputs and what would help; or ''."""
+        """Return a text with the unreliable outputs and the advice; empty if there are none."""
         poor = [item for item in self.outputs if not item.reliable]
         if not poor:
             return ""
@@ -116,7 +117,7 @@ class Reliability:
         return f"{text} {self.advice}".rstrip()
 
     def warn(self, caller: str) -> None:
-        """Warn once, naming the outputs that are not reliable."""
+        """Warn once of the unreliable outputs, by name."""
         if text := self.sentence():
             warn_unreliable(f"{caller}: {text}")
 

@@ -1,8 +1,8 @@
-r"""Releases on secret samples of the records: their accounts.
+r"""The accounts of releases on secret samples of the records.
 
-Events that differ in units only (sigma 10 for sensitivity 2, or 5 for 1) have equal steps. A step
-is mu-GDP on all records; on a secret sample it reveals less. Closed forms of its privacy profile
-are below; `skdpot.privacy.loss_distribution` discretises and composes them.
+Events that differ only in units (sigma 10 for sensitivity 2, or 5 for 1) have equal steps. A step
+is mu-GDP on all records and reveals less on a secret sample. This module has closed forms of its
+privacy profile; `skdpot.privacy.loss_distribution` discretises and composes them.
 
 Samples under replace-one, of a fixed size
 ------------------------------------------
@@ -11,16 +11,17 @@ probability p is at most, for every :math:`\varepsilon \ge 0`,
 
 .. math:: C_p(\varepsilon) = p \, \delta_G(\log(1 + (e^\varepsilon - 1) / p)),
 
-:math:`\delta_G` being the profile of the same step on all records [1]_. Replace-one is symmetric,
-so the profile at negative epsilon follows and :math:`C_p` belongs to one pair of distributions,
-whose composition bounds the composition of the steps [2]_. Normal approximations of that
-composition are not bounds: they can fall below what an adversary attains.
+where :math:`\delta_G` is the profile of the same step on all records [1]_. Replace-one is
+symmetric, so the profile at negative epsilon follows and :math:`C_p` belongs to one pair of
+distributions, whose composition bounds the composition of the steps [2]_. Normal approximations of
+that composition are not bounds: they can be smaller than the privacy loss that an adversary
+attains.
 
-Rows of a Poisson sample, whose number anyone can count
--------------------------------------------------------
-Let b be the size of the sample and :math:`P_b, Q_b` the laws of the release given it, for two
-neighbours under replace-one. The sample size follows Bin(n, q) whatever the data are, and can
-be read off the release. The profile of a pair of which a part with a common law is visible is
+Rows of a Poisson sample with a visible size
+--------------------------------------------
+Let b be the size of the sample, and :math:`P_b, Q_b` the laws of the release given b for two
+neighbours under replace-one. The size is visible in the release and follows Bin(n, q) for any data.
+If a visible part of a release has the same law under both neighbours, the profile of the release is
 the mean of the profiles given that part:
 
 .. math:: H_\varepsilon(P \| Q) = \sum_b \Pr[b] \, H_\varepsilon(P_b \| Q_b).
@@ -30,30 +31,31 @@ the profile of a step is at most
 
 .. math:: \bar C(\varepsilon) = \mathrm{E}_{b \sim \mathrm{Bin}(n, q)} \, C_{b/n}(\varepsilon),
 
-attained when each :math:`C_{b/n}` is. A mean of symmetric profiles is the symmetric profile of
-one pair of distributions, so that what is said there of composition holds here too.
+which is attained if each :math:`C_{b/n}` is. A mean of symmetric profiles is the symmetric profile
+of one pair of distributions, so the steps compose in the same way as those on samples of a fixed
+size.
 
-:math:`C_p(\varepsilon) = p f((e^\varepsilon - 1)/p)`, with the convex and decreasing
-:math:`f(t) = \delta_G(\log(1 + t))`, is the perspective of f: convex and increasing in p. By
-Jensen's inequality the mean is therefore *larger* than :math:`C_q`, the account of a sample of
-the expected size, which is no bound. The same convexity lets the law of b be moved outwards to
-a few nodes, each mass split between two neighbouring nodes so that its mean is kept: the result
-is an upper bound, and so is what rounds b up.
+:math:`C_p(\varepsilon) = p f((e^\varepsilon - 1)/p)`, with the convex and decreasing function
+:math:`f(t) = \delta_G(\log(1 + t))`, is the perspective of f and therefore convex and increasing in
+p. By Jensen's inequality the mean is therefore *larger* than :math:`C_q`, the account of a sample
+of the expected size, which is not a bound. By the same convexity, the mean increases if each mass
+of the law of b is split between two nodes around b so that its mean remains. The result on a few
+nodes is an upper bound, and so is rounding b up.
 
-Poisson samples whose size is hidden
-------------------------------------
-*One record more or less.* :math:`M = (1 - p) N(0, 1) + p N(\mu, 1)` against :math:`N = N(0, 1)`.
-Sorting terms, :math:`M - e^\varepsilon N = p N(\mu, 1) - (e^\varepsilon - 1 + p) N`, so that one
-order has the profile :math:`C_p`. In the other,
+Poisson samples with a secret size
+----------------------------------
+*One record more or less.* The pair is :math:`M = (1 - p) N(0, 1) + p N(\mu, 1)` and
+:math:`N = N(0, 1)`. Since :math:`M - e^\varepsilon N = p N(\mu, 1) - (e^\varepsilon - 1 + p) N`,
+one order has the profile :math:`C_p`. In the other order,
 :math:`N - e^\varepsilon M = a N - e^\varepsilon p N(\mu, 1)` with
-:math:`a = 1 - (1 - p) e^\varepsilon`, which gives :math:`a\, \delta_G(\log(e^\varepsilon p / a))`,
-and 0 once a is not positive.
+:math:`a = 1 - (1 - p) e^\varepsilon`. Its profile is
+:math:`a\, \delta_G(\log(e^\varepsilon p / a))` for a > 0, and 0 otherwise.
 
-*A sum of clipped vectors, one of them replaced.* :math:`P = (1 - p) N(0, 1) + p N(-m, 1)` against
-its mirror image :math:`Q`, where :math:`m = \mu / 2`. The likelihood ratio falls with x, and equals
-:math:`e^\varepsilon` where :math:`y = e^{xm}` solves
+*A sum of clipped vectors, one of them replaced.* The pair is
+:math:`P = (1 - p) N(0, 1) + p N(-m, 1)` and its mirror image :math:`Q`, where :math:`m = \mu / 2`.
+The likelihood ratio falls in x, and equals :math:`e^\varepsilon` where :math:`y = e^{xm}` solves
 :math:`e^\varepsilon c y^2 + (1 - p)(e^\varepsilon - 1) y = c`, with :math:`c = p e^{-m^2/2}`. The
-profile is :math:`P[X < x] - e^\varepsilon Q[X < x]`; eliminating :math:`1 - p` by this equation
+profile is :math:`P[X < x] - e^\varepsilon Q[X < x]`. Eliminating :math:`1 - p` with this equation
 leaves two differences that are both positive,
 
 .. math:: \left[p\,\Phi(x + m) - \frac{c}{y} \Phi(x)\right]
@@ -68,9 +70,9 @@ References
 
 import math
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, replace
-from functools import lru_cache
-from typing import Any, ClassVar
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -98,18 +100,19 @@ _Floats = npt.NDArray[np.float64]
 _rate = check_field(real, lambda x: 0.0 < x <= 1.0, "must lie in (0, 1]")
 _counts = check_field(lambda v: tuple(map(count, v)), bool, "must hold one or more integers >= 1")
 
-_CANCELLED = 2.0**-47  # of what is subtracted in the profiles of Poisson samples
-# Nodes for the law of b, in standard deviations from the mean; below so many nodes, every size.
+_CANCELLED = 2.0**-47  # relative rounding error of differences in the profiles of Poisson samples
+# Nodes for the law of b, in standard deviations from the mean. Every size is a node if there are
+# fewer than _MOST_NODES of them.
 _DEVIATIONS = np.concatenate([np.arange(-4.0, 4.1, 0.5), [-10.0, -7.0, -5.0, 5.0, 7.0]])
 _MOST_NODES = 64
 _SIZES_TAIL = 1e-22
 
 
 def sampled_step_mu(sigma: float, sensitivity: float, lattice: float | None) -> float:
-    """Return mu of one Gaussian release of which records take part by secret coins.
+    """Return the mu of one Gaussian release of a Poisson sample if it contained all records.
 
-    On a lattice the release is a random rounding of a continuous one that has the variance
-    ``sigma**2 - (rho * g)**2`` (`skdpot.privacy.noise`), in any mixture.
+    On a lattice the release is, in any mixture, a random rounding of a continuous release with
+    variance ``sigma**2 - (rho * g)**2`` (`skdpot.privacy.noise`).
     """
     mu = sensitivity / sigma
     if lattice is None:
@@ -124,9 +127,9 @@ def sampled_step_mu(sigma: float, sensitivity: float, lattice: float | None) -> 
 
 
 def amplified_delta(epsilon: _Floats, mu: float, rate: float) -> _Floats:
-    """Evaluate C_p for epsilon >= 0, `rate` being p in (0, 1]."""
-    # log(1 + (e^eps - 1) / p) = eps - log(p) + log(1 - (1 - p) e^-eps), which cannot overflow;
-    # near 0 the first form is the accurate one.
+    """Evaluate C_p for epsilon >= 0, where p in (0, 1] is `rate`."""
+    # log(1 + (e^eps - 1) / p) = eps - log(p) + log(1 - (1 - p) e^-eps). The second form cannot
+    # overflow, and the first form is accurate near 0.
     near = np.log1p(np.expm1(np.minimum(epsilon, 1.0)) / rate)
     far = epsilon - math.log(rate) + np.log1p(-(1.0 - rate) * np.exp(-np.maximum(epsilon, 1.0)))
     return rate * gdp_delta(np.where(epsilon < 1.0, near, far), mu)
@@ -137,7 +140,7 @@ def mean_amplified_delta(epsilon: _Floats, mu: float, rate: float, n_samples: in
     sizes, masses = _sample_sizes(n_samples, rate)
     total = np.zeros(np.shape(epsilon))
     for size, mass in zip(sizes, masses, strict=True):
-        if size > 0:  # an empty sample shows nothing
+        if size > 0:  # an empty sample reveals nothing
             total += mass * amplified_delta(epsilon, mu, size / n_samples)
     return total
 
@@ -150,7 +153,7 @@ def _sample_sizes(n_samples: int, rate: float) -> tuple[tuple[int, ...], tuple[f
     law = binom(n_samples, rate)
     mean, deviation = n_samples * rate, math.sqrt(n_samples * rate * (1.0 - rate))
     last = mean + 10.0 * deviation
-    while law.sf(last) > _SIZES_TAIL:  # where the mean is small, there is more mass far out
+    while law.sf(last) > _SIZES_TAIL:  # a small mean has more mass far from it
         last *= 1.2
     if last < _MOST_NODES:
         nodes = np.arange(math.ceil(last) + 1.0)
@@ -174,8 +177,8 @@ def _sample_sizes(n_samples: int, rate: float) -> tuple[tuple[int, ...], tuple[f
 def absent_delta(epsilon: _Floats, mu: float, rate: float) -> _Floats:
     """Bound the profile of N(0, 1) against the mixture, for epsilon >= 0.
 
-    It grows with a, which is a difference of numbers up to `rate` that may cancel: raised by more
-    than that loses, it bounds the profile up to a relative error.
+    The profile increases in a, a difference of numbers up to `rate` that may cancel. Raising a by
+    more than its rounding error gives a bound on the profile up to a relative error.
     """
     with np.errstate(over="ignore", divide="ignore"):
         a = np.maximum(rate - (1.0 - rate) * np.expm1(epsilon) + _CANCELLED * rate, 0.0)
@@ -186,9 +189,9 @@ def absent_delta(epsilon: _Floats, mu: float, rate: float) -> _Floats:
 def clipped_sum_delta(epsilon: _Floats, mu: float, rate: float) -> _Floats:
     """Bound the profile of (1 - p) N(0, 1) + p N(-m, 1) against its mirror image, m = mu / 2.
 
-    By logarithms, in which no factor overflows. Each of the two differences loses a few units in
-    the last place of what it is taken from, times the logarithm of that. More is added: of 7,795
-    random cases none lost a tenth of it.
+    Logarithms prevent an overflow of the factors. The error of each of the two differences is a few
+    units in the last place of its first term, times the logarithm of that term. A larger number is
+    added: in 7,795 random cases the error was always below a tenth of it.
     """
     m, log_p = mu / 2.0, math.log(rate)
     log_c = log_p - m * m / 2.0
@@ -212,7 +215,7 @@ def clipped_sum_delta(epsilon: _Floats, mu: float, rate: float) -> _Floats:
 
 @dataclass(frozen=True)
 class SampledStep:
-    """A mu-GDP step of which less is told: a given record is in it with probability `rate` only."""
+    """A mu-GDP step on a sample that contains a given record only with probability `rate`."""
 
     mu: float
     rate: float
@@ -221,13 +224,13 @@ class SampledStep:
 
     def losses(self, interval: float) -> LossPair:
         """Discretise the privacy loss of the step on the multiples of `interval`."""
-        arguments = astuple(self)
-        profiles = [lambda epsilon, of=of: of(epsilon, *arguments) for of in self._profiles]
+        arguments = asdict(self)
+        profiles = [partial(profile, **arguments) for profile in self._profiles]
         return losses_of_profiles(profiles, interval)
 
 
 class SubsetStep(SampledStep):
-    """One Gaussian step on a secret sample that holds a record with probability `rate`."""
+    """One Gaussian step on a secret sample that contains a record with probability `rate`."""
 
     _profiles = (amplified_delta,)
 
@@ -242,7 +245,7 @@ class PoissonRowsStep(SampledStep):
 
 
 class PoissonAddRemoveStep(SampledStep):
-    """One Gaussian step on a Poisson sample, under add/remove: in one order and in the other."""
+    """One Gaussian step on a Poisson sample, under add-or-remove, in both orders."""
 
     _profiles = (amplified_delta, absent_delta)
 
@@ -260,8 +263,8 @@ class PoissonClippedSumStep(SampledStep):
 class SampledGaussianEvent(Event):
     """`n_steps` Gaussian releases, each on a fresh, secret sample of the records.
 
-    Nobody learns which records are in a sample, and the samples of different steps are independent.
-    An epoch of a shuffled data loader is not such a sample.
+    The records in a sample remain secret, and the samples of different steps are independent. The
+    batches of a shuffled data loader are not such samples.
 
     Parameters
     ----------
@@ -281,7 +284,7 @@ class SampledGaussianEvent(Event):
     sampling_rate : float or None, default=None
         Probability in (0, 1] that a record takes part in a step of a Poisson sample.
     n_samples : int or None, default=None
-        Number of records, for "poisson_rows".
+        For "poisson_rows": number of records.
     batch_sizes : tuple of int or None, default=None
         For "fixed_size": number of records drawn from each group.
     group_sizes : tuple of int or None, default=None
@@ -303,7 +306,7 @@ class SampledGaussianEvent(Event):
     Raises
     ------
     ValueError
-        If a field is out of range, is not for this `sampling`, or the sizes do not match.
+        If a field is out of range or is not used by this `sampling`, or the sizes do not match.
     """
 
     sigma: float
@@ -347,16 +350,19 @@ class SampledGaussianEvent(Event):
             sampled_step_mu(self.sigma, self.sensitivity, self.lattice)  # refuses coarse lattices
 
     def _check_sizes(self) -> None:
-        drawn, of = self.batch_sizes or (), self.group_sizes or ()
-        if len(drawn) != len(of):
+        """Refuse batches that do not match the groups."""
+        drawn, sizes = self.batch_sizes or (), self.group_sizes or ()
+        if len(drawn) != len(sizes):
             raise ValueError(
                 f"{type(self).__name__}: `batch_sizes` and `group_sizes` must have one entry per "
-                f"group, got {len(drawn)} and {len(of)} entries."
+                f"group, got {len(drawn)} and {len(sizes)} entries."
             )
-        if any(b > n for b, n in zip(drawn, of, strict=True)):
-            raise self._error("batch_sizes", f"must not exceed `group_sizes`, got {drawn} of {of}")
+        if any(b > n for b, n in zip(drawn, sizes, strict=True)):
+            problem = f"must not exceed `group_sizes`, got {drawn} of {sizes}"
+            raise self._error("batch_sizes", problem)
 
     def _check_relation(self) -> None:
+        """Refuse a relation under which the account of the sampling does not hold."""
         if self.clipped_sum and self.sampling != "poisson":
             raise self._error("clipped_sum", f"is not for sampling={self.sampling!r}")
         if self.relation is Relation.REPLACE_ONE:
@@ -376,7 +382,7 @@ class SampledGaussianEvent(Event):
 
     @property
     def mu(self) -> float:
-        """Privacy of one step on all records."""
+        """The mu of one step on all records."""
         coins = self.sampling == "poisson"
         return (sampled_step_mu if coins else step_mu)(self.sigma, self.sensitivity, self.lattice)
 
@@ -395,8 +401,8 @@ class SampledGaussianEvent(Event):
 
     def _steps(self) -> Steps:
         mu, rate = self.mu, self.rate
-        step: Any = SubsetStep(mu, rate)
-        if rate == 1.0:  # a sample of everything is no sample
+        step: Step | SampledStep = SubsetStep(mu, rate)
+        if rate == 1.0:  # all records are in every sample
             step = Step(mu)
         elif self.n_samples is not None:
             step = PoissonRowsStep(mu, rate, self.n_samples)
@@ -415,8 +421,8 @@ class SampledGaussianEvent(Event):
         kind = "one vector per record of" if self.sampling == "poisson_rows" else "from"
         batch = f"a secret sample, in which each record is with probability {self.rate:.4g}"
         if self.sampling == "fixed_size":
-            drawn, of = (
+            drawn, total = (
                 " + ".join(f"{k:,}" for k in n or ()) for n in (self.batch_sizes, self.group_sizes)
             )
-            batch = f"{drawn} records drawn afresh and secretly from {of}"
+            batch = f"{drawn} records drawn afresh and secretly from {total}"
         return noisy_releases(self, f"each computed {kind} {batch}")

@@ -1,27 +1,27 @@
-r"""Which rows the fits of a search see, and that no private value decides it.
+r"""Checks that no private value decides which rows the fits of a search use.
 
 *Claim.* A search, a cross-validation or an ensemble makes fits on parts of one table. Let the
-positions of the rows in every part depend on public facts alone, such as the number of rows, and
-let no part name a position twice. Neighbours differ at one position, so that each part and that of
-the neighbour differ in one row or in none, and have the same size. Every fit is then as private as
-its charge says, and a budget, which is a filter, adds the fits up, however their parts overlap.
+positions of the rows in every part depend on public facts only, such as the number of rows, and let
+no part contain a position twice. Neighbours differ at one position, so the same part of two
+neighbours has the same size and differs in at most one row. Every fit is then as private as its
+charge says, and a budget, which is a privacy filter, adds up the fits, however their parts overlap.
 
 *Where it fails.* A stratified split deals the rows of each class to the folds in turn. A row that
-changes its class shifts all later rows of both classes by one place, so that with ten folds and two
-classes up to nine training rows of one fold change with one label: a charge of :math:`\mu` then
-stands for a release of up to :math:`9\mu`. A bootstrap names a position several times, and k
-copies of a row are a group of k. An ensemble that weighs or picks rows by the errors of earlier
-fits reads them without noise.
+changes its class shifts all later rows of both classes by one place. With ten folds and two classes
+up to nine training rows of one fold change with one label, and a charge of :math:`\mu` then pays
+for a release of up to :math:`9\mu`. A bootstrap contains a position several times, and k copies of
+a row are a group of k. An ensemble that weights or selects rows by the errors of earlier fits reads
+these errors without noise.
 
-A splitter is asked for its parts of rows that have a number and no values, so it can only use what
-is public. A splitter that needs the groups cannot be judged in this way: it must prove what it
-does, as `skdpot.model_selection.PersonKFold` does.
+A splitter is called with rows that have a number and no values, so it can use public facts only. A
+splitter that needs groups cannot be checked in this way and needs a proof of its own, like
+`skdpot.model_selection.PersonKFold`.
 """
 
 import copy
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from numbers import Integral, Real
@@ -66,18 +66,18 @@ from skdpot.privacy.pipelines import (
 
 _Search = TypeVar("_Search")
 
-_MOST_SPLITS = 1000  # that are looked at
-_MOST_CANDIDATES = 1000  # of a search, that are looked at; numbers count once
-_N_DRAWS = 10  # of a distribution
+_MOST_SPLITS = 1000  # that are checked
+_MOST_CANDIDATES = 1000  # of a search that are checked; all numbers count as one value
+_N_DRAWS = 10  # from a distribution of a parameter
 _USE = (
     "Use KFold(shuffle=True, random_state=...), ShuffleSplit or another splitter that needs only "
     "the number of rows; for persons with several rows skdpot.model_selection.PersonKFold; or a "
     "list of public positions"
 )
-_ITSELF = "learns of private rows without noise itself:"
+_ITSELF = "itself learns from private rows without noise:"
 
-# What is known of the wrappers of scikit-learn: the values of parameters with which each of their
-# fits gets rows by public facts alone and nothing else is learned; or why there are none.
+# The wrappers of scikit-learn, each with the parameter values for which public facts alone decide
+# the rows of each fit and nothing else is learned, or with the reason why no values do.
 _KNOWN: dict[type, dict[str, Any] | str] = {
     GridSearchCV.__mro__[1]: {},  # the base of all searches over parameters
     StackingClassifier: {},
@@ -107,11 +107,11 @@ _BECAUSE = {
     "bootstrap=False, with max_samples as a share of the rows.",
     "oob_score": "scores private rows without noise. Pass oob_score=False.",
 }
-_ROWS = {"cv", "budget", "max_samples", *_BECAUSE}  # of these parameters all values count
+_ROWS = {"cv", "budget", "max_samples", *_BECAUSE}  # parameters of which all values are checked
 
 
 class _Unread:
-    """A number of rows without values, which notes whether a splitter reads values."""
+    """A number of rows without values, which records whether a splitter reads a value."""
 
     def __init__(self, n_rows: int) -> None:
         self.shape = (n_rows, 1)
@@ -128,11 +128,11 @@ class _Unread:
 
 
 def check_search(search: _Search, X: Any, y: Any = None) -> _Search:
-    """Raise an error if private values would decide which rows the fits of a search see.
+    """Raise an error if private values would decide which rows the fits of a search use.
 
-    Such a fit is charged for one row while one person changes several: a split that is stratified
-    by the labels moves other people's rows as well, and a bootstrap repeats rows. Call it before
-    the search; it does not look at the values of rows.
+    Such a fit is charged for one row although one person changes several: a split that is
+    stratified by the labels also moves the rows of other people, and a bootstrap repeats rows. Call
+    this function before the search; it does not read the values of rows.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def check_search(search: _Search, X: Any, y: Any = None) -> _Search:
         A search such as `GridSearchCV`, or an ensemble, of private estimators or pipelines; or the
         `cv` of `cross_val_score` and similar functions.
     X : array-like, DataFrame
-        The rows of the search, of which only the number is read.
+        The rows of the search. Only their number is read.
     y : object, default=None
         Not read. It is accepted as in ``fit``.
 
@@ -154,29 +154,30 @@ def check_search(search: _Search, X: Any, y: Any = None) -> _Search:
     TypeError
         If `search` is neither a search or ensemble nor a splitter.
     ValueError
-        If the splitter reads rows, labels or groups, a fit may see a row twice, the estimator is
-        not private or has no noise, its fits do not share a `PrivacyBudget`, or what the search
-        does with rows is not known. The error lists all that is wrong and what to do.
+        If the splitter reads rows, labels or groups; if a fit may use a row twice; if the estimator
+        is not private or has no noise; if the fits do not share a `PrivacyBudget`; or if it is not
+        known how the search uses rows. The error lists all problems and what to do.
 
     Privacy
     -------
-    No value of a row is read, and no fit is made or charged.
+    No value of a row is read. No fit is made or charged.
 
     Notes
     -----
-    An integer `cv` with a classifier is stratified by scikit-learn. Lists of positions and
-    `PredefinedSplit` are taken as public, as every parameter is. A splitter is called with rows and
-    labels that have a number and no values; one that asks for values is refused. Those that read
-    `groups` are refused except for `skdpot.model_selection.PersonKFold`: the folds of `GroupKFold`
-    depend on how many rows each person has, and with ``shuffle=True`` on who the others are. If
-    the group of every row is public, pass ``list(splitter.split(X, groups=groups))``.
+    scikit-learn stratifies the folds of an integer `cv` for classifiers. Lists of positions and
+    `PredefinedSplit` are public, as all parameters are. A splitter is called with rows and labels
+    that have a number and no values, and is refused if it reads values. Splitters that read
+    `groups` are refused, except for `skdpot.model_selection.PersonKFold`: the folds of `GroupKFold`
+    depend on the number of rows of each person, and with ``shuffle=True`` on the identity of the
+    other persons. If the group of every row is public, pass
+    ``list(splitter.split(X, groups=groups))``.
 
-    A fit warns of a splitter or ensemble of this kind if scikit-learn calls it in the same thread.
-    It cannot see who divided the rows in a worker process (``n_jobs``), or earlier, as with
-    ``train_test_split(stratify=y)``.
+    Every private fit also warns of such a splitter or ensemble if scikit-learn calls the fit in the
+    same thread. The warning misses rows that were divided in a worker process (``n_jobs``) or
+    earlier, for example by ``train_test_split(stratify=y)``.
 
-    It is not checked which rows the scores are computed from: scores of private rows, and a choice
-    by them, are not private. `PrivateSearchCV` chooses privately and needs no check.
+    The rows of the scores are not checked: scores on private rows, and a choice by such scores, are
+    not private. `PrivateSearchCV` chooses privately and needs no check.
 
     Examples
     --------
@@ -196,33 +197,34 @@ def check_search(search: _Search, X: Any, y: Any = None) -> _Search:
     """
     n_rows = _n_rows(X)
     if hasattr(search, "split") and not hasattr(search, "fit"):
-        found = list(_of_splitter(search, n_rows))
+        faults = list(_of_splitter(search, n_rows))
     elif isinstance(search, PrivateEstimatorMixin):
-        found = []  # such as PrivateSearchCV, which answers for its own splits
+        faults = []  # such as PrivateSearchCV, which guarantees its own splits
     elif is_wrapper(search):
-        found = [*_of_wrapper(search, n_rows), *_of_budgets(list(parts_within(search)))]
+        faults = [*_of_wrapper(search, n_rows), *_of_budgets(list(parts_within(search)))]
     else:
         raise TypeError(
             "check_search takes a search, an ensemble or a splitter, an object and not a class or "
             f"number; got {type(search).__name__}. For pipelines there is check_pipeline."
         )
-    if found:
-        raise ValueError(f"This search is not private: {' '.join(dict.fromkeys(found))}")
+    if faults:
+        raise ValueError(f"This search is not private: {' '.join(dict.fromkeys(faults))}")
     return search
 
 
 def _n_rows(X: Any) -> int:
+    """Return the number of rows of an array or a sequence."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
-def is_wrapper(part: Any) -> bool:
-    """Whether an object of scikit-learn's kind fits other estimators, and is not private itself."""
-    apart = (PrivateEstimatorMixin, FrozenEstimator, *COMPOSITES)
-    return isinstance(part, MetaEstimatorMixin) and not isinstance(part, apart)
+def is_wrapper(part: object) -> bool:
+    """Whether a meta-estimator fits other estimators and is not private itself."""
+    excluded = (PrivateEstimatorMixin, FrozenEstimator, *COMPOSITES)
+    return isinstance(part, MetaEstimatorMixin) and not isinstance(part, excluded)
 
 
-def _wrapped(search: Any) -> Iterator[Any]:
-    """Yield the estimators that a search or ensemble fits, with their alternatives."""
+def _wrapped(search: object) -> Iterator[Any]:
+    """Yield the estimators that a search or ensemble fits."""
     for name in ("estimator", "final_estimator"):
         if hasattr(search, name):
             yield getattr(search, name)
@@ -230,27 +232,27 @@ def _wrapped(search: Any) -> Iterator[Any]:
 
 
 def _candidates(search: Any) -> Iterator[Any]:
-    """Yield what a search over parameters fits: its estimator with each choice of parameters."""
+    """Yield the candidates of a search: its estimator with each choice of parameters."""
     grids = getattr(search, "param_grid", getattr(search, "param_distributions", None))
     if grids is None or search.estimator is None:
         return
     grids = [grids] if isinstance(grids, Mapping) else grids
-    tried = [{key: _values(key, given) for key, given in grid.items()} for grid in grids]
-    if len(ParameterGrid(tried)) > _MOST_CANDIDATES:
+    checked = [{key: _values(key, values) for key, values in grid.items()} for grid in grids]
+    if len(ParameterGrid(checked)) > _MOST_CANDIDATES:
         raise ValueError(
-            f"has more than {_MOST_CANDIDATES} candidates besides numbers. Search in parts."
+            f"there are more than {_MOST_CANDIDATES} candidates besides numbers. Search in parts."
         )
-    for parameters in ParameterGrid(tried):
+    for parameters in ParameterGrid(checked):
         yield clone(search.estimator, safe=False).set_params(**clone(parameters, safe=False))
 
 
-def _values(key: str, given: Any) -> list[Any]:
-    """Return the values of a parameter; of numbers, which decide about no rows, the first."""
-    if isinstance(given, rv_frozen):
-        given = given.rvs(_N_DRAWS, random_state=0)
-    elif hasattr(given, "rvs"):
-        raise ValueError(f"draws {key!r} from a distribution that is not known: pass a list.")
-    values = list(given)
+def _values(key: str, choices: Any) -> list[Any]:
+    """Return the values of a parameter to check: one number, because numbers select no rows."""
+    if isinstance(choices, rv_frozen):
+        choices = choices.rvs(_N_DRAWS, random_state=0)
+    elif hasattr(choices, "rvs"):
+        raise ValueError(f"{key!r} has a distribution that is not known: pass a list.")
+    values = list(choices)
     if key.rpartition("__")[2] in _ROWS:
         return values
     is_number = [isinstance(value, Real) and not isinstance(value, bool) for value in values]
@@ -258,13 +260,14 @@ def _values(key: str, given: Any) -> list[Any]:
     return [value for k, value in enumerate(values) if k == first or not is_number[k]]
 
 
-def parts_within(search: Any) -> Iterator[Any]:
+def parts_within(search: object) -> Iterator[PrivateEstimatorMixin]:
     """Yield the private estimators that a wrapper fits."""
     for part in _wrapped(search):
-        yield from parts_within(part) if is_wrapper(part) else private_parts_of(part)
+        yield from _parts(part)
 
 
-def _of_budgets(parts: list[Any]) -> Iterator[str]:
+def _of_budgets(parts: Sequence[PrivateEstimatorMixin]) -> Iterator[str]:
+    """Report private estimators that do not share a budget."""
     if parts and not is_shared([part.budget for part in parts]):
         yield (
             "Its fits add up, and nothing counts them: pass one PrivacyBudget as `budget` to every "
@@ -273,13 +276,13 @@ def _of_budgets(parts: list[Any]) -> Iterator[str]:
 
 
 def _of_wrapper(search: Any, n_rows: int) -> Iterator[str]:
-    """List the faults of the rows that the fits of a search see, and of its estimators."""
+    """List the faults of a search or ensemble, of its rows and of its estimators."""
     name = type(search).__name__
-    is_own = type(search).__module__.startswith("sklearn.")  # others may divide rows before its fit
-    if not (is_own and any(isinstance(search, known) for known in _KNOWN)):
+    is_sklearn = type(search).__module__.startswith("sklearn.")  # a subclass may divide rows itself
+    if not (is_sklearn and isinstance(search, tuple(_KNOWN))):
         yield (
             f"{name} fits its estimators in a way that is not known here: fit them yourself, each "
-            "on rows that public facts decide."
+            "on rows that are selected by public facts only."
         )
     yield from _of_kind(search)
     if hasattr(search, "cv"):
@@ -287,7 +290,7 @@ def _of_wrapper(search: Any, n_rows: int) -> Iterator[str]:
     try:
         candidates = list(_candidates(search))
     except (TypeError, ValueError) as error:
-        yield f"{name}, of which the candidates cannot be looked at: {error}"
+        yield f"The candidates of {name} cannot be checked: {error}"
         return
     for part in candidates or _wrapped(search):
         if is_wrapper(part):
@@ -303,30 +306,30 @@ def _of_wrapper(search: Any, n_rows: int) -> Iterator[str]:
         map(_draws_rows, [search, *candidates, *_wrapped(search)])
     ):
         yield (
-            f"{name} draws rows within the folds of {type(splitter).__name__}, so that how many "
-            "rows one person has decides about rows of others. Fit on all rows of a fold."
+            f"{name} draws rows within the folds of {type(splitter).__name__}, so the number of "
+            "rows of one person decides which rows of others are used. Fit on all rows of a fold."
         )
 
 
-def _parts(candidate: Any) -> Iterator[Any]:
-    return parts_within(candidate) if is_wrapper(candidate) else iter(private_parts_of(candidate))
+def _parts(part: object) -> Iterator[PrivateEstimatorMixin]:
+    """Yield the private estimators in an estimator, a pipeline or a wrapper."""
+    yield from parts_within(part) if is_wrapper(part) else private_parts_of(part)
 
 
-def _draws_rows(part: Any) -> bool:
-    """Whether a wrapper, or one in it, fits on some of its rows, drawn by their number."""
+def _draws_rows(part: object) -> bool:
+    """Whether a wrapper, or one inside it, fits on a random part of its rows."""
     if not is_wrapper(part):
         return False
     halves = getattr(part, "resource", None) == "n_samples"
-    return (
-        halves or getattr(part, "max_samples", 1.0) != 1.0 or any(map(_draws_rows, _wrapped(part)))
-    )
+    bags = getattr(part, "max_samples", 1.0) != 1.0
+    return halves or bags or any(map(_draws_rows, _wrapped(part)))
 
 
-def _of_pipeline(part: Any) -> Iterator[str]:
-    """List what `check_pipeline` finds in the estimators that are fitted."""
+def _of_pipeline(part: object) -> Iterator[str]:
+    """Report the error of `check_pipeline` for an estimator that is fitted."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of budgets that are not shared: refused by itself
+            warnings.simplefilter("ignore")  # `_of_budgets` reports budgets that are not shared
             check_pipeline(part)
     except ValueError as error:
         yield str(error)
@@ -335,25 +338,25 @@ def _of_pipeline(part: Any) -> Iterator[str]:
 def _of_kind(search: Any) -> Iterator[str]:
     """List the known faults of a wrapper of scikit-learn."""
     name = type(search).__name__
-    for known, needed in _KNOWN.items():
+    for known, required in _KNOWN.items():
         if isinstance(search, known):
-            if isinstance(needed, str):
-                yield f"{name} {needed}"
+            if isinstance(required, str):
+                yield f"{name} {required}"
                 continue
-            for parameter, value in needed.items():
+            for parameter, value in required.items():
                 if getattr(search, parameter) != value:
                     yield f"{name} {_BECAUSE[parameter]}"
-    if getattr(search, "resource", None) == "n_samples":  # halves the candidates
+    if getattr(search, "resource", None) == "n_samples":  # successive halving
         least, most = search.min_resources, search.max_resources
         if not isinstance(least, Integral) or not (most == "auto" or isinstance(most, Integral)):
             yield (
-                f"{name} lets the number of classes in y decide how many rows a fit sees: pass "
+                f"{name} lets the number of classes in y decide how many rows a fit uses: pass "
                 "min_resources as an integer."
             )
 
 
 def _of_cv(search: Any, n_rows: int) -> Iterator[str]:
-    """List the faults of the `cv` of a search, from which its fit makes a splitter."""
+    """List the faults of the splitter that the fit of a search makes from its `cv`."""
     cv = search.cv
     if isinstance(cv, str):  # "prefit"
         return
@@ -365,21 +368,22 @@ def _of_cv(search: Any, n_rows: int) -> Iterator[str]:
     yield from _of_splitter(check_cv(cv, [0, 1], classifier=classifier), n_rows)
 
 
-def _of_splitter(splitter: Any, n_rows: int) -> Iterator[str]:
+def _of_splitter(splitter: object, n_rows: int) -> Iterator[str]:
     """List the faults of a splitter."""
     if getattr(splitter, "keeps_persons_apart", False):
         return
-    read, stopped, twice = _tried(splitter, n_rows, _MOST_SPLITS)
+    read, error, twice = _tried(splitter, n_rows, _MOST_SPLITS)
     if read:
         yield _reads(splitter, read)
-    elif stopped is not None:
+    elif error is not None:
         name = type(splitter).__name__
-        yield f"{name} gives no split from the number of rows alone: {stopped} {_USE}."
+        yield f"{name} gives no split from the number of rows alone: {error} {_USE}."
     elif twice:
         yield f"{type(splitter).__name__} names a row twice for one fit. {_USE}."
 
 
-def _reads(splitter: Any, read: list[str]) -> str:
+def _reads(splitter: object, read: Sequence[str]) -> str:
+    """Report the private data that a splitter reads."""
     return (
         f"{type(splitter).__name__} reads {' and '.join(read)}: one person then moves the rows of "
         f"others as well, and each fit is charged for one row. {_USE}."
@@ -387,17 +391,17 @@ def _reads(splitter: Any, read: list[str]) -> str:
 
 
 def _tried(splitter: Any, n_rows: int, most: int) -> tuple[list[str], Exception | None, bool]:
-    """Call a splitter on rows without values; return what it reads, its error, if rows repeat."""
-    tried, stopped, twice = copy.copy(splitter), None, False
-    if hasattr(tried, "random_state"):  # neither its generator nor the global one may move on
+    """Call a splitter without values; return what it reads, its error, and if a row repeats."""
+    copied, stopped, twice = copy.copy(splitter), None, False
+    if hasattr(copied, "random_state"):  # no random generator may advance, not even the global one
         with suppress(AttributeError):
-            tried.random_state = 0
+            copied.random_state = 0
     rows, labels, groups = (_Unread(n_rows) for _ in range(3))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of groups that are not needed
-            for train, _ in islice(tried.split(rows, labels, groups=groups), most):
-                train = np.arange(n_rows)[train]  # of masks, and of places from the end
+            for train, _ in islice(copied.split(rows, labels, groups=groups), most):
+                train = np.arange(n_rows)[train]  # resolves masks and negative positions
                 twice |= len(np.unique(train)) < len(train)
     except Exception as error:
         stopped = error
@@ -406,25 +410,26 @@ def _tried(splitter: Any, n_rows: int, most: int) -> tuple[list[str], Exception 
 
 
 def faults_of_callers() -> tuple[str, ...]:
-    """List the faults of scikit-learn's searches that are calling, in this thread."""
-    found: list[str] = []
+    """List the faults of the scikit-learn searches that call this function, in this thread."""
+    faults: list[str] = []
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if str(frame.f_globals.get("__name__", "")).partition(".")[0] == "sklearn":
-            found += _seen_in(frame.f_locals)
+            faults += _in_frame(frame.f_locals)
         frame = frame.f_back
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(faults))
 
 
-def _seen_in(names: Mapping[str, Any]) -> Iterator[str]:
+def _in_frame(names: Mapping[str, Any]) -> Iterator[str]:
+    """List the faults of the search and the splitter among the local names of a caller."""
     owner, splitter = names.get("self"), names.get("cv")
     splitter = getattr(splitter, "base_cv", splitter)  # of a halving search
     if is_wrapper(owner):
         yield from _of_kind(owner)
     if hasattr(splitter, "split") and not isinstance(splitter, str):
         n_rows = 1000
-        with suppress(Exception):  # of rows without a number
+        with suppress(Exception):  # the number of rows may be unknown
             n_rows = _n_rows(names["X"])
         read, _, _ = _tried(splitter, n_rows, 1)
-        read = [name for name in read if name != "the groups"]  # which may be public
+        read = [name for name in read if name != "the groups"]  # groups may be public
         yield from [_reads(splitter, read)] if read else []

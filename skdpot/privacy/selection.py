@@ -1,58 +1,58 @@
-r"""What it costs to release the best of a random number of private trials, exactly.
+r"""The exact privacy cost of releasing the best of a random number of private trials.
 
 A trial is any mechanism :math:`Q` (draw a candidate, fit it, score it with noise). K independent
-trials are made, K being random and secret, and the one with the best score is released whole. A
-fixed number K costs as much as almost K releases [1]_; with a random one, that stops early often
-enough, the cost is little more than that of one trial [1]_ [2]_.
+trials are made, where K is random and secret, and the trial with the best score is released as a
+whole. A fixed number K costs almost as much as K releases [1]_. A random K that is often small
+costs little more than one trial [1]_ [2]_.
 
-[2]_ bounds Rényi divergences and [3]_ privacy profiles. Here is the *exact* worst case over all
-trials that a given pair of distributions dominates. It is smaller than both, it needs no Rényi
-accountant, and it holds for every law of K.
+[2]_ bounds Rényi divergences and [3]_ bounds privacy profiles. The theorem below is the *exact*
+worst case over all trials that a given pair of distributions dominates. It is smaller than both
+bounds, needs no Rényi accountant, and holds for every law of K.
 
 Theorem
 -------
-Let f be the generating function of K and :math:`h = f'`, which is positive and increasing. Let the
-profile of a trial be dominated, in both orders of the neighbours, by a symmetric pair
-:math:`(P, P')`, of which the points x are ordered by their privacy loss. For
-:math:`\lambda = e^\varepsilon \ge 1` the profile of the best trial is at most
+Let f be the generating function of K and :math:`h = f'`, which is positive and increasing. Let a
+symmetric pair :math:`(P, P')`, whose points x are ordered by their privacy loss, dominate the
+profile of a trial in both orders of the neighbours. For :math:`\lambda = e^\varepsilon \ge 1` the
+profile of the best trial is at most
 
 .. math:: J(\lambda) = \sup_l \int_{x \ge l} \sup_{z \le l} \left(h(P[z, x])\, dP(x)
           - \lambda\, h(P'[z, x])\, dP'(x)\right).
 
 *Proof.* (1) By Blackwell's theorem a trial is a post-processing of a draw from P or P'. Releasing
-that draw too costs no less, so that we may take a trial to be a point of likelihood ratio
-:math:`dP/dP'`, in an arbitrary order of preference; equally good trials are ordered by coins. (The
-first of equally good trials may be kept instead: given K, any of them is the best with the same
-law, :math:`\sum_i a^{i-1} b^{K-i} = (b^K - a^K)/(b - a)` with a and b the probabilities of
-less than, and of at most, that score.) (2) Measure the position of a point by the probability
-:math:`t = P[\text{no better}]`, and let :math:`v(t)` be the same under P'; :math:`r = dv/dt` is
-1 over the likelihood ratio. The best of K trials has the density :math:`h(t)\, dt` under P
-and :math:`h(v)\, dv` under P'. The profile is the supremum over sets S of positions of
-:math:`\int_S h(t) dt - \lambda \int_S h(v) dv`. (3) Fix S. The first integral is fixed; the second
-one, :math:`\Phi(r) = \int_S h(v) r\, dt`, is to be minimised over the rearrangements r of the
-likelihood ratios. Its derivative by :math:`r(\tau)` is
+that draw as well does not lower the cost, so a trial can be taken as a point of likelihood ratio
+:math:`dP/dP'`, in an arbitrary order of preference, where equally good trials are ordered by coins.
+(The first of equally good trials may be kept instead: given K, each of them is the best with the
+same law, :math:`\sum_i a^{i-1} b^{K-i} = (b^K - a^K)/(b - a)`, where a and b are the probabilities
+of a lower score, and of this score or a lower one.) (2) Let the position of a point be the
+probability :math:`t = P[\text{no better}]`, and let :math:`v(t)` be the same probability under P'.
+Then :math:`r = dv/dt` is the inverse of the likelihood ratio. The best of K trials has the density
+:math:`h(t)\, dt` under P and :math:`h(v)\, dv` under P'. The profile is the supremum of
+:math:`\int_S h(t) dt - \lambda \int_S h(v) dv` over sets S of positions. (3) Fix S. The first
+integral is then fixed. The second one, :math:`\Phi(r) = \int_S h(v) r\, dt`, is minimised over the
+rearrangements r of the inverse likelihood ratios. Its derivative with respect to :math:`r(\tau)` is
 
 .. math:: g(\tau) = 1_S(\tau)\, h(v(\tau)) + \int_{t > \tau,\, t \in S} h'(v)\, r\, dt.
 
-On S it does not decrease in :math:`\tau`: what the integral loses, h gains. On the
-complement C it does not increase, and at the first point of S it already is at least what it is
+On S, g does not decrease in :math:`\tau`, because h gains what the integral loses. On the
+complement C, g does not increase, and the value of g at the first point of S is at least its value
 anywhere on C. This order of g is the same *for every r*. Let r* have its smallest values on S, in
 decreasing order, and the others on C in increasing order. Along the straight line from r to r* the
 derivative of :math:`\Phi` is :math:`\langle g, r^* - r \rangle \le 0` by the rearrangement
 inequality, so that :math:`\Phi(r^*) \le \Phi(r)`. (4) In the order r*, S is the set of points above
-a loss l, the better ones with the larger loss, and C that below, the better ones with the
-*smaller* loss. So whatever is no better than a point x of S is an interval :math:`[z, x]` with
-:math:`z \le l`, and allowing any z gives J. Where the best z does not increase with x, that is an
-order, and the bound is attained.
+a loss l, where better points have larger losses, and C is the set below l, where better points have
+*smaller* losses. So the points that are no better than a point x of S are an interval
+:math:`[z, x]` with :math:`z \le l`, and allowing any z gives J. If the best z does not increase
+with x, it defines an order, and the bound is attained.
 
-Both orders of the neighbours have the same bound, the pair being symmetric. A trial that leaks
-with probability d, otherwise :math:`\mu`-GDP, tells everything if any of the K does, with
-probability at most :math:`d\, E[K]`; given that none does, K has the law `TrialLaw.thinned`, and
-the trials are :math:`\mu`-GDP.
+The pair is symmetric, so both orders of the neighbours have the same bound. Let a trial leak with
+probability d and be :math:`\mu`-GDP otherwise. Then one of the K trials leaks with probability at
+most :math:`d\, E[K]`. Given that none leaks, K has the law `TrialLaw.thinned`, and the trials are
+:math:`\mu`-GDP.
 
-What is computed is an upper bound of J throughout: the Gaussian pair is replaced by one on finitely
-many losses that dominates it (its profile joins dots of the Gaussian one), and what may happen
-between the points is bounded by convexity.
+All computed values are upper bounds on J. The Gaussian pair is replaced by a pair on finitely many
+losses that dominates it (its profile connects points of the Gaussian profile), and convexity bounds
+the values between the points.
 
 References
 ----------
@@ -76,18 +76,18 @@ from skdpot.privacy.events import Event, Step, Steps, check_field, or_none, posi
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
 from skdpot.privacy.loss_distribution import LossPair, losses_of_profiles
 
-STEEP_SHAPE = 3.0  # laws of a larger shape drop off fast, which takes more to account for
-MOST_STEEP_TRIALS = 50.0  # on average, for them
-LARGEST_MU = 20.0  # beyond, a trial protects nothing that anyone could want to account for
+STEEP_SHAPE = 3.0  # laws of a larger shape fall steeply and need more losses
+MOST_STEEP_TRIALS = 50.0  # largest mean of steep laws
+LARGEST_MU = 20.0  # a trial with a larger mu protects nothing
 
-_N_LOSSES = 256  # positive losses of the pair that dominates a trial; at least
-_LOSSES_A_TRIAL = 9  # of laws that drop off fast, near Poisson's
+_N_LOSSES = 256  # smallest number of positive losses of the pair that dominates a trial
+_LOSSES_PER_TRIAL = 9  # for steep laws, which are close to Poisson's
 _N_NODES = 128
 _BEYOND = 1e-26  # probability of the losses that are counted as infinite
 _TAIL = 1e-20
 _ROUNDING = 1.0 + 1e-8
-_NEVER = 1e300  # subtracted where there is no set of losses
-_SMALLEST_LOG = -40.0  # of the parameter of a law: means beyond any search
+_NEVER = 1e300  # subtracted for impossible sets of losses
+_SMALLEST_LOG = -40.0  # smallest logarithm of the parameter of a law, for means above any search
 _NEGLIGIBLE = 1e-25
 
 _Floats: TypeAlias = npt.NDArray[np.float64]
@@ -100,9 +100,9 @@ _shape = check_field(real, lambda x: x >= -0.5, "must be at least -0.5, or infin
 class TrialLaw:
     r"""The law of the number K of trials, at least one.
 
-    Truncated negative binomial, with :math:`P[K = k] \propto (1 - \gamma)^k \prod_{l<k}
-    \frac{l + \eta}{l + 1}`, of which :math:`\eta = 1` is the geometric and :math:`\eta = 0` the
-    logarithmic law; for :math:`\eta = \infty` the Poisson law given :math:`K \ge 1`.
+    It is the truncated negative binomial law, :math:`P[K = k] \propto (1 - \gamma)^k \prod_{l<k}
+    \frac{l + \eta}{l + 1}`. The shape :math:`\eta = 1` is the geometric law, :math:`\eta = 0` the
+    logarithmic law, and :math:`\eta = \infty` the Poisson law given :math:`K \ge 1`.
     """
 
     shape: float
@@ -110,7 +110,7 @@ class TrialLaw:
 
     @classmethod
     def with_mean(cls, mean: float, shape: float) -> "TrialLaw":
-        """Return the law of this shape with ``E[K] = mean``, which is at least 1."""
+        """Return the law of this shape with ``E[K] = mean``, for a mean of at least 1."""
         if mean <= 1.0:
             return cls(shape, _NEGLIGIBLE if math.isinf(shape) else 1.0)
 
@@ -135,10 +135,10 @@ class TrialLaw:
         return (1.0 - self.parameter) / self.parameter * scale
 
     def slope(self, above: _Floats, order: int = 1) -> _Floats:
-        r"""Return a derivative of f at :math:`1 - t`, f being the generating function.
+        r"""Return a derivative of the generating function f at :math:`1 - t`, t being `above`.
 
-        The first one is the density, relative to one trial, with which the best of all trials has a
-        rank that a share t of trials exceeds.
+        The first derivative is the density, relative to one trial, at which the best of all trials
+        has a rank that a share t of trials exceeds.
         """
         poisson, odds = math.isinf(self.shape), (1.0 - self.parameter) / self.parameter
         if order > 1:
@@ -177,15 +177,15 @@ class TrialLaw:
     def thinned(self, leak: float) -> "TrialLaw":
         """Return the law of K given that none of K coins of probability `leak` falls heads.
 
-        Its probabilities are proportional to ``(1 - leak) ** k`` times those of K, which changes
-        the parameter and not the shape.
+        Its probabilities are proportional to ``(1 - leak) ** k`` times those of K. This changes the
+        parameter and not the shape.
         """
         if math.isinf(self.shape):
             return TrialLaw(self.shape, self.parameter * (1.0 - leak))
         return TrialLaw(self.shape, self.parameter + (1.0 - self.parameter) * leak)
 
     def _masses(self) -> Iterator[tuple[int, float]]:
-        """Yield k and P[K = k], k = 1, 2, ..."""
+        """Yield k and P[K = k] for k = 1, 2, ..."""
         poisson, k = math.isinf(self.shape), 1
         mass = float(self.slope(np.ones(1))[0])  # f'(0)
         while True:
@@ -204,7 +204,7 @@ class SelectionStep:
 
     @property
     def rate(self) -> float:
-        """The probability that a given record is looked at: no step on a sample."""
+        """The probability that the step reads a given record: 1, because it uses no sample."""
         return 1.0
 
     @property
@@ -214,7 +214,7 @@ class SelectionStep:
 
     @property
     def leak(self) -> float:
-        """Probability beyond which its losses are not resolved."""
+        """Probability of the losses that are not resolved."""
         return _as_gdp(self.trial_mu, self.law)[1]
 
     def losses(self, interval: float) -> LossPair:
@@ -231,14 +231,14 @@ def worst_profile(
 
 
 def _gaussian_pair(mu: float, n_losses: int, mean: float) -> tuple[_Floats, _Floats]:
-    """Return a symmetric pair on increasing losses whose profile joins dots of the Gaussian one."""
+    """Return a symmetric pair on increasing losses that connects points of the Gaussian profile."""
     epsilon = np.linspace(0.0, gdp_epsilon(mu, _BEYOND / mean), n_losses + 1)
     delta = gdp_delta(epsilon, mu)
     slope = np.append(np.diff(delta) / np.diff(np.exp(epsilon)), 0.0)
     second = np.maximum(np.diff(slope), 0.0)  # at the positive losses
     first = second * np.exp(epsilon[1:])
     rest = 1.0 - math.fsum([*first, *second, float(delta[-1])])
-    # The loss of everything first, then of the negative ones, of 0, and of the positive ones.
+    # In the order of losses: minus infinity, negative, 0, positive, infinity.
     infinite = [float(delta[-1])]
     ahead = np.concatenate([[0.0], second[::-1], [rest], first, infinite])
     return ahead, np.concatenate([infinite, first[::-1], [rest], second, [0.0]])
@@ -246,11 +246,11 @@ def _gaussian_pair(mu: float, n_losses: int, mean: float) -> tuple[_Floats, _Flo
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """What the supremum J is taken over, at the edges between the losses of a pair.
+    """The integrand of J at the edges between the losses of a pair.
 
-    Edge i lies before loss i, so that there is one more edge than losses. Entry (i, j), j <= i,
-    speaks of the set of losses between the edges j and i: what is no better than a point at the
-    edge i is that set, j being the end of what of the complement lies below it.
+    Edge i lies before loss i, so there is one more edge than losses. Entry (i, j), j <= i, is for
+    the interval [z, x] of the theorem from z at edge j to x at edge i: the losses between them are
+    those that are no better than x.
     """
 
     mu: float
@@ -262,11 +262,11 @@ class _Table:
 
     @classmethod
     def of(cls, mu: float, law: TrialLaw, n_losses: int) -> "_Table":
-        """Tabulate h on both sides.
+        """Tabulate h for both laws.
 
-        h on the side that is subtracted is lowered by how far it may fall below its chords inside
-        of the cells around an edge: at most the squared width times the largest second derivative
-        over 8, in either direction.
+        The subtracted h is lowered by the largest distance to its chords inside of the cells around
+        an edge: at most the squared width times the largest second derivative over 8, in either
+        direction.
         """
         ahead, back = _gaussian_pair(mu, n_losses, law.mean)
         first, second = _outside(ahead), _outside(back)
@@ -277,7 +277,8 @@ class _Table:
         valid = np.tri(len(first), dtype=bool)  # j <= i
         slope_first = np.where(valid, law.slope(first), 0.0)
         lowered = slope_second - sag
-        # A loss can be in S only if its ratio exceeds lambda times the smallest ratio of slopes.
+        # A loss can be in S only if its likelihood ratio exceeds lambda times the smallest ratio of
+        # slopes.
         with np.errstate(divide="ignore", invalid="ignore"):
             gains = np.where(lowered > 0.0, slope_first / lowered, np.inf)
             gain = np.where(valid, gains, 0.0).max(axis=1)
@@ -287,11 +288,11 @@ class _Table:
         return cls(mu, law, (ahead, back), slope_first, lowest, usable)
 
     def delta(self, epsilon: float) -> float:
-        """Evaluate the bound.
+        """Evaluate the bound, the smaller one of two.
 
-        Where the losses are too coarse for the law, what is computed may not fall. A simpler bound
-        does: h(1) >= h >= h(0) on both sides gives h(1) times the trial's own profile at epsilon
-        less log(h(1) / h(0)), as in [3]_ of the module.
+        If the losses are too coarse for the law, the computed bound may not decrease in epsilon. A
+        simpler bound does: h(1) >= h >= h(0) under both laws gives h(1) times the profile of the
+        trial at epsilon - log(h(1) / h(0)), as in [3]_ of the module.
         """
         ends = self.law.slope(np.array([0.0, 1.0]))
         shift = math.log(ends[0] / ends[1])
@@ -299,6 +300,7 @@ class _Table:
         return float(min(1.0, simple * _ROUNDING, self._computed(epsilon)))
 
     def _computed(self, epsilon: float) -> float:
+        """Evaluate the upper bound on J on the finite losses."""
         scale = math.exp(min(epsilon, 700.0))
         used = np.flatnonzero(self.usable > scale)
         start = int(used[0])
@@ -308,8 +310,8 @@ class _Table:
             entries = gains[0] * self.slope_first[edges] - gains[1] * self.slope_second[edges]
             return np.maximum.accumulate(entries, axis=1)
 
-        # In a cell the bound is linear in the position of x, for every z; the largest of linear
-        # functions is convex, and its mean is at most that of its ends.
+        # In a cell the bound is linear in the position of x for every z. The maximum of linear
+        # functions is convex, so its mean is at most the mean of its values at the ends.
         with np.errstate(over="ignore"):
             left, right = best(slice(start, -1)), best(slice(start + 1, None))
             n = len(left)
@@ -319,21 +321,21 @@ class _Table:
 
 
 def _outside(masses: _Floats) -> _Floats:
-    """Return the mass outside of the losses between two edges, entry (i, j) for the edges j < i."""
+    """Return the mass outside of the losses between two edges, as entry (i, j) for edges j < i."""
     below = np.append(0.0, np.cumsum(masses))
     above = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
     return np.clip(above[:, None] + below[None, :], 0.0, 1.0)
 
 
 def _enough(law: TrialLaw) -> int:
-    """Return how many losses resolve the generating function's third derivative."""
-    steep = _LOSSES_A_TRIAL * law.mean if law.shape > STEEP_SHAPE else 0.0
+    """Return the number of losses that resolves the third derivative of f."""
+    steep = _LOSSES_PER_TRIAL * law.mean if law.shape > STEEP_SHAPE else 0.0
     return max(_N_LOSSES, math.ceil(steep))
 
 
 @lru_cache(maxsize=64)
 def _nodes(mu: float, law: TrialLaw) -> tuple[_Floats, _Floats]:
-    """Return epsilons from 0 on and the bounds there, the last one negligible."""
+    """Return epsilons from 0 on and the bound at each; the last bound is negligible."""
     table = _Table.of(mu, law, _enough(law))
     last = gdp_epsilon(mu, _TAIL / law.mean)
     step = 0.5 * mu
@@ -345,7 +347,7 @@ def _nodes(mu: float, law: TrialLaw) -> tuple[_Floats, _Floats]:
 
 
 def _profile(mu: float, law: TrialLaw) -> Callable[[_Floats], _Floats]:
-    """Return the bound everywhere: chords of what is convex in exp(epsilon)."""
+    """Return the bound for all epsilons, by chords, since it is convex in exp(epsilon)."""
     epsilon, delta = _nodes(mu, law)
     x = np.expm1(epsilon)
 
@@ -357,7 +359,7 @@ def _profile(mu: float, law: TrialLaw) -> Callable[[_Floats], _Floats]:
 
 @lru_cache(maxsize=1024)
 def _as_gdp(mu: float, law: TrialLaw) -> tuple[float, float]:
-    """Return the smallest mu of the whole step, and the leak beside it."""
+    """Return the smallest mu of the whole step and its leak."""
     losses = losses_of_profiles([_profile(mu, law)], float(_nodes(mu, law)[0][-1]) / 2000.0)
     leak = losses.infinity_mass
     return losses.to_gdp(leak).mu, leak
@@ -365,13 +367,13 @@ def _as_gdp(mu: float, law: TrialLaw) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetedEvent(Event):
-    """Whatever a separate `PrivacyBudget` admits, or the best of several such trials.
+    """All that a separate `PrivacyBudget` admits, or the best of several such trials.
 
-    A budget is a filter: all fits that draw on it, however they depend on each other, reveal no
-    more than "everything with probability `leak`, otherwise one draw of N(mu b, 1)". So they can be
+    A budget is a privacy filter: all its fits, however they depend on each other, reveal no more
+    about a bit b than "b with probability `leak`, otherwise one draw of N(mu b, 1)". So they can be
     charged before they are known. With `mean_trials`, a random, secret number of independent trials
-    is made, each of which (with its score) is such a draw; only the one with the best score is
-    released. The theorem above proves the cost.
+    is made, each of which (with its score) is such a draw, and only the one with the best score is
+    released. The theorem of this module proves the cost.
     """
 
     mu: float
@@ -417,14 +419,14 @@ class BudgetedEvent(Event):
             yield Step(0.0, min(1.0 - 1e-9, self.mean_trials * self.leak + step.leak)), 1
 
     def _words(self) -> str:
-        told = self._of_one_record(
+        bound = self._of_one_record(
             "replacing one record is no easier to notice than a shift of one Gaussian number by "
             f"{self.mu:.4g} standard deviations"
         )
-        told += f", except with probability {self.leak:.2g}" if self.leak > 0.0 else ""
+        bound += f", except with probability {self.leak:.2g}" if self.leak > 0.0 else ""
         if self.mean_trials is None:
-            return f"Whatever a budget of its own admitted: {told}."
+            return f"All releases that a separate budget admitted: {bound}."
         return (
             f"The best of a random, secret number of trials, {self.mean_trials:.4g} on average, "
-            f"and nothing of the others; each trial, its score included: {told}."
+            f"and nothing of the others; for each trial with its score, {bound}."
         )

@@ -1,4 +1,4 @@
-"""What fitted estimators have spent together on the same records."""
+"""The total privacy cost of several fitted estimators on the same records."""
 
 from typing import Any
 
@@ -6,16 +6,13 @@ from sklearn.frozen import FrozenEstimator
 
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent
-from skdpot.privacy.pipelines import (
-    learns,
-    leaves,
-)
+from skdpot.privacy.pipelines import learns, leaves
 from skdpot.privacy.searches import is_wrapper, parts_within
 from skdpot.privacy.statement import PrivacySpent, stated_epsilon
 
 
 def total_spent(*fitted: Any, delta: float | None = None) -> PrivacySpent:
-    """Compute what several fitted estimators have spent together on the same records.
+    """Compute the total privacy cost of several fitted estimators on the same records.
 
     A shared `PrivacyBudget` adds up while the fits are made, and also counts refits and discarded
     fits, which this function cannot see.
@@ -45,7 +42,7 @@ def total_spent(*fitted: Any, delta: float | None = None) -> PrivacySpent:
 
     Notes
     -----
-    If a later estimator, or its epsilon, was chosen after looking at earlier results, the total is
+    If a later estimator or its epsilon was chosen after looking at earlier results, the total is
     only a running figure. The cap of a shared budget also covers that case.
     """
     parts = [part for estimator in fitted for part in _private_parts(estimator)]
@@ -65,20 +62,26 @@ def total_spent(*fitted: Any, delta: float | None = None) -> PrivacySpent:
         f"{name} (it has no event) learned nothing from the private records"
         for name in silent_parts(*fitted)
     )
-    epsilon = stated_epsilon(compose(event), delta)
-    mechanism = " + ".join(part.mechanism or "unnamed" for part in spent)
-    facts = event.relation, event, None, None, tuple(assumptions), mechanism
-    return PrivacySpent(epsilon, float(delta), *facts)
+    return PrivacySpent(
+        epsilon=stated_epsilon(compose(event), delta),
+        delta=float(delta),
+        relation=event.relation,
+        event=event,
+        sigma=None,
+        sensitivity=None,
+        assumptions=tuple(assumptions),
+        mechanism=" + ".join(part.mechanism or "unnamed" for part in spent),
+    )
 
 
 def silent_parts(*fitted: Any) -> tuple[str, ...]:
-    """Name the parts of fitted estimators that learned something and have no event."""
+    """Return the names of fitted parts that learned something and have no event."""
     parts = [part for estimator in fitted for part in _private_parts(estimator)]
     return tuple(dict.fromkeys(name for name, spent in parts if spent is None))
 
 
 def _private_parts(estimator: object) -> list[tuple[str, PrivacySpent | None]]:
-    """Return the parts that learned something with what they spent; at least one must have."""
+    """Return the parts that learned something, each with its statement; one must have one."""
     parts: list[tuple[str, PrivacySpent | None]] = []
     for _, part in leaves(estimator):
         name = type(part).__name__
@@ -88,7 +91,7 @@ def _private_parts(estimator: object) -> list[tuple[str, PrivacySpent | None]]:
                 f"{name} made many fits and does not keep them all. Give its estimator a "
                 "PrivacyBudget, which counts them all."
             )
-        spent = getattr(part, "privacy_spent_", part)  # None: it released nothing
+        spent = getattr(part, "privacy_spent_", part)  # None if the fit released nothing
         if isinstance(spent, PrivacySpent):
             parts.append((name, spent))
         elif spent is part:

@@ -1,29 +1,30 @@
-"""The privacy statement of a fit, and checks of a statement that comes from a file."""
+"""The privacy statement of a fit, and the checks of a statement that is read from a file."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, SupportsIndex, TypeAlias
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeGuard
 
 from skdpot._utils.pages import html_card
 from skdpot._utils.records import LARGEST_COUNT
 from skdpot.privacy.accounting import PrivacyLoss, compose
-from skdpot.privacy.budget import epsilon_text
 from skdpot.privacy.events import Event, Relation, check_group_size
 from skdpot.privacy.gdp import ROUNDING
+from skdpot.privacy.rounding import epsilon_text
 from skdpot.privacy.units import exact_leak
 
-# One number, one for each phase of the fit, or none where no single one exists.
+if TYPE_CHECKING:
+    import pandas as pd
+
+# One number for the whole fit, one per phase, or None if there is no single number.
 Scale: TypeAlias = float | tuple[float, ...] | None
-_ROUNDING = 1e-6  # of delta, between machines
+_ROUNDING = 1e-6  # relative difference of delta between machines
 
 
 @dataclass(frozen=True)
 class PrivacySpent:
-    """The privacy statement of one fit. It holds public facts only.
+    """The privacy statement of one fit, made of public facts only.
 
     Parameters
     ----------
@@ -32,9 +33,9 @@ class PrivacySpent:
     relation : Relation
         Definition of neighbouring data sets.
     event : Event
-        Everything that read private data.
+        Description of all accesses to private data.
     sigma : float, tuple of float or None
-        Standard deviation of the noise, or one per phase.
+        Standard deviation of the noise, possibly one per phase.
     sensitivity : float, tuple of float or None
         L2 sensitivity to which `sigma` was calibrated.
     assumptions : tuple of str
@@ -59,15 +60,15 @@ class PrivacySpent:
         ----------
         group_size : int
             Number k of records that change together, for example all rows of one person. Under
-            replace-one, their values change and what the assumptions call public does not.
+            replace-one, their values change, and the public facts in the assumptions do not.
 
         Returns
         -------
         float
             Rounded up; infinity if no bound is known at this delta. For Gaussian releases of all
-            records this is the epsilon of k times their mu, which is attained. In general it is
-            k x for the smallest x at which delta(x) (e^(k x) - 1) / (e^x - 1) is at most `delta`,
-            where delta(x) is the profile for one record.
+            records it is the epsilon of k times their mu, which is attained. In general it is
+            k x for the smallest x with delta(x) (e^(k x) - 1) / (e^x - 1) <= `delta`, where
+            delta(x) is the profile for one record.
 
         Raises
         ------
@@ -99,21 +100,23 @@ class PrivacySpent:
         delta = self.delta * (1.0 - 2.0 * ROUNDING)
         return compose(self.event).group_epsilon(size, delta, self.event.group_leak(size))
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> "pd.DataFrame":
         """Return the statement as one row of a table, with one column per field.
 
         Returns
         -------
         DataFrame
-            The event is text; the assumptions are joined by semicolons.
+            The event is converted to text, and the assumptions are joined by semicolons.
         """
+        import pandas as pd  # loading it takes half a second
+
         row = {item.name: getattr(self, item.name) for item in fields(self)}
         row |= {"relation": str(self.relation), "event": str(self.event)}
         row["assumptions"] = "; ".join(self.assumptions)
         return pd.DataFrame([row])
 
     def __repr__(self) -> str:
-        """Return the guarantee and the noise on one line."""
+        """Return the guarantee and the noise in one line."""
         mechanism = f"mechanism={self.mechanism!r}, " if self.mechanism else ""
         return (
             f"PrivacySpent(epsilon={self.epsilon!r}, delta={self.delta!r}, "
@@ -123,8 +126,7 @@ class PrivacySpent:
 
     def __str__(self) -> str:
         """Return the whole statement, one fact per line."""
-        guarantee = f"{epsilon_text(self.epsilon)}, δ = {self.delta:g}"
-        rows = [("guarantee", guarantee), *self._facts()]
+        rows = [("guarantee", f"{epsilon_text(self.epsilon)}, δ = {self.delta:g}"), *self._facts()]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
@@ -158,28 +160,28 @@ class PrivacySpent:
 
 
 def scales_of(event: Event) -> tuple[Scale, Scale]:
-    """Return noise and sensitivity of each phase of an event, of all its steps together."""
+    """Return the noise of each phase, and the sensitivity of all steps of the phase together."""
     phases: tuple[Any, ...] = event.phases if event.is_private else ()
     sensitivities = (phase.sensitivity * math.sqrt(phase.n_steps) for phase in phases)
     return tuple(phase.sigma for phase in phases) or None, tuple(sensitivities) or None
 
 
 def stated_epsilon(loss: PrivacyLoss, delta: float) -> float:
-    """Return an epsilon for any machine: rounding and the sampler's error are taken from delta."""
+    """Return an epsilon that holds on any machine: delta pays for rounding and the sampler."""
     rest = float(Fraction(delta) - exact_leak(loss.n_steps)) * (1.0 - 2.0 * ROUNDING)
     return loss.epsilon(rest) if rest > 0.0 else math.inf
 
 
 def _numbers(value: float | tuple[float, ...]) -> str:
-    """Write one number or several with four digits."""
+    """Format one or several numbers with four digits."""
     return ", ".join(f"{number:.4g}" for number in (value if isinstance(value, tuple) else [value]))
 
 
 def check_statement(spent: PrivacySpent, noun: str) -> tuple[tuple[Any, ...], float | None]:
-    """Refuse a statement that promises more than its own events give.
+    """Refuse a statement that promises more privacy than its events provide.
 
-    Returns the events (none if nothing is private), and the mu that was charged if the release is
-    the best of a private search: it is then a part of one trial or of the refit.
+    Returns the events (none without privacy), and the mu that was charged if the release is the
+    result of a private search; the release is then a part of one trial or of the refit.
     """
     check_epsilon_delta(spent.epsilon, spent.delta, noun)
     stated = [
@@ -195,7 +197,7 @@ def check_statement(spent: PrivacySpent, noun: str) -> tuple[tuple[Any, ...], fl
     for event in events:
         if not event.in_files or event.is_budget is not chosen:
             raise ValueError(
-                f"The {noun} states an event of type {type(event).__name__}, which releases none."
+                f"The {noun} states an event of type {type(event).__name__}, which is not allowed."
             )
     if not spent.event.is_private:
         if math.isfinite(spent.epsilon):
@@ -208,12 +210,12 @@ def check_statement(spent: PrivacySpent, noun: str) -> tuple[tuple[Any, ...], fl
     return events, events[-1].mu if chosen else None
 
 
-def check_epsilon_delta(epsilon: Any, delta: Any, noun: str) -> None:
-    """Refuse parameters that no mechanism has."""
+def check_epsilon_delta(epsilon: object, delta: object, noun: str) -> None:
+    """Refuse an epsilon that is not positive and a delta outside of (0, 1)."""
     if not (is_exact_number(epsilon) and is_exact_number(delta) and epsilon > 0 and 0 < delta < 1):
         raise ValueError(f"The {noun} states an epsilon that is not > 0, or a delta not in (0, 1).")
 
 
-def is_exact_number(value: Any) -> bool:
-    """Whether it is a number that arithmetic in double precision can use."""
+def is_exact_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a number that double precision represents exactly."""
     return type(value) is float or (type(value) is int and abs(value) <= LARGEST_COUNT)

@@ -1,9 +1,9 @@
-"""What a fit may cost, and what it costs, in the privacy loss itself or in a ledger's units.
+"""Privacy targets of fits and costs of events, as a privacy loss or in the units of a ledger.
 
-A fit without a budget is measured by its own privacy loss. A fit that draws on a budget is measured
-in the ledger's units, which add up over fits: `LEAK_SHARE` of delta pays for leaks (infinite losses
-of sampled steps, counts of one above a threshold, the sampler's error), and the rest caps the sum
-of squared mu. Costs are rounded up and caps down to whole units.
+A fit without a budget is measured by its privacy loss. A fit with a budget is measured in the units
+of the ledger, which add up over fits: `LEAK_SHARE` of delta pays for leaks (infinite losses of
+sampled steps, counts of one above a threshold, errors of the noise sampler), and the rest of delta
+caps the sum of squared mu. Costs are rounded up and caps are rounded down to whole units.
 """
 
 import math
@@ -13,10 +13,7 @@ from typing import Any
 
 from skdpot.privacy.accounting import PrivacyLoss, compose
 from skdpot.privacy.events import Event
-from skdpot.privacy.gdp import (
-    ROUNDING,
-    gdp_mu,
-)
+from skdpot.privacy.gdp import ROUNDING, gdp_mu
 from skdpot.privacy.units import (
     MU_SQUARED_UNITS,
     Units,
@@ -27,15 +24,15 @@ from skdpot.privacy.units import (
 )
 
 LEAK_SHARE = 0.1
-_SHARING_FITS = 1000  # with sampled steps or thresholds, in one ledger
-_SAMPLER_ROOM = 1e-14  # of delta, for the noise sampler's error in ten thousand releases
-HOPELESS = 200.0
+_SHARING_FITS = 1000  # fits with sampled steps or thresholds that the leaks of a ledger pay for
+_SAMPLER_ROOM = 1e-14  # part of delta for errors of the noise sampler in ten thousand releases
+HOPELESS = 200.0  # logarithm of cost over cap if no noise helps
 _HUGE = 10**300
 
 
 @dataclass(frozen=True)
 class PrivacyTarget:
-    """The (epsilon, delta) that a budget must not exceed, or a fit that draws on one."""
+    """The (epsilon, delta) that a budget, or a fit with a budget, must not exceed."""
 
     epsilon: float
     delta: float
@@ -56,12 +53,12 @@ class PrivacyTarget:
 
     @property
     def tail_delta(self) -> float:
-        """The part of delta for the thresholds of one fit: a thousandth of all leaks."""
+        """The part of delta that pays for the thresholds of one fit: a thousandth of all leaks."""
         return self.leak_cap / _SHARING_FITS
 
     @property
     def mu_cap(self) -> float:
-        """The largest mu whose delta at `epsilon` fits in the rest of `delta`."""
+        """The largest mu whose delta at `epsilon` is at most the rest of `delta`."""
         return gdp_mu(self.epsilon, (1.0 - LEAK_SHARE) * self.delta)
 
     @property
@@ -80,22 +77,23 @@ class PrivacyTarget:
         return cost.mu_squared_units <= self.mu_squared_units and cost.leak_units <= self.leak_units
 
     def log_excess(self, event: Event) -> float:
-        """Return ``log(cost / cap)`` of `event`: positive when it does not fit."""
+        """Return ``log(cost / cap)`` of `event`, which is positive if it does not fit."""
         cost = event_cost(event, self.leak_cap)
         return self._log_ratio(cost.mu_squared_units, cost.leak_units)
 
     def log_excess_without_sampling(self, event: Event) -> float:
-        """Return the same by the closed form that counts every record in every step."""
+        """Return the same in closed form, as if every step used all records."""
         loss = compose(event)
         mu_squared = loss.mu_without_sampling * loss.mu_without_sampling * MU_SQUARED_UNITS
         leak = _certain_leak_units(loss) if math.isfinite(mu_squared) else math.inf
         return self._log_ratio(mu_squared, leak)
 
     def _log_ratio(self, mu_squared: float, leak: float) -> float:
+        """Return the logarithm of a squared mu over its cap, if the leak is within its cap."""
         cap = self.mu_squared_units
         if leak > self.leak_units or cap == 0 or math.isinf(mu_squared):
             return HOPELESS
-        # The cap is an integer that may be beyond every float: then its logarithm is taken alone.
+        # The cap is an integer that may exceed all floats; its logarithm does not.
         if mu_squared > 0.0:
             huge = cap > _HUGE
             return math.log(mu_squared) - math.log(cap) if huge else math.log(mu_squared / cap)
@@ -104,23 +102,24 @@ class PrivacyTarget:
 
 @dataclass(frozen=True)
 class SingleFitTarget(PrivacyTarget):
-    """The (epsilon, delta) of one fit without a budget, compared with the privacy loss itself.
+    """The (epsilon, delta) of one fit without a budget, compared with its privacy loss.
 
-    The ledger's units would cost Gaussian releases 0.2 to 1 %, sampled steps up to 17 % more noise.
+    The units of a ledger would need 0.2 to 1 % more noise for Gaussian releases, and up to 17 % for
+    sampled steps.
     """
 
     @property
     def tail_delta(self) -> float:
-        """The part of delta for what passes thresholds: a tenth, at 0.2 to 1 % more noise."""
+        """The part of delta that pays for thresholds: a tenth, for 0.2 to 1 % more noise."""
         return LEAK_SHARE * self.delta
 
     @property
     def mu_cap(self) -> float:
-        """The largest mu whose delta at `epsilon` fits in `delta` beside the sampler's error."""
+        """The largest mu whose delta at `epsilon`, with the sampler's error, is at most `delta`."""
         return gdp_mu(self.epsilon, self._delta_of_losses)
 
     def admits(self, event: Event) -> bool:
-        """Whether `event` is (epsilon, delta)-private, whatever machine computes that."""
+        """Whether `event` is (epsilon, delta)-private, even with rounding on another machine."""
         if math.isinf(self.epsilon):
             return True
         loss = compose(event)
@@ -135,7 +134,7 @@ class SingleFitTarget(PrivacyTarget):
         return math.log(epsilon / self.epsilon) if epsilon > 0.0 else -HOPELESS
 
     def log_excess_without_sampling(self, event: Event) -> float:
-        """Return the same by the closed form that counts every record in every step."""
+        """Return the same in closed form, as if every step used all records."""
         loss = compose(event)
         left = (self._delta_of_losses - loss.leak) / (1.0 - loss.leak)
         hopeless = left <= 0.0 or math.isinf(loss.mu_without_sampling)
@@ -146,30 +145,31 @@ class SingleFitTarget(PrivacyTarget):
 
     @property
     def _delta_of_losses(self) -> float:
+        """The part of delta that pays for privacy losses, without rounding and sampler errors."""
         rounded = (1.0 - 4.0 * ROUNDING) * self.delta
         return max((1.0 - LEAK_SHARE) * self.delta, rounded - _SAMPLER_ROOM)
 
 
 def privacy_target(epsilon: float, delta: float, budget: Any) -> PrivacyTarget:
-    """Return what a fit is calibrated to: in a ledger's units if it draws on one without a plan."""
+    """Return the target of a fit, in the units of a ledger if it has a budget and no plan."""
     alone = budget is None or budget.plans(epsilon, delta)
     return (SingleFitTarget if alone else PrivacyTarget)(epsilon, delta)
 
 
 @dataclass(frozen=True)
 class EventCost:
-    """What an event takes from a ledger; infinity for a release without noise."""
+    """The cost of an event in the units of a ledger, infinite for a release without noise."""
 
     mu_squared_units: Units
     leak_units: Units
 
 
 def event_cost(event: Event, max_leak: float) -> EventCost:
-    """Convert an event to ledger units.
+    """Convert an event to the units of a ledger.
 
-    Every release is charged one unit of leak (1e-18) for the error of the noise sampler, and what
-    its threshold may let through. Sampled steps are converted with a thousandth of `max_leak`,
-    sampler included, or with twice what rounding leaves unresolved if that is more.
+    Every release is charged one unit of leak (1e-18) for the error of the noise sampler, and the
+    leak of its threshold. Sampled steps are converted with a thousandth of `max_leak`, including
+    the sampler's error, or with twice the mass that rounding leaves unresolved if that is more.
     """
     loss = compose(event)
     if math.isinf(loss.mu_without_sampling):
@@ -179,7 +179,7 @@ def event_cost(event: Event, max_leak: float) -> EventCost:
         total = leak_units_of(max_leak, math.floor)
         unresolved = leak_units_of(2.0 * loss.infinity_mass, math.ceil)
         leak_units = max(total // _SHARING_FITS - loss.n_steps, unresolved)
-        if leak_units > total - certain:  # then sampling cannot be counted on
+        if leak_units > total - certain:  # the gain of sampling cannot be used
             leak_units = 0
     private = loss.to_gdp(leak_of(leak_units))
     spent = leak_units if private.mu < loss.mu_without_sampling else 0
@@ -187,5 +187,5 @@ def event_cost(event: Event, max_leak: float) -> EventCost:
 
 
 def _certain_leak_units(loss: PrivacyLoss) -> int:
-    """Return what leaks whatever becomes of samples: past thresholds, and from the sampler."""
+    """Return the leak that does not come from sampling: thresholds and the noise sampler."""
     return leak_units_of(loss.leak, math.ceil) + loss.n_steps

@@ -1,4 +1,4 @@
-"""The event of noisy counts that are shown where they exceed a threshold."""
+"""The event of noisy counts that are released if they exceed a threshold."""
 
 import math
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ _UP = 1.0 + 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdedCountsEvent(Event):
-    """Noisy counts of the categories that occur, shown where they exceed a threshold."""
+    """Noisy counts of the categories in the data, released if they exceed a threshold."""
 
     sigma: float
     threshold: float
@@ -40,7 +40,7 @@ class ThresholdedCountsEvent(Event):
 
     @property
     def sensitivity(self) -> float:
-        """L2 distance between the counts of one column in neighbouring data sets."""
+        """Largest L2 distance between the counts of one column in neighbouring data sets."""
         return math.sqrt(2.0) if self.relation is Relation.REPLACE_ONE else 1.0
 
     @property
@@ -55,42 +55,42 @@ class ThresholdedCountsEvent(Event):
 
     @property
     def delta_tail(self) -> float:
-        """Probability, rounded up, that categories are shown which only one record has."""
+        """Probability, rounded up, of releasing a category that only one record has."""
         return self.group_leak(1)
 
     def group_leak(self, group_size: int) -> float:
-        """Bound the probability that categories are shown which only the records of a group have.
+        """Bound the probability of releasing a category that only records of a group have.
 
         The k records of a group have up to k such categories per column, with counts that sum to at
-        most k; the division with the largest sum of probabilities counts. What is shown under one
-        neighbour and under the other is disjoint (case 3 of `skdpot.tables.category_selection`), so
-        the larger probability is a leak. Other counts move by at most k times what one record moves
-        them. The bound is 1 where a count of k is too near the threshold for the bound of the tail.
+        most k. The division of k with the largest sum of probabilities is the bound. The two
+        neighbours release disjoint sets of such categories (case 3 of
+        `skdpot.tables.category_selection`), so the larger probability is a leak. All other counts
+        move by at most k times their change for one record. The bound is 1 if a count of k is too
+        close to the threshold for the bound on the tail.
         """
         if self.threshold < group_size + self.sigma + (self.lattice or 0.0):
             return 1.0
-        shown = [0.0]
+        leaks = [0.0]  # the largest sum of probabilities for k = 0, 1, ... records
         for k in range(1, group_size + 1):
-            shown.append(max(self._passes(c) + shown[k - c] for c in range(1, k + 1)))
-        if shown[-1] >= 1.0:
+            leaks.append(max(self._passes(c) + leaks[k - c] for c in range(1, k + 1)))
+        if leaks[-1] >= 1.0:
             return 1.0
-        return -math.expm1(self.n_columns * math.log1p(-shown[-1])) * _UP
+        return -math.expm1(self.n_columns * math.log1p(-leaks[-1])) * _UP
 
     def _passes(self, count: int) -> float:
         """Bound the probability that noise lifts a count past the threshold."""
-        steps = Fraction(self.threshold) - count
-        if self.lattice is not None:  # less the half that the bound of the discrete tail takes
-            steps = (math.floor(steps / Fraction(self.lattice)) + Fraction(1, 2)) * Fraction(
-                self.lattice
-            )
-        return float(ndtr(-float(steps) / self.sigma)) * _UP
+        gap = Fraction(self.threshold) - count
+        if self.lattice is not None:  # the bound on the discrete tail starts half a step earlier
+            lattice = Fraction(self.lattice)
+            gap = (math.floor(gap / lattice) + Fraction(1, 2)) * lattice
+        return float(ndtr(-float(gap) / self.sigma)) * _UP
 
     def _steps(self) -> Steps:
         column = replace(self, n_columns=1)
         yield Step(column.mu, column.delta_tail), self.n_columns
 
     def _grouped(self, group_size: int) -> Event:
-        # Each part shows the counts of its own columns.
+        # Each part releases the counts of its own columns.
         return replace(self, n_columns=group_size * self.n_columns)
 
     def _words(self) -> str:

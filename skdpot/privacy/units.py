@@ -1,6 +1,7 @@
-"""The units of a ledger: squared mu in 1e-12, leaks in 1e-18.
+"""The units of a ledger: 1e-12 for squared mu and 1e-18 for leaks.
 
-A cost is rounded up to whole units and a cap down. Infinity stands for no cap, and for no noise.
+Costs are rounded up and caps are rounded down to whole units. An infinite cap is no cap, and an
+infinite cost is a release without noise.
 """
 
 import math
@@ -14,17 +15,17 @@ Units: TypeAlias = int | float
 MU_SQUARED_UNITS = 10**12
 _LEAK_UNITS = 10**18
 
-# The noise sampler's own error in one release is one unit of leak.
+# One unit of leak covers the error of the noise sampler in one release.
 SAMPLER_LEAK = 1 / _LEAK_UNITS
 
 
 def squared_mu_units(mu: float, rounded: Callable[[Fraction], int]) -> Units:
-    """Return the squared mu in units."""
+    """Return the squared mu in units, rounded up or down."""
     return math.inf if math.isinf(mu) else rounded(Fraction(mu) ** 2 * MU_SQUARED_UNITS)
 
 
 def mu_of(mu_squared_units: Units) -> float:
-    """Return a mu whose square is at least that many units."""
+    """Return mu, rounded up, from its square in units."""
     if isinstance(mu_squared_units, float) or mu_squared_units == 0:
         return float(mu_squared_units)
     scale = 2**64
@@ -33,15 +34,15 @@ def mu_of(mu_squared_units: Units) -> float:
 
 
 def leak_units_of(leak: float, rounded: Callable[[Fraction], int]) -> int:
-    """Return a probability in units."""
+    """Return the probability of a leak in units, rounded up or down."""
     return rounded(Fraction(leak) * _LEAK_UNITS)
 
 
 def leak_of(leak_units: Units) -> float:
-    """Return the probability that stands for that many units."""
+    """Return the probability of a leak, at most 1, from its units."""
     return min(leak_units / _LEAK_UNITS, 1.0)
 
 
 def exact_leak(leak_units: int) -> Fraction:
-    """Return the same without rounding."""
+    """Return the probability of a leak without rounding."""
     return Fraction(leak_units, _LEAK_UNITS)

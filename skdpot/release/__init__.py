@@ -1,4 +1,4 @@
-"""What touches private rows of numbers and lets noisy values out."""
+"""Releases of noisy values: bounds of the rows, sketches, moments, and the gate they pass."""
 
 from skdpot.release.bounds import DataBounds
 from skdpot.release.gate import pass_gate

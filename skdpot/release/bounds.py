@@ -1,6 +1,7 @@
-"""Bounds: the set that every private record is mapped into, and public bounds of parameters."""
+"""Bounds of rows: the set that every private row is mapped into, and the parameters for it."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -153,8 +154,8 @@ class DataBounds:
 
     def _shorten(self, mapped: FloatArray) -> FloatArray:
         """Scale the rows beyond the radius back, up to a rounding error inside it."""
-        # Of all rows, whether or not a square would overflow: no row's arithmetic may depend
-        # on what other rows hold.
+        # All rows are clipped, not only those whose squares would overflow: the arithmetic of a
+        # row must not depend on other rows.
         limit = 1e100 * self.radius
         np.clip(mapped, -limit, limit, out=mapped)
         squares = np.einsum("ij,ij->i", mapped, mapped)
@@ -180,17 +181,17 @@ class DataBounds:
         return (U * self.scale + self.center).astype(dtype, copy=False)
 
     def settled(self, rows: npt.NDArray[Any] | Rows, streams: Streams) -> "DataBounds":
-        """Return the bounds, which are known; `BoundsPlan.settled` releases them."""
+        """Return these bounds, which are declared; `BoundsPlan.settled` releases estimated ones."""
         return self
 
     def before(self, event: Event) -> Event:
-        """Return the cost of a fit with these bounds, which are free."""
+        """Return the event of a fit with these bounds; declared bounds add no cost."""
         return event
 
     def to_units(self, rows: FloatArray) -> FloatArray:
-        """Map rows into the ball, scaled to the radius √d: units of networks.
+        """Map rows into the ball and scale it to the radius √d, the units of networks.
 
-        A box becomes [-1, 1] along every feature; in a ball the features have a root mean square of
+        A box becomes [-1, 1] along every feature. In a ball the root mean square of the features is
         at most 1. Every row is mapped by itself.
         """
         return self.to_ball(rows) * (math.sqrt(self.n_features) / self.radius)
@@ -235,8 +236,10 @@ def _round_inwards(mapped: FloatArray, side: float, dtype: np.dtype[Any]) -> npt
     return np.clip(mapped.astype(np.float32), -edge, edge)
 
 
-def public_bounds(bounds: Any, norm_bound: float | None, n_features: int) -> DataBounds | None:
-    """Read the ``bounds=`` and ``norm_bound=`` parameters."""
+def public_bounds(
+    bounds: str | DataBounds | Sequence[npt.ArrayLike], norm_bound: float | None, n_features: int
+) -> DataBounds | None:
+    """Return the bounds that ``bounds=`` and ``norm_bound=`` declare; None for private ones."""
     if norm_bound is not None and not isinstance(bounds, str):
         raise ValueError(
             "bounds=(low, high) and norm_bound= exclude each other; give only one of them."
@@ -260,7 +263,7 @@ def public_bounds(bounds: Any, norm_bound: float | None, n_features: int) -> Dat
 
 
 def _check_resolved(name: str, radius: float) -> None:
-    """Refuse a ball that single precision does not resolve."""
+    """Refuse a radius that is too small or too large for single precision."""
     if not 1 / _LARGEST_NORM <= radius <= _LARGEST_NORM:
         raise ValueError(
             f"{name}={radius!r} must lie between {1 / _LARGEST_NORM:g} and {_LARGEST_NORM:g}, "
@@ -268,7 +271,7 @@ def _check_resolved(name: str, radius: float) -> None:
         )
 
 
-# What every estimator of rows may be told of their range.
+# Constraints of the parameters by which every estimator of rows learns their range.
 ROW_BOUNDS: dict[str, list[Any]] = {
     "bounds": [StrOptions({"private"}), tuple, list, DataBounds],
     "norm_bound": [Interval(Real, 0, None, closed="neither"), None],

@@ -1,4 +1,4 @@
-"""Comparison of objects to the last bit: their first difference, digests and copies."""
+"""Comparison of objects to the last bit: first difference, digest and copy."""
 
 import hashlib
 import math
@@ -6,18 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-_MOST_HASHED = 2**17  # parts of facts: of the marginals of thousands of columns the first tell
+if TYPE_CHECKING:
+    import torch
+
+_MOST_HASHED = 2**17  # parts of the facts that a digest covers; thousands of columns have more
 
 
-def digest(facts: Any) -> str:
+def digest(facts: object) -> str:
     """Return a hash of public facts, the same in every process."""
-    hashed, seen, left = hashlib.sha256(), dict[int, Any](), _MOST_HASHED
+    hashed, seen, left = hashlib.sha256(), dict[int, object](), _MOST_HASHED
     parts = [facts]
     while parts and (left := left - 1):
         part = parts.pop()
@@ -36,7 +39,7 @@ def digest(facts: Any) -> str:
     return hashed.hexdigest()
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> "TypeGuard[torch.Tensor]":
     return hasattr(value, "detach") and hasattr(value, "new_tensor")  # without importing torch
 
 
@@ -56,32 +59,33 @@ def in_form_of(recorded: Any, value: Any) -> Any:
     return value.new_tensor(recorded) if _is_tensor(value) else copied(recorded)
 
 
-def same_shape(one: Any, other: Any, of: Callable[[Any], Any] = np.shape) -> bool:
+def same_shape(first: object, second: object, of: Callable[[Any], object] = np.shape) -> bool:
     """Whether two values have the same form, and their arrays the same shape."""
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        parts = zip(one, other, strict=False)
-        return len(one) == len(other) and all(same_shape(*pair, of) for pair in parts)
-    return type(one) is type(other) and (isinstance(one, list) or of(one) == of(other))
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        parts = zip(first, second, strict=False)
+        return len(first) == len(second) and all(same_shape(a, b, of) for a, b in parts)
+    return type(first) is type(second) and (isinstance(first, list) or of(first) == of(second))
 
 
 def first_difference(
-    one: Any, other: Any, name: str = "", met: dict[tuple[int, int], Any] | None = None
+    first: object, second: object, name: str = "", met: dict[tuple[int, int], object] | None = None
 ) -> str | None:
-    """Name the first place where two objects differ by a single bit; None if they are equal."""
-    # Objects may refer to each other. They are kept alive, since an id can be given again.
+    """Return the name of the first part in which two objects differ by a bit; None if equal."""
+    # Objects may refer to each other. They are kept alive, since Python reuses ids.
     met = {} if met is None else met
-    if one is other or (id(one), id(other)) in met:
+    if first is second or (id(first), id(second)) in met:
         return None
-    if type(one) is not type(other):
+    if type(first) is not type(second):
         return f"{name} (type)"
-    parts, others = _parts(one), _parts(other)
-    if parts is None or others is None:
-        return None if _equal(one, other) else name
-    met[id(one), id(other)] = one, other
-    if list(parts) != list(others):
+    parts, partners = _parts(first), _parts(second)
+    if parts is None or partners is None:
+        return None if _equal(first, second) else name
+    met[id(first), id(second)] = first, second
+    if list(parts) != list(partners):
         return f"{name} (parts)"
     for key, part in parts.items():
-        difference = first_difference(part, others[key], f"{name}.{key}" if name else str(key), met)
+        path = f"{name}.{key}" if name else str(key)
+        difference = first_difference(part, partners[key], path, met)
         if difference is not None:
             return difference
     return None
@@ -104,20 +108,19 @@ def _parts(value: Any) -> dict[Any, Any] | None:
         return dict(value.bit_generator.state)
     if isinstance(value, MethodType):
         return {"function": value.__func__, "owner": value.__self__}
-    if is_dataclass(value) and not isinstance(
-        value, BaseEstimator
-    ):  # fitted attributes are no fields
+    # Fitted attributes of an estimator are not fields.
+    if is_dataclass(value) and not isinstance(value, BaseEstimator):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     return getattr(value, "__dict__", None)
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, np.ndarray | np.generic):
-        same = one.dtype == other.dtype and one.shape == other.shape
-        return bool(same and one.tobytes() == other.tobytes())
-    if isinstance(one, FunctionType | BuiltinFunctionType):
-        return bool(one.__qualname__ == other.__qualname__)
-    if isinstance(one, float):
-        same_sign = math.copysign(1.0, one) == math.copysign(1.0, other)
-        return (one == other and same_sign) or (math.isnan(one) and math.isnan(other))
-    return bool(one == other)
+def _equal(first: Any, second: Any) -> bool:
+    if isinstance(first, np.ndarray | np.generic):
+        same = first.dtype == second.dtype and first.shape == second.shape
+        return bool(same and first.tobytes() == second.tobytes())
+    if isinstance(first, FunctionType | BuiltinFunctionType):
+        return bool(first.__qualname__ == second.__qualname__)
+    if isinstance(first, float):
+        same_sign = math.copysign(1.0, first) == math.copysign(1.0, second)
+        return (first == second and same_sign) or (math.isnan(first) and math.isnan(second))
+    return bool(first == second)

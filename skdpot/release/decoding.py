@@ -1,20 +1,20 @@
 """Decoding of a released table into distribution functions along directions, and their errors.
 
 Everything here is post-processing. The released table is ``S = A h + σ·noise`` for every class and
-slice. ``D = T A^{-1}`` turns it into noisy cumulative counts with covariance ``σ² D Dᵀ``; then the
-facts that are certain (the number of rows, monotonicity) are imposed.
+slice. ``D = T A^{-1}`` turns it into noisy cumulative counts with covariance ``σ² D Dᵀ``. Then the
+known facts (the number of rows, monotonicity) are imposed.
 
-Isotonic regression alone turns noise into mass: where a distribution function is 0 or 1, noise can
-only be clipped to one side, so every class looks wider than it is. The functions are therefore
+Isotonic regression alone turns noise into mass: where a distribution function is 0 or 1, noise is
+clipped on one side only, so every class looks wider than it is. The functions are therefore
 estimated under a prior (empirical Bayes):
 
 - Along each direction a class is a priori a Gaussian plus a difference. Differences along one
   direction vary like a Dirichlet process: ``τ G(s) (1 - G(t))`` for s <= t. The base measure G is
-  the class's Gaussian, perhaps with a share of a wider one or of the uniform measure (without
-  it, no table could show a second cluster in a tail). Differences along neighbouring directions
-  have the correlation ``exp(-(1 - cos) / length)``, except for a share of their variance, the
-  nugget, that each direction has to itself.
-- The Gaussians' locations and spreads, τ, the length, the nugget and the kind of base are
+  the Gaussian of the class, optionally mixed with a wider Gaussian or with the uniform measure
+  (without which no table could show a second cluster in a tail). Differences along neighbouring
+  directions have the correlation ``exp(-(1 - cos) / length)``, except for a share of their
+  variance, the nugget, which is independent between directions.
+- The locations and spreads of the Gaussians, τ, the length, the nugget and the kind of base are
   estimated from the released table.
 
 Gaussians are fitted to whitened values, whose noise is independent. Positions along a direction are
@@ -33,14 +33,14 @@ from skdpot.release.strategy import Strategy, increasing
 _CONCENTRATIONS = np.geomspace(1e-5, 1.0, 31)
 _LENGTHS = (0.02, 0.05, 0.15, 0.5, 1.5, 5.0, 20.0)
 _NUGGETS = (0.0, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0)
-# Share of the base measure that is not the Gaussian, and how many times wider it is.
+# Share of the base measure that is not the Gaussian of the class, and its relative width.
 _BASES = ((0.0, 1.0), (0.02, np.inf), (0.1, np.inf), (0.2, 2.0), (0.2, 4.0))
-_AXES, _OTHERS = 64, 192  # as many slices show the evidence; all of them are estimated
+_AXES, _OTHERS = 64, 192  # slices that the prior is chosen on; all slices are estimated
 _SLICES_OF_BASE = 64
-_MOST_TOGETHER = 2048  # directions that share what they show
-_FEWEST_AXES = 8  # fewer say too little to be estimated apart from the other directions
-_TAIL = 0.02  # values count as in a tail where G (1 - G) is below
-_CERTAIN = 5.0  # deviations
+_MOST_TOGETHER = 2048  # directions that are smoothed together
+_FEWEST_AXES = 8  # fewer axes are too few to estimate a prior of their own
+_TAIL = 0.02  # a value counts as in a tail where G (1 - G) is smaller
+_CERTAIN = 5.0  # standard deviations beyond which an excess is not reduced
 _LOG_SIGNALS = np.arange(-23.0, 45.0, 0.1)
 _VARIANCES = 1 + _CONCENTRATIONS[:, None] * np.exp(_LOG_SIGNALS)
 _LOG_VARIANCES, _PRECISIONS = np.log(_VARIANCES), 1 / _VARIANCES
@@ -49,15 +49,15 @@ _SPREADS = np.geomspace(0.03, 1.0, 24)
 _CLASS_SHARES = np.linspace(0.35, 1.0, 14)
 _SCALES = np.geomspace(0.01, 1.0, 161)  # spreads within a class are rounded to these
 _SPREAD_LOG_DEVIATION = 0.35  # how much spreads differ between directions, a priori
-# Entries of the maps of a comparison: 2 GiB.
+# Entries of the maps of a comparison; these take 2 GiB.
 _MOST_ENTRIES = 2**28
 
 
 def measured_cdf(sketch: Any, label: Any = None) -> tuple[np.ndarray, np.ndarray]:
     """Return the unbiased distribution functions of a sketch and the deviations of their noise.
 
-    The values at all bin edges, before any smoothing: the true ones plus Gaussian noise, neither
-    monotone nor within [0, 1]. Both ends are known, with deviation 0.
+    They are the values at all bin edges before any smoothing: the true values plus Gaussian noise,
+    neither monotone nor within [0, 1]. Both ends are known, with deviation 0.
 
     With ``C`` the covariance of noisy cumulative counts for noise of unit variance, a table whose
     last count is known to be t has the values ``F_j + σ e_j / t`` with ``Var(e_j) =
@@ -83,8 +83,8 @@ def measured_cdf(sketch: Any, label: Any = None) -> tuple[np.ndarray, np.ndarray
         position = sketch._position(label)
         statistic, total = sketch.statistic_[position], float(sketch.class_counts_[position])
         if sketch._label_counts is None:
-            others = 1 - 1 / len(sketch.statistic_)
-            spread = others * strategy.covariance[-1, -1] / len(smooth)
+            factor = 1 - 1 / len(sketch.statistic_)
+            spread = factor * strategy.covariance[-1, -1] / len(smooth)
             variances = variances + (smooth[:, 1:-1] - last) ** 2 * spread
     if total == 0:
         raise ValueError("A class without rows has no distribution function to measure.")
@@ -118,8 +118,8 @@ def decode(
     `posterior_mean`. Isotonic regression projects on the increasing functions, so it never moves
     away from the true one.
 
-    With public class sizes, `class_counts`, each class has one noisy number less, and classes, such
-    as time stamps, need not be alike. A class without rows is uniform.
+    With public class sizes, `class_counts`, each class has one noisy number fewer, and classes need
+    not be similar (they may be time stamps). A class without rows gets the uniform distribution.
     """
     cumulative = statistic @ strategy.decoder.T
     if class_counts is None:
@@ -132,9 +132,15 @@ def decode(
     sizes = totals[present]
     inner = strategy.known_total(cumulative[present], sizes[:, None, None])
     if sigma > 0:
-        covariance, shares = strategy.known_total_covariance, sizes / sizes.sum()
-        measured = (covariance, sigma / sizes, shares, directions, half_widths)
-        inner = posterior_mean(inner, *measured, by_class=class_counts is not None)
+        inner = posterior_mean(
+            inner,
+            covariance=strategy.known_total_covariance,
+            noise=sigma / sizes,
+            weights=sizes / sizes.sum(),
+            directions=directions,
+            half_widths=half_widths,
+            by_class=class_counts is not None,
+        )
     cdf[present] = increasing(inner)
     return cdf, totals
 
@@ -169,10 +175,10 @@ class _Prior(NamedTuple):
     length: float
     nugget: float
     tau: float
-    bases: list[_Spectrum]  # of P, whitened, one a class
+    bases: list[_Spectrum]  # of P, whitened, one per class
 
 
-@one_blas_thread()  # many small products: threads would only wait for each other
+@one_blas_thread()  # several threads would slow down many small products
 def posterior_mean(
     cdf: np.ndarray,
     covariance: np.ndarray,
@@ -194,18 +200,18 @@ def posterior_mean(
     the projections of one point.
 
     The bases of a class are averaged over the directions, so the covariance of its differences is a
-    Kronecker product; with the noise, which is the same along all directions, everything is
-    diagonal in the product of two bases of eigenvectors. The choice maximises the marginal
-    likelihood of up to 256 directions and all classes. Axes get a prior of their own where that is
-    more likely: single features are often far from Gaussian where mixtures of many are close to it.
+    Kronecker product. The noise is the same along all directions, so everything is diagonal in the
+    product of two bases of eigenvectors. The parameters maximise the marginal likelihood of up to
+    256 directions and all classes. Axes get a prior of their own where that is more likely: single
+    features are often far from Gaussian when mixtures of many features are close to it.
 
-    The posterior mean is best for each function. Quantities computed from all of them have less
-    noise, since that of the L / d orthogonal blocks of directions averages out, while too strong a
-    prior does not. So the gain counts noise with d / L of its variance.
+    The posterior mean is optimal for each function. Quantities computed from all functions have
+    less noise, because the noise of the L / d orthogonal blocks of directions averages out, whereas
+    the bias of the prior does not. So the gain uses d / L of the variance of the noise.
 
-    With `by_class`, each class has a prior of its own if that is more likely by the marginal
-    likelihoods of the Gaussians. A shared prior helps small classes that are alike, as arms of a
-    trial may be, and distorts classes that are not, as a crowd that disperses over time.
+    With `by_class`, each class has a prior of its own if that has the larger marginal likelihood of
+    the Gaussians. A shared prior helps small classes that are similar (arms of a trial), and
+    distorts classes that are not (a crowd that disperses over time).
 
     References
     ----------
@@ -241,7 +247,7 @@ def _around(
 def _smoothed(
     residual: _Whitened, z: np.ndarray, directions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the posterior mean of whitened differences and deviations of plain ones."""
+    """Return the posterior mean of whitened differences, and the deviations of plain ones."""
     values, noise, whiten = residual
     root = np.linalg.inv(whiten)
     averaged = min(1.0, directions.shape[1] / len(directions))
@@ -263,9 +269,9 @@ def _smoothed(
 def _trimmed(differences: np.ndarray, deviations: np.ndarray, gaussian: np.ndarray) -> np.ndarray:
     """Reduce the tails' excess over the Gaussian's by one deviation where it may be noise.
 
-    Noise puts mass into a tail as often as it removes some, but there is nothing below zero: the
-    monotone function that follows would keep the one and not the other. An excess of several
-    deviations stays.
+    Noise adds mass to a tail as often as it removes mass, but a distribution function cannot be
+    negative: the monotone function that follows would keep only the added mass. An excess of
+    several deviations stays.
     """
     in_tail = np.maximum(0.0, 1.0 - gaussian * (1.0 - gaussian) / _TAIL)
     doubt = np.clip((_CERTAIN * deviations - np.abs(differences)) / (_CERTAIN - 1), 0, deviations)
@@ -317,7 +323,7 @@ def _fitted(residual: _Whitened, z: np.ndarray, directions: np.ndarray) -> _Prio
 def _concentration(signals: np.ndarray, squares: np.ndarray) -> tuple[float, float]:
     """Return the smallest misfit over τ and its τ: values have variance τ signal + 1.
 
-    Signals are counted in steps of 10 %, so that trying a τ costs next to nothing.
+    Signals are counted in steps of 10 %, so that trying one τ is cheap.
     """
     step = _LOG_SIGNALS[1] - _LOG_SIGNALS[0]
     logs = np.log(np.maximum(signals, np.exp(_LOG_SIGNALS[0]))).ravel()
@@ -332,8 +338,8 @@ def _concentration(signals: np.ndarray, squares: np.ndarray) -> tuple[float, flo
 def _base(z: np.ndarray, share: float, factor: float, white: _Whitened) -> _Spectrum:
     """Return the spectrum of a class's covariance along a direction, for standardised edges z."""
     some = z[_spaced(np.arange(len(z)), _SLICES_OF_BASE)]
-    other = ndtr(some / factor) if np.isfinite(factor) else (white.edges + 1) / 2
-    bridge = _bridge((1 - share) * ndtr(some) + share * other)
+    wider = ndtr(some / factor) if np.isfinite(factor) else (white.edges + 1) / 2
+    bridge = _bridge((1 - share) * ndtr(some) + share * wider)
     values, vectors = np.linalg.eigh(white.whiten @ bridge @ white.whiten.T)
     return np.maximum(values, 0), vectors
 
@@ -350,19 +356,19 @@ def _kernel(directions: np.ndarray, length: float) -> np.ndarray:
 
 
 def _with_nugget(values: np.ndarray, nugget: float) -> np.ndarray:
-    """Return the eigenvalues with the share that each direction has to itself."""
+    """Return the eigenvalues of the correlations with the nugget."""
     return (1 - nugget) * np.maximum(values, 0) + nugget
 
 
 def _spaced(rows: np.ndarray, most: int) -> np.ndarray:
-    """Return all rows, or `most` of them at equal distances."""
+    """Return all rows, or `most` of them at equal steps."""
     if len(rows) <= most:
         return rows
     return rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]
 
 
 class _Gaussians(NamedTuple):
-    """Gaussians of classes that are a priori alike, and their log evidence."""
+    """Gaussians of classes that share a prior, and their log evidence."""
 
     locations: np.ndarray  # posterior means (n_classes, n_projections)
     spreads: np.ndarray  # (n_projections,), the same for all classes
@@ -370,7 +376,7 @@ class _Gaussians(NamedTuple):
 
 
 def _fit_gaussians(white: _Whitened, weights: np.ndarray) -> _Gaussians:
-    """Fit location and spread of classes that are a priori alike."""
+    """Fit location and spread of classes that share a prior."""
     pooled_noise = float(np.sqrt(np.sum((weights * white.noise) ** 2)))
     pooled = white._replace(values=np.tensordot(weights, white.values, axes=1))
     centers, spreads = _pooled_fit(pooled, pooled_noise)
@@ -430,11 +436,11 @@ def _normalised(log_values: np.ndarray) -> np.ndarray:
 
 
 class SupportedDecoder:
-    """From released entries to distribution functions, given their supports (n_projections, 2).
+    """Decoder of released entries into distribution functions of known supports (n_projections, 2).
 
-    The histogram that fits best among those of the known total on the support: generalised
-    least squares for the cumulative counts, without any prior on their shape. It is linear up
-    to the isotonic regression at the end.
+    It fits the cumulative counts of a histogram with the known total on the support by generalised
+    least squares, without any prior on their shape. It is linear up to the isotonic regression at
+    the end.
     """
 
     def __init__(self, strategy: Strategy, support: np.ndarray) -> None:
@@ -455,7 +461,7 @@ class SupportedDecoder:
         return increasing(self._offsets + np.matmul(self._gains, entries[:, :, None])[:, :, 0])
 
     def errors(self, noise: np.ndarray) -> np.ndarray:
-        """Return what noise of shape (n_projections, n, n_bins) adds at the span's inner edges."""
+        """Return the errors at the inner edges of the span by noise (n_projections, n, n_bins)."""
         low, high = self.span
         moved: np.ndarray = np.matmul(noise, self._gains[:, low : high - 1].transpose(0, 2, 1))
         return moved.transpose(1, 0, 2)
@@ -466,8 +472,8 @@ def _cumulative_map(strategy: Strategy, first: int, last: int) -> tuple[np.ndarr
     """Return gain and offset from entries to inner values, for data in bins first to last - 1.
 
     Least squares under ``sum(h) = 1``: ``h = G s + (1 - 1ᵀG s) q``, where G is the pseudo-inverse
-    of the columns of A that the data can reach, and q the direction in which the fit suffers
-    least, ``(AᵀA)⁻¹1`` scaled to sum to one.
+    of the columns of A that the data can reach, and q is ``(AᵀA)⁻¹1`` scaled to sum to one, the
+    direction that increases the squared error least.
     """
     n_bins = strategy.n_bins
     reached = strategy.matrix[:, first:last]

@@ -1,10 +1,10 @@
-"""The gate that every noisy number passes on its way out of a mechanism.
+"""The gate that every noisy value passes before it leaves a mechanism.
 
 A mechanism wraps a noisy value in a `Release`, with its noise and its event, passes it to
-`pass_gate`, and continues with the value that this returns. Usually that is the same value.
+`pass_gate`, and continues with the value that `pass_gate` returns. Usually that is the same value.
 
 `record_releases` keeps every release, including those that no attribute stores, such as the
-gradients of a training. The accountant charges a fit for all of them, so an audit must see them:
+gradients of a training. A fit is charged for all of them, so an audit must see all of them:
 
 >>> from skdpot.privacy.events import GaussianEvent
 >>> from skdpot.release.releases import Release
@@ -31,7 +31,7 @@ depends on private rows through releases alone gives the same result, to the las
 ...     bool(positive(X - 1) == share)
 True
 
-Only noisy values and public facts pass the gate, so the charged event covers what is recorded.
+Only noisy values and public facts pass the gate, so the charge covers everything that is recorded.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,17 +44,14 @@ from skdpot.exceptions import ReplayError
 from skdpot.privacy.journal import current_journal, withholding
 from skdpot.release.comparison import copied, first_difference, in_form_of, same_shape
 from skdpot.release.kept import kept_value
-from skdpot.release.releases import (
-    Release,
-    public_facts,
-)
+from skdpot.release.releases import Release, public_facts
 
 _Gate: TypeAlias = Callable[[Release, Any], Any]
 _GATE: ContextVar[_Gate | None] = ContextVar("skdpot_gate", default=None)
 
 
 class _Recorder:
-    """Keeps releases and lets them pass."""
+    """Keeps each release and returns its value unchanged."""
 
     def __init__(self, forgetting: bool) -> None:
         self.releases: list[Release] = []
@@ -135,7 +132,7 @@ def pass_gate(release: Release) -> Any:
         If the charged event has noise and the release has none.
     LedgerError
         If the release of a resumed fit has other public facts than the one that was kept, or
-        another process goes on with the fit.
+        another process has resumed the fit.
     """
     least = release.sigma if isinstance(release.sigma, float) else min(release.sigma, default=1.0)
     if least <= 0.0 and release.event.is_private:
@@ -152,7 +149,7 @@ def pass_gate(release: Release) -> Any:
 
 @contextmanager
 def forgotten() -> Iterator[list[Release]]:
-    """Remove the releases of the block from the recording, and keep none of them in a ledger."""
+    """Leave the releases of the block out of the recording and of the ledger; yield them."""
     gate, kept = _GATE.get(), list[Release]()
     start = len(gate.releases) if isinstance(gate, _Recorder) else 0
     try:
@@ -166,7 +163,7 @@ def forgotten() -> Iterator[list[Release]]:
 
 
 def remember(releases: Sequence[Release]) -> None:
-    """Add `forgotten` releases to the recording again."""
+    """Add releases that `forgotten` has removed to the recording again."""
     gate = _GATE.get()
     if isinstance(gate, _Recorder) and gate.forgetting:
         gate.releases += releases

@@ -1,8 +1,8 @@
 """The release of a sketch: a table of noise to which the counts of private rows are added.
 
-`skdpot.release.sketch_plan` settles shape and noise before any row is read,
-`skdpot.release.projection_counts` counts the rows, and `skdpot.release.strategy` says what is
-released of the counts, and how far a record moves it.
+`skdpot.release.sketch_plan` fixes shape and noise before any row is read,
+`skdpot.release.projection_counts` counts the rows, and `skdpot.release.strategy` defines which
+linear map of the counts is released and how far a record moves it.
 """
 
 import math
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from skdpot._utils.arrays import IntArray
 from skdpot._utils.streams import SecretStream
 from skdpot.exceptions import OpenSketchError
 from skdpot.privacy.noise import lattice_noise
@@ -21,7 +22,9 @@ from skdpot.release.bounds import DataBounds
 from skdpot.release.contributions import Parts
 from skdpot.release.gate import pass_gate
 from skdpot.release.joint import SecureSum
+from skdpot.release.projection_counts import count_projections
 from skdpot.release.releases import Part, Records, Release, Vectors
+from skdpot.release.sketch_plan import SketchPlan
 from skdpot.release.strategy import Strategy
 from skdpot.sources.exact_counts import Tables
 from skdpot.sources.reading import Batch
@@ -29,16 +32,14 @@ from skdpot.sources.rows import Rows
 
 if TYPE_CHECKING:
     import torch
-from skdpot.release.projection_counts import count_projections
-from skdpot.release.sketch_plan import SketchPlan
 
-_FORMED = 2**24  # numbers that single rows add, held at once: 128 MB
+_FORMED = 2**24  # numbers in the contributions of single rows held at once: 128 MB
 
 
 def binned_rows(release: Release, records: Records, shares: np.ndarray) -> Iterator[Part]:
-    """Yield what rows add to a table ``A H`` of binned projections, some slices at a time.
+    """Yield the contributions of rows to a table ``A H``, some slices at a time.
 
-    Records are rows and the position of each row's class (None if there is one table).
+    Records are rows and the position of the class of each row (None if there is one table).
     """
     rows, codes = records
     facts, (n_classes, n_projections, n_bins) = release.facts, release.value.shape
@@ -57,10 +58,11 @@ def binned_rows(release: Release, records: Records, shares: np.ndarray) -> Itera
     size = max(1, _FORMED // (max(len(members), 1) * n_classes * n_bins))
     for start in range(0, n_projections, size):
         block = slice(start, start + size)
-        each = counts(members, np.arange(len(members)), len(members), block)  # a class of its own
-        own = np.zeros((len(members), n_classes, each.shape[1]))
-        own[np.arange(len(members)), codes[members]] = each
-        single = Vectors(own.reshape(len(members), n_classes * each.shape[1]))
+        # Each member is counted as a class of its own.
+        each = counts(members, np.arange(len(members)), len(members), block)
+        added = np.zeros((len(members), n_classes, each.shape[1]))
+        added[np.arange(len(members)), codes[members]] = each
+        single = Vectors(added.reshape(len(members), n_classes * each.shape[1]))
         yield Part(
             value=release.value[:, block].ravel(),
             sigma=float(np.max(release.sigma)),
@@ -91,7 +93,7 @@ def sketch_release(
 
 @dataclass(frozen=True)
 class SketchCounter:
-    """Counts rows per class, slice and bin; what it holds is public."""
+    """Counter of rows per class, slice and bin; its fields are public."""
 
     directions: np.ndarray
     half_widths: np.ndarray
@@ -116,12 +118,12 @@ class SketchCounter:
         return (counts.reshape(self.n_classes, -1, self.n_bins),)
 
 
-def _taken(batch: Batch, some: Any) -> Batch:
+def _taken(batch: Batch, some: slice | IntArray) -> Batch:
     rows, codes = batch
     return rows[some], None if codes is None else codes[some]
 
 
-def rows_among(batch: Batch, some: Any) -> np.ndarray:
+def rows_among(batch: Batch, some: slice | IntArray) -> np.ndarray:
     """Return some rows of a batch, without their classes."""
     return batch[0][some]
 
@@ -130,8 +132,8 @@ class NoisyAccumulator:
     """A table of noise to which the statistic of each chunk of rows is added.
 
     The noise is drawn at construction, after the caller has charged ``plan.event``, so a table of
-    counts without noise never exists. Reading the table before and after a row is added would
-    reveal that row, so the accumulator cannot be read, copied or pickled before `close`.
+    counts without noise never exists. The difference of the table before and after a row is added
+    is that row, so the accumulator cannot be read, copied or pickled before `close`.
     """
 
     def __init__(
@@ -146,7 +148,7 @@ class NoisyAccumulator:
         self._counter = SketchCounter(
             plan.directions, half_widths, plan.strategy.n_bins, plan.n_classes, bounds, device
         )
-        # The statistic in units of the noise's lattice, an integer fraction of the strategy's.
+        # Steps of the noise's lattice per step of the strategy's lattice, a whole number.
         self._factor = round(plan.strategy.lattice / plan.lattice)
         if plan.sigma > 0:
             mu = plan.event.phases[-1].mu
@@ -154,32 +156,32 @@ class NoisyAccumulator:
         else:
             self._table = np.zeros(plan.shape, dtype=np.int64)
         self.n_rows, self._sigma = 0, plan.share
-        # Where labels are public their numbers need no noise; otherwise they are not even counted.
+        # Public labels are counted without noise; private labels are not counted at all.
         self.label_counts = np.zeros(plan.n_classes, dtype=np.int64) if plan.public_labels else None
         self._process = os.getpid()
 
     def add(self, rows: Rows, parts: Parts | None = None) -> None:
-        """Add rows, in batches of an array and the position of each row's class (or None).
+        """Add rows, in batches of an array and the position of the class of each row (or None).
 
         With `parts` (`skdpot.release.contributions`), rows of one person share a weight of one.
 
-        An interrupt drops the table: adding the chunk again would count some rows twice, which the
+        An error drops the table: adding the chunk again would count some rows twice, which the
         sensitivity does not cover.
         """
         self._check_whole()
         plan = self._plan
-        # Sums stay far below 2^53, so that double precision multiplies them exactly, and much
-        # faster than integers.
+        # Sums stay far below 2^53, so products in double precision are exact, and much faster than
+        # products of integers.
         matrix = plan.strategy.integer_matrix.T.astype(np.float64)
         try:
             weighed = 0
             for some, units in [(slice(None), 1)] if parts is None else parts:
                 (counts,) = rows.map(partial(_taken, some=some)).sum(self._counter)
-                sizes = counts[:, 0].sum(axis=1)  # of the classes: each row is once in each slice
+                sizes = counts[:, 0].sum(axis=1)  # of the classes: every slice has each row once
                 weighed += units * int(sizes.sum())
                 factor = self._factor * units // plan.n_units
-                for table, own in zip(self._table, counts, strict=True):
-                    table += (own @ matrix).astype(np.int64) * factor
+                for table, of_class in zip(self._table, counts, strict=True):
+                    table += (of_class @ matrix).astype(np.int64) * factor
                 if self.label_counts is not None:
                     self.label_counts += sizes
             self.n_rows += weighed // plan.n_units
@@ -188,7 +190,7 @@ class NoisyAccumulator:
             raise
 
     def join(self, parties: SecureSum | None, n_samples: int) -> None:
-        """Replace the table by the sum of those of all parties, and its noise by that of all."""
+        """Replace the table, with its noise, by the sum of the tables of all parties."""
         self._check_whole()
         if parties is None:
             return

@@ -1,4 +1,4 @@
-"""One sketch of the rows of several parties, with the noise of one."""
+"""One sketch of the rows of several parties, with little more noise than a sketch of one."""
 
 import hashlib
 import math
@@ -98,7 +98,7 @@ class SecureSum:
 
     @property
     def n_shares(self) -> int:
-        """Number of shares that have the whole noise together."""
+        """Number of shares whose sum has the whole noise."""
         return self.n_parties - self.n_tolerated
 
     @property
@@ -162,7 +162,7 @@ class SecureSum:
         streams = spawn_streams(None, label)
         return sketch._release(label, streams, X, y, parties=self)
 
-    def rows(self, n_rows: int, classes: Any) -> int:
+    def rows(self, n_rows: int, classes: np.ndarray | None) -> int:
         """Return the number of rows of all parties, and refuse classes that differ."""
         return self._compared("classes", None if classes is None else classes.tolist(), n_rows)
 
@@ -189,11 +189,11 @@ class SecureSum:
         )
         self._compared("plans", facts)
 
-    def _compared(self, name: str, facts: Any, number: int = 0) -> int:
-        """Return the sum of a number, and refuse facts that are not the same for all parties."""
-        own = int.from_bytes(hashlib.sha256(repr(facts).encode()).digest()[:4])
-        found, total = self.total(np.array([own, number]), _LARGEST_SUM)
-        if found != self.n_parties * own:
+    def _compared(self, name: str, facts: object, number: int = 0) -> int:
+        """Return the sum of a number, and refuse facts that differ between parties."""
+        fingerprint = int.from_bytes(hashlib.sha256(repr(facts).encode()).digest()[:4])
+        fingerprints, total = self.total(np.array([fingerprint, number]), _LARGEST_SUM)
+        if fingerprints != self.n_parties * fingerprint:
             raise MessageError(
                 f"The parties would fit different sketches: their {name} differ. Give all the same "
                 "parameters, columns and version of skdpot. Nothing was charged."
@@ -201,17 +201,17 @@ class SecureSum:
         return int(total)
 
     def total(self, values: np.ndarray, largest: int) -> np.ndarray:
-        """Return the sum over all parties, and refuse one to which not all have contributed."""
+        """Return the sum over all parties, and refuse a sum that lacks a party."""
         message = np.append(values.ravel(), 1)
         problem = "what it returns is no array of integers within the bound"
-        found = np.array([])
+        sums = np.array([])
         try:
-            found = np.asarray(self.add(message, largest))
-        except Exception as error:  # what it says may quote values
+            sums = np.asarray(self.add(message, largest))
+        except Exception as error:  # its text may quote values
             problem = f"it raised {type(error).__name__}"
-        fits = found.dtype.kind == "i" and found.shape == message.shape
-        if not (fits and (found <= largest).all() and (found >= -largest).all()):
+        fits = sums.dtype.kind == "i" and sums.shape == message.shape
+        if not (fits and (sums <= largest).all() and (sums >= -largest).all()):
             raise MessageError(f"The secure sum failed: {problem}. Nothing was released.")
-        if found[-1] != self.n_parties:
+        if sums[-1] != self.n_parties:
             raise MessageError(f"The secure sum was not made by {self.n_parties} parties.")
-        return found[:-1].reshape(values.shape)
+        return sums[:-1].reshape(values.shape)

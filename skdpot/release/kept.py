@@ -1,4 +1,4 @@
-"""Releases that a ledger keeps of a fit that has not ended."""
+"""Releases of an unfinished fit, kept in a ledger so that the fit can be resumed."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _UNREADABLE = "{} of the interrupted fit is damaged, so that the fit cannot be r
 
 @dataclass(frozen=True)
 class KeptRelease(Record):
-    """A release of a fit that has not ended; its arrays are numbered in `value`."""
+    """A release of an unfinished fit; `value` is JSON that refers to the arrays by number."""
 
     kind: ClassVar[str] = "skdpot.kept_release"
     noun: ClassVar[str] = "kept release"
@@ -33,8 +33,8 @@ class KeptRelease(Record):
     value: str
     arrays: tuple[np.ndarray, ...]
 
-    def restored(self, value: Any, where: str) -> Any:
-        """Return the value, in the form that a value of the same release has now."""
+    def restored(self, value: object, where: str) -> Any:
+        """Return the kept value in the form of `value`, which the same release has now."""
         try:
             kept = _unpacked(json.loads(self.value), self.arrays)
             if not same_shape(kept, copied(value), np.ndim):  # batches are of random sizes
@@ -45,7 +45,7 @@ class KeptRelease(Record):
 
 
 def kept_value(journal: Journal, release: Release) -> Any:
-    """Return the value that an earlier attempt released, or keep this one before it is used."""
+    """Return the value that an earlier attempt released, or keep and return the present one."""
     facts = digest(public_facts(release))
     due = journal.due()
     if due is not None:
@@ -61,15 +61,15 @@ def kept_value(journal: Journal, release: Release) -> Any:
     try:
         value = json.dumps(_packed(copied(release.value), arrays))
         data = KeptRelease(release.kind, facts, value, tuple(arrays)).to_bytes()
-    except (TypeError, ValueError):  # of a kind that no file holds
+    except (TypeError, ValueError):  # a value that no file can hold
         journal.drop()
         return release.value
     journal.keep(data)
     return release.value
 
 
-def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
-    """Return a value as JSON; its arrays are appended to the list."""
+def _packed(value: object, arrays: list[np.ndarray]) -> Any:
+    """Return a value as JSON; append its arrays to the list."""
     if isinstance(value, tuple | list):
         return {type(value).__name__: [_packed(part, arrays) for part in value]}
     if isinstance(value, np.ndarray | np.generic):
@@ -78,7 +78,7 @@ def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
     return value
 
 
-def _unpacked(content: Any, arrays: Sequence[np.ndarray]) -> Any:
+def _unpacked(content: object, arrays: Sequence[np.ndarray]) -> Any:
     """Return the value that `_packed` has converted."""
     if not isinstance(content, dict):
         return content

@@ -1,4 +1,4 @@
-"""Noisy moments of rows: size, mean and covariance of classes or parts; and sums of vectors."""
+"""Noisy moments of rows (size, mean, covariance) per class or part of a class; sums of vectors."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -26,18 +26,19 @@ from skdpot.release.bounds import DataBounds
 from skdpot.release.decoding import class_totals
 from skdpot.release.gate import pass_gate
 from skdpot.release.private_bounds import BoundsPlan, planned_bounds
-from skdpot.release.releases import Part, Records, Release, Vectors, of_candidates
+from skdpot.release.releases import Part, Records, Release, of_candidates
 
-_RADIUS = 2**12  # of the ball, in whole units that rows are cut to
-_LAST = 2**11  # what every row has as one more entry: half the radius
-_LATTICE = 2.0**-24  # of products, as shares of the squared radius
+_RADIUS = 2**12  # radius of the ball in the whole units that rows are rounded to
+_LAST = 2**11  # the last entry that is appended to every row: half the radius
+_LATTICE = 2.0**-24  # of products, as a share of the squared radius
 _DIAGONAL, _OFF_DIAGONAL = 70, 99  # 99 / 70 is just above the root of 2
 _SENSITIVITY = _OFF_DIAGONAL * (_RADIUS**2 + _LAST**2) * _LATTICE
-_SHARE_OF_CLASSES, _DRAWS = 0.1, 4000  # what finds the parts of classes: of the squared mu; of each
-_MOST_ROWS, _BLOCK = 2**25, 2**20  # for whole numbers of 64 bits, and for exact products
-_FLOOR_OF_NOISE, _FLOOR_OF_SPREAD = 0.2, 1.5e-3  # of variances that are not known
-_UNIT = 2.0**-20  # that each entry of a vector of a sum is rounded to
-_FAR = 1e100  # so that no square overflows
+_SHARE_OF_CLASSES = 0.1  # of the squared mu, for the release that finds the parts of classes
+_DRAWS = 4000  # of the Gaussian of a class, clustered to find its parts
+_MOST_ROWS, _BLOCK = 2**25, 2**20  # limits for sums in 64 bits and for exact products
+_FLOOR_OF_NOISE, _FLOOR_OF_SPREAD = 0.2, 1.5e-3  # least variances, see `covariances`
+_UNIT = 2.0**-20  # each entry of a vector of a sum is rounded to multiples of this
+_FAR = 1e100  # larger entries are clipped to it, so that no square overflows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +52,13 @@ class MomentsPlan:
 
     @property
     def noises(self) -> tuple[Any, ...]:
-        """What pays for the moments of classes, and then of their parts if there are several."""
+        """Event of the moments of classes and, if classes have several parts, of their parts."""
         n_releases = min(self.n_components, 2)
         return (self.event.phases * n_releases)[-n_releases:]
 
     @property
     def scales(self) -> tuple[float, float]:
-        """Standard deviation and sensitivity of the last release, in shares of squared radius."""
+        """Noise and sensitivity of the last release, as shares of the squared radius."""
         return getattr(self.noises[-1], "sigma", 0.0), _SENSITIVITY
 
 
@@ -75,8 +76,9 @@ def plan_moments(
     plan = partial(MomentsPlan, n_samples=n_samples, bounds=limits, n_components=n_components)
     if math.isinf(target.epsilon):
         return plan(event=NonPrivateEvent())
-    more = math.sqrt(1 / _SHARE_OF_CLASSES - 1)  # noise of the first release
-    labels = {"Moments of classes": more, "Moments": 1.0} if n_components > 1 else {"Moments": 1.0}
+    # Noise of the first release, relative to that of the second.
+    ratio = math.sqrt(1 / _SHARE_OF_CLASSES - 1)
+    labels = {"Moments of classes": ratio, "Moments": 1.0} if n_components > 1 else {"Moments": 1.0}
 
     def fit_event(sigma: float) -> Event:
         events = [_moments_event(factor * sigma, label) for label, factor in labels.items()]
@@ -105,10 +107,10 @@ def release_moments(
 ) -> Release:
     r"""Release the sum of :math:`a a^\top` over the rows of each part, with a = (x, c).
 
-    A part is those rows of a class that are nearest to one of its `centres`, whole numbers of shape
-    (n_classes, n_components, n_features), which are public or released before.
+    A part consists of the rows of a class that are nearest to one of its `centres`: whole numbers
+    of shape (n_classes, n_components, n_features), public or released before.
 
-    x is the row as a share of the radius of the ball, cut towards zero to multiples of
+    x is the row as a share of the radius of the ball, rounded towards zero to multiples of
     2\ :sup:`-12`, and c is 1/2. So one matrix holds the number of rows, their sum and their second
     moments. Its upper triangle is released, the diagonal times 70 and the rest times 99, with equal
     noise on all entries.
@@ -151,19 +153,19 @@ def _n_entries(n_features: int) -> int:
 
 
 def _cut_rows(rows: np.ndarray, bounds: DataBounds) -> np.ndarray:
-    """Return rows in whole units, with one more entry; in double precision, which is exact."""
+    """Return rows in whole units with the last entry, in double precision, which is exact."""
     ball = bounds.to_ball(rows).astype(np.float64)
     cut = np.trunc(ball * (_RADIUS * (1 - 1e-9) / bounds.radius))
     return np.column_stack([cut, np.full(len(cut), float(_LAST))])
 
 
 def _parts(units: np.ndarray, codes: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Return the part of its class that each row is in: that of the nearest centre."""
-    n_components, found = centres.shape[1], codes.copy()
-    for k, own in enumerate(centres if n_components > 1 else ()):
-        near = units[codes == k, :-1] @ own.T - 0.5 * np.sum(own**2, axis=1)
-        found[codes == k] = k * n_components + near.argmax(axis=1)
-    return found
+    """Return the part of each row: that of the nearest centre of its class."""
+    n_components, parts = centres.shape[1], codes.copy()
+    for k, of_class in enumerate(centres if n_components > 1 else ()):
+        near = units[codes == k, :-1] @ of_class.T - 0.5 * np.sum(of_class**2, axis=1)
+        parts[codes == k] = k * n_components + near.argmax(axis=1)
+    return parts
 
 
 def _triangle(matrices: np.ndarray) -> np.ndarray:
@@ -173,15 +175,14 @@ def _triangle(matrices: np.ndarray) -> np.ndarray:
 
 
 def _products(release: Release, records: Records, shares: np.ndarray) -> Iterator[Part]:
-    """Yield what rows add to the moments of their classes."""
+    """Yield the contributions of rows to the moments of their parts."""
     rows, codes = records
     units = _cut_rows(rows, release.facts["bounds"])
-    own = _triangle(units[:, :, None] * units[:, None, :]) * _LATTICE
-    placed = np.zeros((len(own), *release.value.shape))
-    classes = np.zeros(len(own), dtype=int) if codes is None else codes
-    placed[np.arange(len(own)), _parts(units, classes, release.facts["centres"])] = own
-    sigma = float(np.max(release.sigma))
-    yield Part(value=release.value.ravel(), sigma=sigma, rows=Vectors(placed.reshape(len(own), -1)))
+    products = _triangle(units[:, :, None] * units[:, None, :]) * _LATTICE
+    placed = np.zeros((len(products), *release.value.shape))
+    classes = np.zeros(len(products), dtype=int) if codes is None else codes
+    placed[np.arange(len(products)), _parts(units, classes, release.facts["centres"])] = products
+    yield release.as_part(placed.reshape(len(products), -1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,12 +211,12 @@ class NoisyMoments:
         return shares
 
     def centres(self, n_components: int) -> np.ndarray:
-        """Return centres of draws of the Gaussian of each class, in whole units of rows."""
-        rng, found = np.random.default_rng(0), []
+        """Cluster draws of the Gaussian of each class; return the centres in whole units."""
+        rng, centres = np.random.default_rng(0), []
         for mean, covariance in zip(self.means, self.covariances, strict=True):
             draws = rng.multivariate_normal(mean, covariance, _DRAWS, method="eigh")
-            found.append(KMeans(n_components, random_state=0).fit(draws).cluster_centers_)
-        return np.rint(np.stack(found) * (_RADIUS / self.release.facts["bounds"].radius))
+            centres.append(KMeans(n_components, random_state=0).fit(draws).cluster_centers_)
+        return np.rint(np.stack(centres) * (_RADIUS / self.release.facts["bounds"].radius))
 
     @cached_property
     def means(self) -> np.ndarray:
@@ -229,34 +230,34 @@ class NoisyMoments:
         r"""Covariance of the mapped rows of each part, positive definite.
 
         The difference of a part from the mean covariance of its class, or of a class from that of
-        all, is multiplied by the share of its square
-        that is not noise (James and Stein 1961). Noise alone has eigenvalues up to
-        :math:`2 \sqrt d` times its standard deviation (Wigner), so variances below a fifth of that
-        are not known; smaller ones are raised to it, and all to 0.0015 of the total variance.
+        all, is multiplied by the share of its square that is not noise (James and Stein 1961).
+        Noise alone has eigenvalues up to :math:`2 \sqrt d` times its standard deviation (Wigner).
+        Variances below a fifth of that cannot be measured and are raised to it; all variances are
+        raised to at least 0.0015 of the total variance.
         """
         radius, d = self.release.facts["bounds"].radius, self.means.shape[1]
         means, shares = self.means / radius, self.sizes / self.n_samples
         moments = self._matrices[:, :-1, :-1] / self.sizes[:, None, None]
-        own = moments - means[:, :, None] * means[:, None, :]
+        measured = moments - means[:, :, None] * means[:, None, :]
         noise = float(np.max(self.release.sigma)) / _OFF_DIAGONAL / self.sizes
         n_classes, n_components = self.release.facts["centres"].shape[:2]
-        of = np.repeat(np.arange(n_classes), n_components) if n_components > 1 else 0 * shares
-        found = []
-        for one, deviation, group in zip(own, noise, of, strict=True):
-            weights = shares * (of == group) / np.sum(shares[of == group])
-            common = np.tensordot(weights, own, axes=1)
-            apart = one - common
+        groups = np.repeat(np.arange(n_classes), n_components) if n_components > 1 else 0 * shares
+        covariances = []
+        for of_part, deviation, group in zip(measured, noise, groups, strict=True):
+            weights = shares * (groups == group) / np.sum(shares[groups == group])
+            common = np.tensordot(weights, measured, axes=1)
+            apart = of_part - common
             squared = float(np.sum(apart**2))
             kept = max(0.0, 1 - (d * deviation) ** 2 / squared) if squared > 0 else 0.0
             edge = 2 * math.sqrt(d) * math.hypot(kept * deviation, np.linalg.norm(weights * noise))
             floor = max(_FLOOR_OF_NOISE * edge, _FLOOR_OF_SPREAD * float(np.trace(common)), 1e-12)
             values, vectors = np.linalg.eigh(common + kept * apart)
-            found.append((vectors * np.maximum(values, floor)) @ vectors.T)
-        return np.stack(found) * radius**2
+            covariances.append((vectors * np.maximum(values, floor)) @ vectors.T)
+        return np.stack(covariances) * radius**2
 
     @property
     def relative_noise(self) -> float:
-        """Error of the means, as a share of the spread of the rows about them."""
+        """Error of the means relative to the spread of the rows around them."""
         noise = float(np.max(self.release.sigma)) / _OFF_DIAGONAL * (_RADIUS / _LAST) / self.sizes
         error = noise * self.release.facts["bounds"].radius
         shares = self.sizes / self.n_samples
@@ -265,7 +266,7 @@ class NoisyMoments:
 
     @cached_property
     def _matrices(self) -> np.ndarray:
-        """Noisy sums, symmetric, of (1, x) instead of (c, x), as shares of the radius."""
+        """Noisy sums as symmetric matrices, with c rescaled to 1 and x as a share of the radius."""
         size = self.release.facts["centres"].shape[2] + 1
         first, second = np.triu_indices(size)
         values = self.release.value / np.where(first == second, _DIAGONAL, _OFF_DIAGONAL)
@@ -278,7 +279,7 @@ class NoisyMoments:
 
 @dataclass(frozen=True, kw_only=True)
 class SumNoise:
-    """How long the vectors are that records add, and the noise of their sums."""
+    """Largest norm of the vectors that records add, and the noise of their sums."""
 
     radius: float
     sigma: float
@@ -288,12 +289,12 @@ class SumNoise:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What is to be charged."""
+        """The events to charge."""
         return (self.event,)
 
 
 def plan_sums(mu: float, radius: float, label: str) -> SumNoise:
-    """Choose the noise of sums of vectors that are shortened to a radius."""
+    """Choose the noise of sums of vectors whose norms are clipped to a radius."""
     sigma, lattice = 0.0, _UNIT
     event: Event = NonPrivateEvent(label=label)
     if math.isfinite(mu):
@@ -314,12 +315,12 @@ def release_sums(
 ) -> np.ndarray:
     """Release the sum of the vectors of each part of the records, of shape (n_codes, k).
 
-    For one code all records are one part, whatever theirs are.
+    With ``n_codes=1`` all records are one part, whatever their codes are.
 
-    One release, which the caller has charged. Each vector is shortened to the radius r and its
-    entries are rounded towards zero, to whole units, which are added up as integers. So under
-    replace-one within a part, one sum moves by the difference of two vectors of norm at most r: by
-    at most 2r. `vectors_of` makes vectors of other rows, targets and codes, for audits.
+    One release, which the caller has charged. Each vector is shortened to the radius r, its entries
+    are rounded towards zero to whole units, and these are added as integers. Under replace-one
+    within a part, one sum moves by the difference of two vectors of norm at most r, that is by at
+    most 2r. For audits, `vectors_of` computes the vectors of other rows, targets and codes.
     """
     shape = (n_codes, vectors.shape[1])
     total = np.zeros(shape, dtype=np.int64)
@@ -343,7 +344,7 @@ def release_sums(
 
 
 def as_finite_rows(vectors: np.ndarray) -> np.ndarray:
-    """Return vectors of which no square overflows; zero for one that is not finite."""
+    """Clip entries so that no square overflows; a vector that is not finite becomes zero."""
     finite = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, 0.0)
     return finite.clip(-_FAR, _FAR)
 
@@ -362,10 +363,9 @@ def _summed(
     records: Records,
     shares: np.ndarray,
 ) -> Iterator[Part]:
-    """Yield what vectors add to the sums of their parts."""
-    of, n_codes = of_candidates(codes, shares), len(release.value)
-    own = _units(vectors_of(*records, of), release.facts["radius"]) * _UNIT
-    part = np.minimum(of, n_codes - 1)
-    rows = (part[:, None, None] == np.arange(n_codes)[:, None]) * own[:, None, :]
-    sigma = float(np.max(release.sigma))
-    yield Part(value=release.value.ravel(), sigma=sigma, rows=Vectors(rows.reshape(len(own), -1)))
+    """Yield the contributions of vectors to the sums of their parts."""
+    all_codes, n_codes = of_candidates(codes, shares), len(release.value)
+    vectors = _units(vectors_of(*records, all_codes), release.facts["radius"]) * _UNIT
+    part = np.minimum(all_codes, n_codes - 1)
+    rows = (part[:, None, None] == np.arange(n_codes)[:, None]) * vectors[:, None, :]
+    yield release.as_part(rows.reshape(len(vectors), -1))

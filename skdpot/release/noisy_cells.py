@@ -1,4 +1,4 @@
-"""What noisy counts of cells show: which stand out, quantiles, and the expected counts."""
+"""Estimates from noisy counts of cells: cells that stand out, quantiles, expected counts."""
 
 import math
 from collections.abc import Callable
@@ -11,24 +11,24 @@ from scipy.special import ndtr, ndtri, softmax, stdtr
 
 from skdpot._utils.arrays import FloatArray, IntArray
 
-FALSE_ALARM = 1e-4
-_WINDOWS = (1, 2, 4, 8, 16)  # cells
-_heavy_tailed = partial(stdtr, 1.5)  # Student's law
+FALSE_ALARM = 1e-4  # probability that noise alone stands out in any window
+_WINDOWS = (1, 2, 4, 8, 16)  # widths in cells
+_heavy_tailed = partial(stdtr, 1.5)  # Student's t with 1.5 degrees of freedom
 _N_SPREADS = 17  # of bells
-_DOUBT = 0.5  # of a count, in its expectation
+_DOUBT = 0.5  # prior standard deviation of a count, as a share of its expectation
 STANDS_OUT = 4.0  # standard deviations of the noise
 
 
 def threshold(n_cells: int) -> float:
-    """Return deviations of the noise that no sum of windows passes but with `FALSE_ALARM`."""
+    """Return the z-score that noise alone exceeds in some window with probability `FALSE_ALARM`."""
     return float(-ndtri(FALSE_ALARM / (n_cells * len(_WINDOWS))))
 
 
 def cells_seen(table: FloatArray, sigma: float, z: float) -> IntArray:
-    """Return the cells of windows that stand out from the noise, and those beside wider ones.
+    """Return the cells of windows that stand out from the noise, with margins of half a window.
 
-    Windows are sought among what narrower ones have left, so that a single value brings no noise
-    of its neighbours with it: the sum of empty, noisy cells would drown the rest.
+    Wider windows are searched in the cells that narrower ones have left. So a single value does not
+    bring empty neighbours along, whose summed noise would hide the other counts.
     """
     left, seen = table.copy(), np.zeros(table.size, dtype=np.bool_)
     for window in (w for w in _WINDOWS if w <= table.size):
@@ -58,9 +58,9 @@ def noisy_quantiles(counts: FloatArray, cells: IntArray, levels: npt.ArrayLike) 
 
 @lru_cache(maxsize=4)
 def _bells(n_cells: int, n_samples: int, sigma: float) -> tuple[FloatArray, ...]:
-    """Return counts of bell-shaped laws, log spreads, and what their likelihoods are made of."""
+    """Return counts of bell-shaped laws, log spreads, and the terms of their likelihoods."""
     middles, spreads = np.arange(0.0, n_cells, 0.5), np.geomspace(0.125, n_cells / 6, _N_SPREADS)
-    # Ends of cells less middles of laws are multiples of one half: few numbers, many pairs.
+    # Ends of cells minus middles of laws are multiples of 1/2, so many pairs share few values.
     places = np.arange(-n_cells, n_cells + 0.5, 0.5) / spreads[:, None]
     pairs = 2 * (np.arange(1, n_cells) + n_cells) - np.arange(2 * n_cells)[:, None]
     cumulative = np.empty((2, middles.size, spreads.size, n_cells + 1))
@@ -103,10 +103,10 @@ def bell_posterior(
 
 
 def expected_counts(table: FloatArray, sigma: float, n_samples: int) -> FloatArray:
-    """Return the counts of cells that are expected, given noisy ones; of at most so many rows.
+    """Return the expected counts of cells given noisy ones, for at most `n_samples` rows.
 
-    The prior is a smooth Gaussian process about a mixture of bell-shaped laws, weighted by how well
-    each fits. Counts that stand out from it, such as ties, are kept as they are.
+    The prior is a smooth Gaussian process around a mixture of bell-shaped laws, weighted by their
+    likelihoods. Counts that stand out from it, such as ties, are kept.
     """
     if not sigma:
         return table
@@ -114,10 +114,10 @@ def expected_counts(table: FloatArray, sigma: float, n_samples: int) -> FloatArr
     weights = softmax(-0.5 * _bell_misfits(table, sigma, n_samples))
     expected = weights @ bells
     places = np.arange(table.size) / np.exp(weights @ logs)
-    alike = np.exp(-0.5 * np.square(places[:, None] - places))
-    alike += _DOUBT**2 * (1 + np.eye(table.size))
+    correlations = np.exp(-0.5 * np.square(places[:, None] - places))
+    correlations += _DOUBT**2 * (1 + np.eye(table.size))
     rest = table - expected
-    covariance = alike * np.outer(expected, expected)
+    covariance = correlations * np.outer(expected, expected)
     covariance += np.diag(np.where(np.abs(rest) > STANDS_OUT * sigma, rest**2, 0.0))
     noisy = covariance + sigma**2 * np.eye(table.size)
     return np.asarray(expected + covariance @ np.linalg.solve(noisy, rest))

@@ -1,7 +1,6 @@
-"""Exact counts of rows per bin of their projections.
+"""Exact counts of rows per bin of their projections on each direction.
 
-Two kernels, numpy on the CPU and torch on a GPU, count rows per bin and direction, a few blocks of
-projections at a time.
+There are two kernels, numpy on the CPU and torch on a GPU; both count block by block.
 """
 
 import math
@@ -9,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,10 +19,10 @@ from skdpot.release.bounds import DataBounds
 if TYPE_CHECKING:
     import torch
 
-
-_BLOCK_ELEMENTS = 2**17  # projections held at once by a thread: 2 MB of buffers
+_BLOCK_ELEMENTS = 2**17  # projections that a thread holds at once: 2 MB of buffers
 _MAX_BLOCK_ROWS = 2**14
-_UNIT = 2.0**26
+_UNIT = 2.0**26  # length, in whole units, of the longest row and of the longest direction
+# (n_features, n_rows, n_columns) of products that a device must compute exactly.
 _PRODUCTS = ((1, 1, 1), (7, 16, 259), (61, 33, 1030), (784, 5, 2048))
 
 
@@ -44,20 +43,20 @@ def count_projections(
     counted in the end bins. With `bounds`, a row beyond their radius would be counted in the middle
     of all slices (`to_ball` leaves none).
 
-    Projections are exact: rows and directions are rounded to 27 bits, so that every partial sum of
-    a product is an integer below 2^53, by the Cauchy-Schwarz inequality. The bins of a row within
-    the bounds depend on this row alone, and not on how rows are divided into chunks, blocks or
-    threads. (Rows without bounds may be longer, and their sums inexact. So blocks
-    depend on the number of rows alone: replacing a row, its class included, moves no other.)
+    Projections are exact: rows and directions are rounded to 27 bits, so every partial sum of a
+    product is an integer below 2^53 by the Cauchy-Schwarz inequality. The bins of a row within the
+    bounds depend on this row alone, not on the division of rows into chunks, blocks or threads.
+    (Rows without bounds may be longer, and their sums inexact. So the division into blocks depends
+    on the number of rows alone: replacing a row, its class included, moves no other row.)
 
     Privacy
     -------
-    The counts are as private as the rows. Counts of private rows are only added to noise that is
-    already drawn.
+    The counts are as private as the rows. Counts of private rows are added only to noise that has
+    already been drawn.
     """
     radius = float(np.max(half_widths)) if bounds is None else bounds.radius
     exact = _ExactProjections.of(directions, half_widths, n_bins, radius, bounds is not None)
-    # Buffers stay in the cache, but are not so small that counters take longer than counting.
+    # Buffers fit into the cache, but adding up the counts of a block must not dominate the time.
     fitting = _BLOCK_ELEMENTS // max(directions.shape)
     block = min(_MAX_BLOCK_ROWS, max(256, n_bins * n_classes // 2, fitting))
 
@@ -70,19 +69,19 @@ def count_projections(
         for start in stripe[::block]:
             here = slice(start, min(start + block, stripe.stop))
             part = rows[here]
-            if bounds is not None:  # in one order in memory, so that norms add up in one order
+            if bounds is not None:  # one memory layout, so that norms are summed in one order
                 part = bounds.to_ball(np.ascontiguousarray(part))
             total += count_block(part, None if codes is None else codes[here])
         return total
 
     n_stripes = min(n_threads(), max(1, len(rows) // block)) if device is None else 1
     ends = [len(rows) * k // n_stripes for k in range(n_stripes + 1)]
-    stripes = [range(*pair) for pair in pairwise(ends)]
+    stripes = [range(start, stop) for start, stop in pairwise(ends)]
     return np.sum(in_threads(count, stripes), axis=0)
 
 
-def counting_device(device: Any) -> "torch.device | None":
-    """Return the device that counts; refuse one that does not multiply whole numbers exactly."""
+def counting_device(device: "str | torch.device") -> "torch.device | None":
+    """Return the device that counts; refuse a device whose products of integers are not exact."""
     where = resolve_device(device)
     if where is not None:
         _check_products(where)
@@ -91,7 +90,7 @@ def counting_device(device: Any) -> "torch.device | None":
 
 @cache
 def _check_products(where: "torch.device") -> None:
-    """Multiply public numbers: a GPU can be told to emulate double precision with fewer bits."""
+    """Multiply public numbers: a GPU may emulate double precision with fewer bits."""
     import torch
 
     rng = np.random.default_rng(0)
@@ -109,7 +108,7 @@ def _check_products(where: "torch.device") -> None:
 
 @dataclass(frozen=True, eq=False)
 class _ExactProjections:
-    """Directions in whole numbers, and the units of these, of rows and of bins."""
+    """Directions as whole numbers, and the scales between rows, units and bins."""
 
     weights: np.ndarray  # (n_features, n_projections)
     rows_to_units: float
@@ -126,14 +125,14 @@ class _ExactProjections:
         radius: float,
         limited: bool,
     ) -> "_ExactProjections":
-        """Round directions that have been scaled to bins, the longest one to a length of 2^26."""
+        """Scale directions to bins and round them; the longest gets the length 2^26."""
         scaled = directions * (n_bins / 2 / half_widths)[:, None]
         largest = float(np.linalg.norm(scaled, axis=1).max())
         weights = np.ascontiguousarray(np.rint(scaled * (_UNIT / largest)).T)
         return cls(weights, _UNIT / radius, largest * radius / _UNIT**2, n_bins, limited)
 
     def units(self, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Round rows to whole units; those that are too long become zero, the centre."""
+        """Round rows to whole units; rows beyond the radius become zero, the centre."""
         np.multiply(rows, self.rows_to_units, out=out)
         np.rint(out, out=out)
         if self.limited:
@@ -148,7 +147,7 @@ def _numpy_counter(
     """Return a function that counts one block of at most `block` rows with numpy."""
     (n_features, n_projections), n_bins = exact.weights.shape, exact.n_bins
     first_bins = np.arange(n_projections, dtype=np.int32) * n_bins
-    # Buffers live as long as the stripe: fresh pages would cost more than the arithmetic.
+    # Buffers are reused within a stripe: new memory would cost more than the arithmetic.
     shapes = ((n_features, np.float64), (n_projections, np.float64), (n_projections, np.int32))
     buffers = [np.empty((block, n), dtype) for n, dtype in (*shapes, (n_projections, np.intp))]
 
@@ -158,12 +157,12 @@ def _numpy_counter(
         position *= exact.units_to_bins
         position += n_bins / 2
         np.clip(position, 0, n_bins - 1, out=position)
-        cell[...] = position  # to 32 bits first: that has vector instructions
+        cell[...] = position  # to 32 bits first, which has vector instructions
         cell += first_bins
         if codes is None:
             index[...] = cell
         else:
-            order = np.argsort(codes, kind="stable")  # so that one class's counters stay cached
+            order = np.argsort(codes, kind="stable")  # keeps the counters of a class in the cache
             index[...] = cell[order]
             index += (codes[order] * (n_projections * n_bins))[:, None]
         counts = np.bincount(index.ravel(), minlength=n_classes * n_projections * n_bins)
@@ -176,7 +175,7 @@ def _torch_counter(
     exact: _ExactProjections, n_classes: int, device: "torch.device"
 ) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
     """Return a function that counts one block with torch on `device`."""
-    import torch  # here, so that sketches on the CPU do without
+    import torch  # here, because sketches on the CPU do not need it
 
     weights, n_bins = torch.from_numpy(exact.weights.T).to(device), exact.n_bins
     n_projections = len(weights)

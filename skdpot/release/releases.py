@@ -1,4 +1,4 @@
-"""What a mechanism releases: a noisy value, its noise, its event, and what each record adds."""
+"""Releases of mechanisms: noisy value, noise, event, and the contribution of each record."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -37,10 +37,10 @@ class Vectors:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Part:
-    r"""Some numbers of a release, and what each record adds to them.
+    r"""Some numbers of a release, and the contribution of each record to them.
 
-    Their mean over batches and coins is :math:`\sum_j q_j p_j g_j`. Record j contributes
-    :math:`q_j g_j`; p is given (the shares), and q is 1 unless batches are drawn.
+    The mean of the numbers over batches and candidates is :math:`\sum_j q_j p_j g_j`. Record j
+    contributes :math:`q_j g_j`; p is given (the shares), and q is 1 unless batches are drawn.
     """
 
     value: np.ndarray
@@ -55,7 +55,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """One noisy quantity that leaves a mechanism, made by the function that adds the noise.
+    """One noisy quantity that leaves a mechanism, created by the function that adds the noise.
 
     Parameters
     ----------
@@ -76,12 +76,12 @@ class Release:
     sensitivity : float, optional
         L2 sensitivity that the noise hides.
     linear : callable, optional
-        Map from records to what they add, for releases that are sums over records or nearly so:
+        Map from records to their contributions, for releases that are (nearly) sums over records:
         ``linear(release, records, shares)`` yields a `Part` for each part of the release. Records
         are the rows and labels of `fit`, as the estimator passes them to the mechanism
         (`_seen_by`); ``shares`` holds the expected number of each in the data: 1, or 1/2 for the
-        two candidates of a slot. Present records come first, then all first and then all second
-        candidates.
+        two candidates of a slot. Records that are certainly present come first, then all first and
+        then all second candidates.
     """
 
     kind: str
@@ -93,8 +93,12 @@ class Release:
     sensitivity: float | None = None
     linear: Callable[["Release", Records, np.ndarray], Iterable[Part]] | None = None
 
+    def as_part(self, added: Any) -> Part:
+        """Return all numbers as one part; row j of an array is the contribution of record j."""
+        return Part(value=self.value.ravel(), sigma=float(np.max(self.sigma)), rows=Vectors(added))
+
     def parts(self, records: Records, shares: np.ndarray) -> Iterable[Part]:
-        """Return what records add to each part of the value; empty if that is unknown."""
+        """Return the contributions of records to each part of the value; empty if unknown."""
         return () if self.linear is None else self.linear(self, records, shares)
 
     def __repr__(self) -> str:
@@ -109,11 +113,11 @@ def candidates(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def of_candidates(facts: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Extend public facts of the rows to all records; candidates of a slot share them."""
+    """Extend public facts of the rows to all records; both candidates of a slot have the same."""
     n_pairs = int(np.count_nonzero(shares < 1.0)) // 2
     return np.concatenate([facts, facts[len(facts) - n_pairs :]])
 
 
 def public_facts(release: Release) -> dict[str, Any]:
-    """Return what is public of a release: its facts and its noise."""
+    """Return the public part of a release: its facts and its noise."""
     return {**release.facts, "sigma": release.sigma, "lattice": release.lattice}

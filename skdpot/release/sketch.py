@@ -33,7 +33,7 @@ from skdpot.privacy.journal import keep_no_more
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.targets import privacy_target
 from skdpot.release.bounds import ROW_BOUNDS, public_bounds
-from skdpot.release.contributions import UNITS, Parts, Unit, read_persons
+from skdpot.release.contributions import UNITS, Parts, Unit, count_records, read_persons
 from skdpot.release.decoding import decode
 from skdpot.release.histogram import NoisyAccumulator, rows_among
 from skdpot.release.joint import SecureSum
@@ -349,7 +349,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
             if groups is not None and isinstance(rows, SourceRows):
                 raise ValueError("groups needs X in memory, as an array or a DataFrame.")
             persons = None if groups is None else read_persons(groups, "groups", rows.n_rows)
-            n_samples = rows.n_rows if persons is None else int(persons.max()) + 1
+            n_samples = count_records(rows, persons)
             n_samples = n_samples if parties is None else parties.rows(n_samples, classes)
             self.__dict__.pop("_accumulator", None)
             parts = self._open(label, streams, rows, classes, n_samples, persons, parties)
@@ -395,7 +395,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
                 "groups is for private labels. With public_labels=True the rows of one person must "
                 "have different labels; state their largest number as group_size."
             )
-        n_bounded = rows.n_rows if persons is None else int(persons.max()) + 1
+        n_bounded = count_records(rows, persons)
         bounds = public_bounds(self.bounds, self.norm_bound, self.n_features_in_)
         if classes is not None:
             classes = np.unique(classes)

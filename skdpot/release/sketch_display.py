@@ -1,33 +1,27 @@
-"""A display of a sketch: distribution functions along some of its directions."""
+"""Display of a sketch: distribution functions along some of its directions."""
 
 from dataclasses import dataclass
 from textwrap import fill
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
-from skdpot._utils.panels import (
-    COLORS,
-    PanelDisplay,
-    feature_labels,
-    label_panel,
-)
+from skdpot._utils.panels import COLORS, PanelDisplay, feature_labels, label_panel
 from skdpot._utils.parameters import check_is_fitted
 from skdpot._utils.rows import validate_rows
 from skdpot.release.decoding import measured_cdf
 from skdpot.release.sketch import SlicedSketch
 
+if TYPE_CHECKING:
+    from skdpot._utils.panels import AxesLike
+
 _DIRECTIONS = 6  # drawn by default
 _CDF_SIZE = (3.1, 2.6)  # inches
 _N_COLUMNS = 3
-_MOST_TERMS = 2  # of the name of a direction
-_SMALL_WIDTH = 40  # characters of a label, of the small font
-_PANEL_SIZE = (2.7, 2.7)  # inches
-_MOST_IN_A_ROW = 4
-_WIDTH = 26  # characters of a label
-_PALEST = 0.25  # of the colours of paths; what comes before can hardly be seen on white
-_DOTS = {"s": 5, "linewidths": 0}
+_MOST_TERMS = 2  # in the name of a direction
+_SMALL_WIDTH = 40  # characters per line of a label in the small font
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -94,11 +88,11 @@ class SketchDisplay(PanelDisplay):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
         projections: ArrayLike | int | None = None,
         label: Any = None,
-        X: Any = None,
+        X: ArrayLike | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> Self:
@@ -126,11 +120,8 @@ class SketchDisplay(PanelDisplay):
             does not exist.
         """
         check_is_fitted(estimator)
-        sketch = (
-            estimator
-            if isinstance(estimator, SlicedSketch)
-            else getattr(estimator, "sketch_", None)
-        )
+        is_sketch = isinstance(estimator, SlicedSketch)
+        sketch = estimator if is_sketch else getattr(estimator, "sketch_", None)
         if not isinstance(sketch, SlicedSketch):
             raise ValueError(
                 f"This {type(estimator).__name__} has no sketch_: it releases no sketch, or was "
@@ -163,7 +154,7 @@ class SketchDisplay(PanelDisplay):
 
     def plot(
         self,
-        ax: Any = None,
+        ax: "AxesLike" = None,
         *,
         n_deviations: float = 2.0,
         name: str | None = None,
@@ -221,7 +212,7 @@ def _direction_numbers(projections: Any, n_projections: int) -> np.ndarray:
 
 
 def _in_units(positions: np.ndarray, directions: np.ndarray, sketch: SlicedSketch) -> np.ndarray:
-    """Return positions along axes in the units of the data; the others as they are."""
+    """Return positions along axes in the units of the data; other positions are unchanged."""
     axis = np.abs(directions).argmax(axis=1)[:, np.newaxis]
     along = np.take_along_axis(directions, axis, axis=1)
     mapped = sketch.bounds_.center[axis] * np.sign(along) + sketch.bounds_.scale[axis] * positions
@@ -229,7 +220,7 @@ def _in_units(positions: np.ndarray, directions: np.ndarray, sketch: SlicedSketc
 
 
 def direction_name(direction: np.ndarray, names: list[str]) -> str:
-    """Write a direction as the sum that it projects on, with the largest terms first."""
+    """Return a direction as a sum of features, with the largest terms first."""
     order = np.argsort(-np.abs(direction), kind="stable")
     present = [k for k in order.tolist() if abs(direction[k]) > 1e-9]
     if len(present) == 1 and direction[present[0]] > 0:

@@ -1,11 +1,10 @@
-"""The plan of a sketch: its shape, directions and noise, settled before any row is read.
+"""The plan of a sketch: its shape, directions and noise, fixed before any row is read.
 
 Directions are drawn from a public stream, independently of the data, and published with the sketch.
 """
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,13 +18,10 @@ from skdpot.release.joint import SecureSum
 from skdpot.release.private_bounds import BoundsPlan, bounds_share, planned_bounds
 from skdpot.release.strategy import Energy, Strategy, best_strategy
 
-if TYPE_CHECKING:
-    pass
-
-_SPREADS = 3.5
-_SIGNAL_PER_BLOCK = 25.0
+_SPREADS = 3.5  # half width of the binned range, in spreads R / sqrt(d)
+_SIGNAL_PER_BLOCK = 25.0  # ``n mu / C`` per orthogonal block of directions
 _MOST_SLICES = 1024
-_BINS_BELOW = ((100.0, 16), (2000.0, 32), (math.inf, 64))
+_BINS_BELOW = ((100.0, 16), (2000.0, 32), (math.inf, 64))  # (limit of ``n mu / C``, bins)
 
 
 @dataclass(frozen=True)
@@ -38,11 +34,11 @@ class SketchPlan:
     sensitivity: float  # of the whole table
     sigma: float  # of each entry; 0 without privacy
     lattice: float  # of the noise, a fraction of the strategy's
-    bounds: DataBounds | BoundsPlan  # public, or how they are estimated first
-    event: Event  # everything together
+    bounds: DataBounds | BoundsPlan  # public bounds, or the plan of their release
+    event: Event  # of all releases together
     public_labels: bool
-    n_units: int = 1  # of weight of a person
-    n_shares: int = 1  # of several parties, whose noise together has this sigma
+    n_units: int = 1  # units in the weight of a person
+    n_shares: int = 1  # shares of several parties, whose sum has the noise `sigma`
 
     @property
     def share(self) -> float:
@@ -80,7 +76,7 @@ def recommended_n_projections(
     ``examples/benchmarks/bench_sketch_shape.py``; see the user guide.
     """
     if n_features == 1:
-        return 1  # there is no other direction
+        return 1  # the line has one direction
     most = max(1, _MOST_SLICES // n_features)
     blocks = n_samples * mu / n_classes / _SIGNAL_PER_BLOCK
     return n_features * int(min(max(blocks, 1), most))
@@ -115,20 +111,19 @@ def plan_sketch(
     """Choose the shape of a sketch, its directions, and the least noise that meets a target."""
     check_public_labels(n_classes, public_labels, group_size)
     n_shares = 1 if parties is None else parties.n_shares
-    # The privacy parameter that is left for the table decides its shape, before the calibration.
+    # The shape of the table follows from the mu that is left for it, before the calibration.
     left = 1.0
     if not isinstance(bounds, DataBounds):
         left -= bounds_share(bounds, n_features, target.mu_cap, int(group_size))
     mu = target.mu_cap * math.sqrt(left / group_size)
     tables = n_classes or 1
-    size = (n_samples, n_features, mu, tables)
     if not isinstance(projections, str):
         n_projections = len(projections)
     elif isinstance(n_projections, str):
-        n_projections = recommended_n_projections(*size)
+        n_projections = recommended_n_projections(n_samples, n_features, mu, n_classes=tables)
     if isinstance(n_bins, str):
-        n_bins = recommended_bins(*size)
-    # Integers of numpy overflow, and a signed and an unsigned one make a floating-point number.
+        n_bins = recommended_bins(n_samples, n_features, mu, n_classes=tables)
+    # NumPy integers overflow, and a signed plus an unsigned one gives a float.
     n_projections, n_bins, group_size = int(n_projections), int(n_bins), int(group_size)
     if tables * n_projections * n_bins >= 2**31:
         raise ValueError(
@@ -137,13 +132,12 @@ def plan_sketch(
         )
     limits = planned_bounds(bounds, n_features, target.mu_cap, group_size)
     directions = make_directions(projections, n_projections, n_features, rng)
-    # Private bounds make a ball, and the energy is the same in all balls.
+    # Private bounds are a ball, and the energy is the same in all balls.
     ball = bounds if isinstance(bounds, DataBounds) else DataBounds.from_norm(1.0, n_features)
     energy = Energy.of(ball, directions, projection_half_widths(ball, directions))
     strategy = best_strategy(n_bins, energy)
     conditional = n_classes is not None and not public_labels
     sensitivity = strategy.sensitivity(energy, conditional=conditional, group_size=group_size)
-    shape = (directions, tables, strategy, sensitivity)
 
     def fit_event(sigma: float) -> Event:
         lattice = noise_lattice(sigma / math.sqrt(n_shares), strategy.lattice / n_units)
@@ -152,18 +146,27 @@ def plan_sketch(
         )
         return limits.before(table)
 
-    if math.isinf(target.epsilon):
-        noise: tuple[float, float, Any, Event]
-        noise = 0.0, strategy.lattice / n_units, limits, NonPrivateEvent()
-    else:
+    event: Event = NonPrivateEvent()
+    sigma, lattice = 0.0, strategy.lattice / n_units
+    if not math.isinf(target.epsilon):
         event = calibrate(target, fit_event)
         table = event.phases[-1]
-        noise = table.sigma, table.lattice, limits, event
+        sigma, lattice = table.sigma, table.lattice
         # Noise that cannot be drawn is refused here, before any charge.
-        check_shares(
-            table.sigma / table.lattice, table.mu, n_shares, tables * n_projections * n_bins
-        )
-    plan = SketchPlan(*shape, *noise, public_labels, n_units, n_shares)
+        check_shares(sigma / lattice, table.mu, n_shares, tables * n_projections * n_bins)
+    plan = SketchPlan(
+        directions=directions,
+        n_classes=tables,
+        strategy=strategy,
+        sensitivity=sensitivity,
+        sigma=sigma,
+        lattice=lattice,
+        bounds=limits,
+        event=event,
+        public_labels=public_labels,
+        n_units=n_units,
+        n_shares=n_shares,
+    )
     if parties is not None:
         parties.agree(plan, n_samples)
     return plan

@@ -1,7 +1,7 @@
-"""What a closed sketch consists of, for files and messages, and whether it can be true.
+"""Closed sketches as records for files and messages, and the checks of such a record.
 
-A record whose parts contradict each other (more precise than its noise allows, a smaller epsilon
-than its events cost) is refused.
+A record whose parts contradict each other is refused, for example one that is more precise than its
+noise allows, or one that states a smaller epsilon than its events cost.
 """
 
 import math
@@ -25,10 +25,10 @@ from skdpot.release.histogram import sketch_release
 from skdpot.release.sketch_plan import projection_half_widths
 from skdpot.release.strategy import Energy, Strategy, strategy_of
 
-_FITTED = ("directions", "half_widths", "bounds", "n_samples")  # as they stand in the sketch
+_FITTED = ("directions", "half_widths", "bounds", "n_samples")  # attributes without underscore
 _PARAMETERS = ("epsilon", "delta", "norm_bound", "conditional", "public_labels", "group_size")
 _MOST_BINS = 4096
-_LEAST_NOISE, _LARGEST_NOISE = 1e-15, 1e15  # that of the largest finite epsilon exceeds the least
+_LEAST_NOISE, _LARGEST_NOISE = 1e-15, 1e15  # even the largest finite epsilon has more noise
 _LARGEST_RADIUS = 1e150
 _ROUNDING = 1e-9  # machines may differ in the last digits
 _BOUNDS = "bounds; declare the same public bounds=(low, high) or norm_bound= in all of them"
@@ -63,7 +63,7 @@ class SketchRecord(Record):
 
     @classmethod
     def of(cls, sketch: Any) -> "SketchRecord":
-        """Return the record of a closed sketch; ValueError if its classes are other objects."""
+        """Return the record of a closed sketch; raise ValueError if its classes cannot be saved."""
         optional = ("classes_", "feature_names_in_", "_label_counts")
         classes, names, counts = (getattr(sketch, name, None) for name in optional)
         return cls(
@@ -97,9 +97,16 @@ class SketchRecord(Record):
             return parameters, self._fitted()
 
     def _fitted(self) -> dict[str, Any]:
-        measured = (self.statistic, self.bounds, self.directions, self.half_widths, self._strategy)
-        stated: Any = self.spent.sensitivity
-        noise = {"sigma": float(self.noise_scale), "sensitivity": stated, "event": self.spent.event}
+        release = sketch_release(
+            self.statistic,
+            bounds=self.bounds,
+            directions=self.directions,
+            half_widths=self.half_widths,
+            strategy=self._strategy,
+            sigma=float(self.noise_scale),
+            sensitivity=self.spent.sensitivity,
+            event=self.spent.event,
+        )
         counts, names = self.label_counts, self.feature_names
         optional = {
             "classes_": self.classes,
@@ -108,7 +115,7 @@ class SketchRecord(Record):
         return {
             **{f"{name}_": getattr(self, name) for name in _FITTED},
             **{name: value for name, value in optional.items() if value is not None},
-            "release_": sketch_release(*measured, **noise),
+            "release_": release,
             "n_features_in_": self.bounds.n_features,
             "privacy_spent_": self.spent,
             "_label_counts": None if counts is None else np.array(counts, dtype=np.int64),
@@ -119,7 +126,7 @@ class SketchRecord(Record):
         return strategy_of(self.statistic.shape[-1], self.strategy)
 
     def _check_table(self) -> None:
-        """Refuse a table that its rows, its noise and its bounds cannot give."""
+        """Refuse a table that does not fit its number of rows, its noise and its bounds."""
         directions, statistic, classes = self.directions, self.statistic, self.classes
         n_classes, n_features = 1 if classes is None else len(classes), self.bounds.n_features
         if not (
@@ -155,7 +162,7 @@ class SketchRecord(Record):
             )
 
     def _check_parameters(self) -> None:
-        """Refuse ranges and parameters that do not go together."""
+        """Refuse ranges and parameters that contradict each other."""
         if not 1 / _LARGEST_RADIUS <= self.bounds.radius <= _LARGEST_RADIUS:
             raise ValueError("The radius of the bounds of the sketch is out of range.")
         lengths = np.linalg.norm(np.clip(self.directions, -2, 2), axis=1)
@@ -180,7 +187,7 @@ class SketchRecord(Record):
             )
 
     def _check_statement(self) -> None:
-        """Refuse a statement that promises more than its own events and noise give."""
+        """Refuse a statement that claims more privacy than its events and its noise give."""
         spent, noise_scale = self.spent, self.noise_scale
         tables, charged = check_statement(spent, self.noun)
         if not tables:
@@ -195,7 +202,7 @@ class SketchRecord(Record):
         if charged is not None:
             if due > noise_scale * charged * (1 + _ROUNDING):
                 raise ValueError("The noise of the sketch is less than its statement claims.")
-            return  # the lattice of the noise is not a part of such a statement
+            return  # such a statement does not include the lattice of the noise
         if not (
             table.n_steps == 1
             and table.sensitivity >= due * (1 - _ROUNDING)
@@ -208,21 +215,21 @@ class SketchRecord(Record):
 
 
 def _check_lattice(lattice: float | None, coarsest: float, statistic: np.ndarray) -> None:
-    """Refuse a table that is not on the lattice of its noise, or noise on none.
+    """Refuse a table off the lattice of its noise, and a lattice that no sketch has.
 
-    What is off the lattice did not come out of the sampler whose noise is charged. In a sum of
-    several sketches the stated lattice is that of the least noise, and so the finest.
+    A value off the lattice did not come from the sampler whose noise is charged. A sum of several
+    sketches states the lattice of the least noise, which is the finest.
     """
     steps = coarsest / lattice if lattice is not None else 0.0
     if not (1 <= steps < math.inf and math.frexp(steps)[0] == 0.5):
         raise ValueError("The sketch states noise on a lattice that no sketch has.")
-    # The rows of a person weigh sixteenths, and a sum of sketches may state the lattice of another.
+    # Rows of a person weigh multiples of 1/16, and a sum may state the lattice of one sketch only.
     units = statistic * (UNITS * steps / coarsest)
     if not (np.rint(units) == units).all():
         raise ValueError("The table of the sketch holds values off the lattice of its noise.")
 
 
-def _is_close(stated: Any, due: float) -> bool:
+def _is_close(stated: object, due: float) -> bool:
     return isinstance(stated, int | float) and math.isclose(stated, due, rel_tol=_ROUNDING)
 
 
@@ -235,7 +242,7 @@ def _without_objects(classes: np.ndarray) -> np.ndarray:
 
 
 def counts_persons(sketch: Any) -> bool:
-    """Whether one record of a sketch is all rows of a person."""
+    """Whether a record of a sketch consists of all rows of a person."""
     stated = sketch.privacy_spent_.assumptions
     return any(text.startswith("one record is one person") for text in stated)
 
@@ -250,10 +257,7 @@ _MEASURED: Readings = (
     (lambda sketch: sketch.statistic_.shape[-1], "numbers of bins; give all the same n_bins"),
     (attrgetter("bounds_"), _BOUNDS),
     (attrgetter("half_widths_"), _BOUNDS),
-    (
-        attrgetter("strategy_"),
-        "strategy matrices; make all of them with one version of skdpot",
-    ),
+    (attrgetter("strategy_"), "strategy matrices; make all of them with one version of skdpot"),
 )
 _ADDED: Readings = (
     (lambda sketch: getattr(sketch, "classes_", ()), "classes; declare the same classes="),
@@ -268,44 +272,45 @@ _ADDED: Readings = (
 
 
 def check_comparable(sketches: Sequence[Any], readings: Readings = _MEASURED) -> list[Any]:
-    """Refuse sketches that do not measure the same; return those with names of features."""
+    """Refuse sketches that cannot be compared; return those that have names of features."""
     named = [sketch for sketch in sketches if hasattr(sketch, "feature_names_in_")]
     names = "names of features; give the columns the same names, in the same order"
-    of_all: Any = [(sketches, *reading) for reading in readings]
-    for some, read, name in (*of_all, (named, attrgetter("feature_names_in_"), names)):
-        if not all(np.array_equal(read(other), read(some[0])) for other in some[1:]):
+    checks = [(sketches, read, name) for read, name in readings]
+    checks.append((named, attrgetter("feature_names_in_"), names))
+    for compared, read, name in checks:
+        if not all(np.array_equal(read(sketch), read(compared[0])) for sketch in compared[1:]):
             raise ValueError(f"The sketches have different {name}.")
     return named
 
 
 def check_overlap(sketches: Sequence[Any]) -> int:
-    """Refuse sketches that differ along the first directions, which all have; return how many."""
+    """Refuse sketches that differ along the directions that all have; return their number."""
     n_shared = min(len(sketch.directions_) for sketch in sketches)
 
     def cut(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return lambda sketch: read(sketch)[:n_shared]
 
     directions, bins, bounds, widths, _ = _MEASURED
-    some = ((cut(read), name) for read, name in (directions, widths))
-    check_comparable(sketches, (bins, bounds, *some))
+    shared = ((cut(read), name) for read, name in (directions, widths))
+    check_comparable(sketches, (bins, bounds, *shared))
     return n_shared
 
 
 def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
     """Return the fitted attributes in which the sum of disjoint sketches differs from the first.
 
-    By parallel composition a person is protected by the sketch of the party that holds
-    their row, so the statement is that of the party whose event is the least private: the
-    largest mu. The largest epsilon would not do, as parties may state different deltas. It
-    assumes what the statement of any party does.
+    By parallel composition a person is protected by the sketch of the party that holds their row.
+    So the statement is that of the party with the least private event, the one of the largest mu;
+    epsilons cannot be compared, because parties may state different deltas. The statement has the
+    assumptions of all parties.
     """
     named = check_comparable(sketches)
-    for one, other in combinations(sketches, 2):
-        noisy = one.noise_scale_ > 0 and other.noise_scale_ > 0
-        # No two releases hold the same noise by chance.
-        if one is other or (noisy and np.array_equal(one.statistic_, other.statistic_)):
+    for first, second in combinations(sketches, 2):
+        noisy = first.noise_scale_ > 0 and second.noise_scale_ > 0
+        # Two releases never hold the same noise by chance.
+        if first is second or (noisy and np.array_equal(first.statistic_, second.statistic_)):
             raise ValueError("merge was given one sketch twice; the parties must be disjoint.")
-    if not all(one._is_declared for one in sketches):
+    if not all(sketch._is_declared for sketch in sketches):
         raise ValueError(
             'merge needs bounds that were declared: a sketch with bounds="private" has '
             "bounds of its own. Give all parties the same bounds=(low, high) or norm_bound=."
@@ -313,21 +318,21 @@ def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
     check_comparable(sketches, _ADDED)
     first = sketches[0]
     statement = max(
-        (one.privacy_spent_ for one in sketches),
+        (sketch.privacy_spent_ for sketch in sketches),
         key=lambda spent: compose(spent.event).mu_without_sampling,
     )
-    assumed = dict.fromkeys(text for one in sketches for text in one.privacy_spent_.assumptions)
-    statement = replace(statement, assumptions=tuple(assumed))
+    assumptions = (text for sketch in sketches for text in sketch.privacy_spent_.assumptions)
+    statement = replace(statement, assumptions=tuple(dict.fromkeys(assumptions)))
     total = replace(
         first.release_,
-        value=sum(one.statistic_ for one in sketches),
-        sigma=math.hypot(*(one.noise_scale_ for one in sketches)),
+        value=sum(sketch.statistic_ for sketch in sketches),
+        sigma=math.hypot(*(sketch.noise_scale_ for sketch in sketches)),
         event=statement.event,
     )
-    n_samples = sum(one.n_samples_ for one in sketches)
+    n_samples = sum(sketch.n_samples_ for sketch in sketches)
     fields = {"release_": total, "n_samples_": n_samples, "privacy_spent_": statement}
     if named:
         fields["feature_names_in_"] = named[0].feature_names_in_
     if first._label_counts is not None:
-        fields["_label_counts"] = sum(one._label_counts for one in sketches)
+        fields["_label_counts"] = sum(sketch._label_counts for sketch in sketches)
     return fields

@@ -1,11 +1,11 @@
-r"""Strategy matrices: what is measured of a histogram, and how far one record moves it.
+r"""Strategy matrices: the linear map of a histogram that is released, and its sensitivity.
 
 A cumulative distribution is a prefix sum ``T h`` of a histogram ``h``. Noise added to ``h``
 accumulates along the bins of ``T h``; noise added to ``T h`` must hide a record that touches every
 value. Releasing ``A h`` and decoding with ``T A⁻¹`` balances both: the error grows like log B
-rather than sqrt B. The square root ``A = T^(1/2)`` is nearly the best for histograms whose records
-can be anywhere. The records of a sketch cannot be at the ends of all slices at once; matrices
-optimised for that are data of the package, made by ``tools/sketch_strategies.py``.
+rather than sqrt B. The square root ``A = T^(1/2)`` is nearly optimal for histograms whose records
+can be anywhere. A record of a sketch cannot be at the ends of all slices at once; matrices that are
+optimised for this restriction are data of the package, made by ``tools/sketch_strategies.py``.
 
 References
 ----------
@@ -27,20 +27,20 @@ from scipy.optimize import isotonic_regression, minimize_scalar
 
 from skdpot.release.bounds import DataBounds
 
-ENERGIES = (1 / 12.25, 0.1, 0.125, 0.18, 0.25, 0.45, 1.0)  # that matrices are optimised for
-OPTIMISED_BINS = (16, 32, 64, 128)
-_TABLE_LATTICE = 2.0**-10
-_MOST_BINS = 256  # beyond, pairs of bins are too many to bound each of them
-_ROUNDED_UP = 1 + 1e-12  # of sums of a few thousand terms in double precision
-_ROWS_TOGETHER = 256  # of which isotonic regressions are one, with rounding errors of 1e-13
+ENERGIES = (1 / 12.25, 0.1, 0.125, 0.18, 0.25, 0.45, 1.0)  # energies of optimised matrices
+OPTIMISED_BINS = (16, 32, 64, 128)  # numbers of bins of optimised matrices
+_TABLE_LATTICE = 2.0**-10  # spacing of the entries of optimised matrices
+_MOST_BINS = 256  # with more bins there are too many pairs to bound each
+_ROUNDED_UP = 1 + 1e-12  # covers rounding in sums of a few thousand terms
+_ROWS_TOGETHER = 256  # rows in one isotonic regression, with rounding errors of 1e-13
 
 
 @dataclass(frozen=True, eq=False)
 class Energy:
-    """A bound of the squared distances of a record's projections from the centres of all slices.
+    """A bound on the squared distances of a record's projections from the centres of all slices.
 
-    ``Σ_j weights_j m_j² <= limit``, with m_j the least distance from the centre in the record's bin
-    of slice j, in units of the half width. Slices of weight 0 take no part.
+    It is ``Σ_j weights_j m_j² <= limit``, with m_j the least distance from the centre in the
+    record's bin of slice j, in units of the half width. Slices of weight 0 are not bounded.
     """
 
     weights: np.ndarray
@@ -51,12 +51,12 @@ class Energy:
         """Return the energy of rows in the bounds; it does not depend on the unit of length.
 
         A row u has ``Σ_j ⟨u, θ_j⟩² <= ‖Θᵀ Θ‖₂ ‖u‖²``. In a box a row can be at the end of all axes,
-        so that axes take no part.
+        so axes are not bounded.
 
-        Rows and directions are counted in whole units. Of a row that adds 1e-6 to its norm at most.
-        The longest direction, in units of its half width, has 2^26 of them, so that a direction of
-        the half width w moves by ``√d / 2^27 w / min w`` at most: all together by ``√L`` times
-        that, relative to ``‖Θ‖₂ >= √(L / d)``.
+        Rows and directions are rounded to whole units. Rounding adds at most 1e-6 to the norm of a
+        row. The longest direction, in units of its half width, has a length of 2^26 units, so a
+        direction of half width w moves by at most ``√d / 2^27 w / min w``, and all together by at
+        most ``√L`` times that, relative to ``‖Θ‖₂ >= √(L / d)``.
         """
         taken = np.ones(len(directions), dtype=bool)
         spread = float(half_widths.max() / half_widths.min())
@@ -68,12 +68,12 @@ class Energy:
 
     @classmethod
     def unlimited(cls, n_projections: int) -> "Energy":
-        """Return no bound: a record can be at the ends of all slices."""
+        """Return the energy without a limit: a record can be at the ends of all slices."""
         return cls(np.zeros(n_projections), 0.0)
 
     @property
     def mean(self) -> float:
-        """Mean energy of a slice in units of its squared half width; 1 for those without limit."""
+        """Mean energy of a slice in units of its squared half width; 1 for slices without limit."""
         if self.limit == 0:
             return 1.0
         anywhere = np.count_nonzero(self.weights == 0) * self.weights.max()
@@ -86,7 +86,7 @@ def _squared_norm(directions: np.ndarray) -> float:
         return 0.0
     small = len(directions) < directions.shape[1]
     gram = directions @ directions.T if small else directions.T @ directions
-    # Whole orthogonal blocks need no eigenvalues: no row of the Gram matrix has a larger sum.
+    # The largest row sum of the Gram matrix bounds the eigenvalues; orthogonal blocks attain it.
     bound = float(np.abs(gram).sum(axis=1).max())
     if bound > 1.0001 * np.trace(gram) / len(gram):
         bound = min(bound, float(np.linalg.eigvalsh(gram)[-1]))
@@ -105,7 +105,7 @@ class Strategy:
     energy: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a matrix that does not exist."""
+        """Refuse a number of bins and an energy without a matrix."""
         if self.energy is not None and (
             self.n_bins not in OPTIMISED_BINS or self.energy not in ENERGIES
         ):
@@ -119,7 +119,7 @@ class Strategy:
 
     @property
     def lattice(self) -> float:
-        """Spacing g of the entries, the coarsest that costs next to nothing.
+        """Spacing g of the entries, the coarsest with a negligible loss of accuracy.
 
         Beyond 256 bins entries of the square root fall below 1/16, and rounding them would cost
         accuracy (14 % more noise at 512 bins).
@@ -172,7 +172,7 @@ class Strategy:
         return (cumulative - excess * last / last[-1])[..., :-1] / totals
 
     def decoded(self, statistic: np.ndarray, n_samples: int) -> np.ndarray:
-        """Decode a table of known total without a prior: outputs of a network in training."""
+        """Decode a table of known total without a prior, for outputs of a network in training."""
         total = np.full((1, 1), float(n_samples))
         return increasing(self.known_total(statistic @ self.decoder.T, total))
 
@@ -192,9 +192,10 @@ class Strategy:
         .. math:: \sum_j G_{a_j b_j} \le \sum_j \max_{a, b}
                   \left[G_{ab} - \lambda \omega_j (m_a^2 + m_b^2)\right] + 2 \lambda E,
 
-        which is least for one λ, found numerically; any other gives a bound too. (It is the dual of
-        choosing the bins of the two records, relaxed to shares of slices. So with many slices of
-        equal weight the best bound is attained, up to directions in which such records exist.)
+        The λ of the smallest bound is found numerically; every other λ gives a valid bound too.
+        (This is the dual of the choice of the bins of the two records, relaxed to shares of slices.
+        So with many slices of equal weight the best bound is attained, if the directions allow such
+        records.)
         Without a limit λ is 0 and :math:`\Delta^2 = L \max_{ab} G_{ab}`.
 
         With private classes the record may also change its class. Then two tables move,
@@ -212,25 +213,25 @@ class Strategy:
             energy = Energy.unlimited(len(energy.weights))
         squared = _largest_change(*self._changes, energy)
         if conditional:
-            changes = 2 * np.diag(self._gram), 2 * self._least_squares
-            squared = max(squared, _largest_change(*changes, energy))
+            of_classes = _largest_change(2 * np.diag(self._gram), 2 * self._least_squares, energy)
+            squared = max(squared, of_classes)
         return float(self.lattice * np.sqrt(squared * group_size * _ROUNDED_UP))
 
     @cached_property
     def _gram(self) -> np.ndarray:
-        """AᵀA in units of g², whole numbers far below 2^53: double precision is exact."""
+        """AᵀA in units of g²: whole numbers far below 2^53, exact in double precision."""
         units = self.integer_matrix.astype(np.float64)
         return units.T @ units
 
     @cached_property
     def _least_squares(self) -> np.ndarray:
-        """The squared least distance from the centre in each bin, in units of the half width."""
+        """Square of the least distance from the centre in each bin, in units of the half width."""
         centres = np.abs(np.arange(self.n_bins) + 0.5 - self.n_bins / 2)
         return (np.maximum(centres - 0.5, 0.0) * 2 / self.n_bins) ** 2
 
     @cached_property
     def _changes(self) -> tuple[np.ndarray, np.ndarray]:
-        """How far a move between two bins changes the statistic, and the energy of the two."""
+        """Squared change of the statistic by a move between two bins, and the energy of both."""
         diagonal, least = np.diag(self._gram), self._least_squares
         changes = diagonal[:, None] + diagonal - 2 * self._gram
         if self.n_bins > _MOST_BINS:
@@ -260,15 +261,16 @@ def _largest_change(changes: np.ndarray, energies: np.ndarray, energy: Energy) -
 
 @lru_cache(maxsize=32)
 def strategy_of(n_bins: int, energy: float | None = None) -> Strategy:
-    """Return a strategy, with the matrices that earlier callers have computed."""
+    """Return a cached strategy, whose matrices are computed once."""
     return Strategy(n_bins, energy)
 
 
 def best_strategy(n_bins: int, energy: Energy) -> Strategy:
-    """Return the strategy of the least noise for the same privacy, by a public rule.
+    """Return the strategy with the least noise for the same privacy, by a public rule.
 
-    The matrix for the mean energy of the slices, which is within 1 % of the best of all: for boxes
-    and balls of 2 to 64 features, in the public density of ``tools/sketch_strategies.py``.
+    It is the matrix optimised for the energy nearest to the mean energy of the slices. For boxes
+    and balls of 2 to 64 features, in the public density of ``tools/sketch_strategies.py``, it is
+    within 1 % of the best matrix.
     """
     if n_bins not in OPTIMISED_BINS:
         return strategy_of(n_bins)
@@ -290,10 +292,10 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 
 
 def increasing(inner: np.ndarray) -> np.ndarray:
-    """Return the nearest non-decreasing functions, from 0 to 1.
+    """Return the nearest non-decreasing functions from 0 to 1.
 
-    Rows that are shifted, so that each lies above the last one, have one regression: no block of
-    equal values reaches over two rows.
+    Rows are shifted so that each lies above the one before. One regression then fits them all: no
+    block of equal values extends over two rows.
     """
     cdf = np.zeros((*inner.shape[:-1], inner.shape[-1] + 2))
     cdf[..., -1] = 1.0

@@ -1,13 +1,13 @@
 r"""Noisy histograms of the values of features, or of the norms of rows.
 
-A histogram is a sum over rows: batches are counted apart, by `count`, and integers added up, so
-that a release does not depend on how rows are divided among batches, or on their order.
+A histogram is a sum over rows: `count` counts each batch, and the integers are added. So a release
+does not depend on the order of rows or on their division into batches.
 
-Sensitivity, replace-one. A row is in one cell of the histogram of each of ``d`` features, or in
-none where its value is missing. Replacing it takes at most one count from a cell and adds at most
-one to another: a histogram changes by at most :math:`\sqrt 2` in L2, and those of ``d`` features
-together by :math:`\sqrt{2d}`. All ``k`` rows of a person may leave one cell for another, which is
-:math:`k \sqrt{2d}`. Both are attained.
+Sensitivity under replace-one: a row is in one cell of the histogram of each of ``d`` features, or
+in none where its value is missing. Replacing it removes at most one count from a cell and adds at
+most one to another, so a histogram changes by at most :math:`\sqrt 2` in L2, and the histograms of
+``d`` features together by :math:`\sqrt{2d}`. All ``k`` rows of a person may move from one cell to
+another, which is :math:`k \sqrt{2d}`. Both bounds are attained.
 """
 
 from abc import ABC, abstractmethod
@@ -24,35 +24,35 @@ from skdpot.privacy.events import Event, GaussianEvent
 from skdpot.privacy.noise import lattice_noise
 from skdpot.release.gate import pass_gate
 from skdpot.release.noisy_cells import cells_seen, noisy_quantiles
-from skdpot.release.releases import Part, Records, Release, Vectors
+from skdpot.release.releases import Part, Records, Release
 from skdpot.sources.exact_counts import Tables
 from skdpot.sources.rows import HeldRows, Rows
 
-_BLOCK = 4096  # rows
+_BLOCK = 4096  # rows counted at once
 _LEAST_EXPONENT, _LARGEST_EXPONENT = -1074, 1024  # of double precision
-_LARGEST_VALUE = 2.0**1000  # of a feature; those of larger ones are counted together
-_LARGE = 0.9  # quantile of absolute values
-_READ = 3.0  # standard deviations of noise of the counts that are read, once some stand out
-_OCTAVES = 6  # that are read, beyond those that stand out
+_LARGEST_VALUE = 2.0**1000  # largest bound of a feature
+_LARGE = 0.9  # quantile of the absolute values that counts as usual
+_READ = 3.0  # z-score that cells beyond the last one that stands out need
+_OCTAVES = 6  # cells that are searched beyond it
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Histograms(ABC):
-    """Which cell each value of a row is counted in: public, and a function of that row alone."""
+    """Map from each value of a row to its cell: public, and a function of that row alone."""
 
     n_features: int
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, int]:
-        """Number of histograms, and of the cells of each."""
+        """Number of histograms, and number of cells per histogram."""
 
     @abstractmethod
     def _cells(self, rows: FloatArray) -> IntArray:
-        """Return the cell of each row in each histogram; any for a missing value."""
+        """Return the cell of each row in each histogram; arbitrary for a missing value."""
 
     def cells(self, rows: npt.NDArray[np.generic]) -> IntArray:
-        """Return the place of each row in the histograms end to end, behind them if missing."""
+        """Return each row's cell in the concatenated histograms; their end for a missing value."""
         values = rows.astype(np.float64)
         n_tables, n_cells = self.shape
         with np.errstate(over="ignore", invalid="ignore"):
@@ -62,7 +62,7 @@ class Histograms(ABC):
         return np.where(gone, n_tables * n_cells, cells)
 
     def count(self, batch: npt.NDArray[np.generic]) -> Tables:
-        """Return how many rows of a batch are in each cell, as integers that may be added up."""
+        """Return the number of rows of a batch per cell, as integers."""
         n_cells = self.shape[0] * self.shape[1]
         counts = np.zeros(n_cells + 1, dtype=np.int64)
         for start in range(0, len(batch), _BLOCK):
@@ -73,9 +73,9 @@ class Histograms(ABC):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Magnitudes(Histograms):
-    """Cells of the absolute value of each feature: zero, and each power of two of doubles."""
+    """Cells of the absolute value of each feature: zero, and each power of two in doubles."""
 
-    parts: int = 1  # of each power of two, equally wide
+    parts: int = 1  # cells per power of two, equally wide
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -91,18 +91,18 @@ class Magnitudes(Histograms):
         return np.where(sizes == 0.0, 0, cells)
 
     def end(self, cell: int) -> float:
-        """Return the upper end of a cell other than that of zero."""
+        """Return the upper end of a cell, except the cell of zero."""
         octave, part = divmod(cell - 1, self.parts)
         exponent = min(octave + _LEAST_EXPONENT, _LARGEST_EXPONENT - 2)
         return float(np.ldexp(1 + (part + 1) / self.parts, exponent))
 
     def usual_and_largest(self, table: FloatArray, sigma: float, z: float) -> tuple[float, float]:
-        """Return a bound of most absolute values and one of all that stand out; 1 if none does."""
+        """Return bounds of most and of all absolute values that stand out; 1 if none does."""
         seen = cells_seen(table[1:], sigma, z) + 1
         if not seen.size:
             return 1.0, 1.0
         last = int(seen[-1]) + 1
-        # Once something stands out, the octaves beyond it need stand out less clearly.
+        # Cells beyond the last one that stands out need a smaller z-score.
         beyond = cells_seen(table[last : last + _OCTAVES], sigma, _READ)
         most = int(noisy_quantiles(table[seen], seen, _LARGE))
         usual, largest = (self.end(c) for c in (most, last + int(max(beyond, default=-1))))
@@ -111,7 +111,7 @@ class Magnitudes(Histograms):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Norms(Magnitudes):
-    """Cells of the norms of rows, each feature less a centre and divided by a scale."""
+    """Cells of the norms of rows whose features are centred and scaled."""
 
     center: FloatArray
     scale: FloatArray
@@ -123,7 +123,7 @@ class Norms(Magnitudes):
 
     def _cells(self, rows: FloatArray) -> IntArray:
         squares = np.zeros(len(rows))
-        # One by one: no row's sum may depend on how rows lie in memory.
+        # One column at a time: the sum of a row must not depend on the memory layout.
         for column, center, scale in zip(rows.T, self.center, self.scale, strict=True):
             squares += np.square((column - center) / scale)
         return super()._cells(np.sqrt(squares)[:, None])
@@ -131,7 +131,7 @@ class Norms(Magnitudes):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Intervals(Histograms):
-    """Equal cells for each feature, of which the first and the last have no end."""
+    """Cells of equal width for each feature; the first and the last are unbounded."""
 
     lowest: FloatArray
     width: FloatArray
@@ -154,7 +154,7 @@ def release_histograms(
     stream: SecretStream,
     event: Event,
 ) -> FloatArray:
-    """Return the counts of the cells plus noise, which is drawn first; `event` was charged."""
+    """Release the counts of the cells; the caller has charged `event`, and noise comes first."""
     sigma, lattice = (0.0, 1.0) if noise is None else (noise.sigma, noise.lattice or 1.0)
     table = np.zeros(histograms.shape, dtype=np.int64)
     if noise is not None:
@@ -176,7 +176,7 @@ def release_histograms(
 
 
 def _counted(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:
-    """Yield what rows add: a count in one cell of each histogram."""
+    """Yield the contributions of rows: one count in one cell of each histogram."""
     histograms: Histograms = release.facts["histograms"]
     if records[0].shape[1] != histograms.n_features:
         return
@@ -184,5 +184,4 @@ def _counted(release: Release, records: Records, shares: FloatArray) -> Iterator
     ends = np.arange(len(cells) + 1) * cells.shape[1]
     ones = (np.ones(cells.size), cells.ravel(), ends)
     added = csr_array(ones, shape=(len(cells), size + 1))[:, :size]
-    sigma = float(np.max(release.sigma))
-    yield Part(value=release.value.ravel(), sigma=sigma, rows=Vectors(added))
+    yield release.as_part(added)

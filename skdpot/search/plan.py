@@ -21,15 +21,18 @@ as a scale or a selection of features, unless it is private and charged.
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from scipy.optimize import brentq
 
 from skdpot._utils.pages import html_card
 from skdpot.exceptions import CalibrationError
-from skdpot.privacy.budget import epsilon_text
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded
+from skdpot.privacy.pipelines import private_parts_of
+from skdpot.privacy.reliability import OutputError, Reliability
+from skdpot.privacy.rounding import epsilon_text
 from skdpot.privacy.selection import LARGEST_MU, BudgetedEvent, TrialLaw, worst_profile
 from skdpot.privacy.targets import LEAK_SHARE, PrivacyTarget, SingleFitTarget
 from skdpot.search.splits import Splits
@@ -53,6 +56,8 @@ _FIRST_WIDTH = 0.02
 _FIRST_STEP = 1e-4
 # Relative amounts by which the epsilon of a fit is rounded down until its mu is within the plan.
 _ROUNDED_DOWN = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+_UNIFORM_SPREAD = 1.0 / math.sqrt(12.0)  # standard deviation of a uniform score
+_ADVICE = "Use more rows or a larger epsilon, or declare the parameters in place of a search."
 _LAWS = {1.0: "geometric", 0.0: "logarithmic", math.inf: "Poisson, at least one"}
 
 
@@ -108,6 +113,25 @@ class SearchPlan:
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must lie in (0, 1), got {level!r}.")
         return self.law.quantile(level)
+
+    def reliability(self, score: float, winner: Any) -> Reliability:
+        """Return the errors of the best score and of the outputs of the winner, if there is one.
+
+        The score is the largest of several noisy ones, whose error is at most about the deviation
+        times the root of 1 + 2 log m for m trials on average.
+        """
+        error = self.score_deviation * math.sqrt(1.0 + 2.0 * math.log(self.law.mean))
+        of_score = OutputError(
+            output="score of the best trial",
+            estimate=score,
+            standard_error=min(error, 1.0),
+            trivial="a score drawn from [0, 1]",
+            trivial_error=_UNIFORM_SPREAD,
+        )
+        parts = [] if winner is None else private_parts_of(winner)
+        stated = [part.reliability_ for part in parts if hasattr(part, "reliability_")]
+        outputs = (output for reliability in stated for output in reliability)
+        return Reliability((of_score, *outputs), advice=_ADVICE)
 
     def __str__(self) -> str:
         guarantee = f"{epsilon_text(self.epsilon)}, δ = {self.delta:g}"

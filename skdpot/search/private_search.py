@@ -193,6 +193,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         What was planned and charged.
     privacy_spent_ : PrivacySpent
         Cost of the search and its assumptions.
+    reliability_ : Reliability
+        The error of the score, and the errors of the outputs of `best_estimator_`.
     classes_ : ndarray of shape (n_classes,)
         Classes that `estimator` declares, or else all classes in y; only for classifiers.
     n_features_in_ : int
@@ -372,6 +374,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
                 self.best_score_ = float(np.clip(best.score, 0.0, 1.0))
             self.plan_ = plan
             self.privacy_spent_ = spent
+            self.reliability_ = plan.reliability(self.best_score_, winner)
+        self.reliability_.warn(type(self).__name__)
         return self
 
     def _settle(self) -> tuple[tuple[str, ...], Scorer, bool]:

@@ -1,4 +1,4 @@
-"""Sources of Arrow: files, datasets, and anything that starts a new stream for each pass."""
+"""Sources of Arrow: files, datasets, and objects that start a new stream for each pass."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,16 +25,15 @@ _FORMATS = {
     ".feather": "feather",
     ".orc": "orc",
 }
-_COMPRESSED = (".bz2", ".gz", ".lz4", ".zst")  # what the names of compressed CSV files end with
+_COMPRESSED = (".bz2", ".gz", ".lz4", ".zst")  # endings of compressed CSV files
 
 
 def arrow_module(name: str = "pyarrow") -> Any:
-    """Return a module of pyarrow, which reading in batches needs."""
+    """Return a module of pyarrow, which is needed to read in batches."""
     try:
         return import_module(name)
     except ImportError:
-        text = "Reading X in batches needs pyarrow: pip install pyarrow"
-        raise ImportError(text) from None
+        raise ImportError("Reading X in batches needs pyarrow: pip install pyarrow") from None
 
 
 def _format_of(path: str | Path) -> str | None:
@@ -43,9 +42,9 @@ def _format_of(path: str | Path) -> str | None:
 
 
 def _files_in(directory: Path) -> list[str]:
-    """Return the files below a directory, without the remains of failed writes of engines."""
-    found = (p for p in directory.rglob("*") if p.is_file() and _format_of(p))
-    shown = (p for p in found if not any(n[0] in "._" for n in p.relative_to(directory).parts))
+    """Return the files below a directory, without hidden ones such as failed writes of engines."""
+    paths = (p for p in directory.rglob("*") if p.is_file() and _format_of(p))
+    shown = (p for p in paths if not any(n[0] in "._" for n in p.relative_to(directory).parts))
     return sorted(map(str, shown))
 
 
@@ -56,12 +55,12 @@ def _check_different_files(paths: list[str]) -> None:
 
 
 def frame_of(batch: Any) -> pd.DataFrame:
-    """Return rows of Arrow with data types that depend on their schema, not on values."""
+    """Return a batch of Arrow as a DataFrame whose data types depend on the schema alone."""
     return batch.to_pandas(types_mapper=_nullable, date_as_object=False, use_threads=False)
 
 
-def _nullable(kind: Any) -> Any:
-    """Return the data type of pandas for integers and truth values that may be missing."""
+def _nullable(kind: object) -> Any:
+    """Return the pandas data type of integers and booleans that may be missing."""
     name = str(kind)
     if name.lstrip("u").startswith("int"):
         return pd.api.types.pandas_dtype(name.replace("int", "Int").replace("uI", "UI"))
@@ -70,7 +69,7 @@ def _nullable(kind: Any) -> Any:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ArrowSource(Source):
-    """Batches of anything that starts a new stream of Arrow for each pass."""
+    """Batches of an object that starts a new stream of Arrow for each pass."""
 
     data: Any
     columns: tuple[str, ...] | None = None
@@ -85,7 +84,7 @@ class ArrowSource(Source):
         return ExactCounts.total(count(frame_of(batch)) for batch in self._batches())
 
     def select(self, names: Sequence[str]) -> Source:
-        """Read some columns only, or convert no others."""
+        """Read, or at least convert, some columns only."""
         return replace(self, columns=tuple(names))
 
     def _batches(self) -> Iterator[Any]:
@@ -95,7 +94,7 @@ class ArrowSource(Source):
 
     def _opened(self) -> Any:
         pa = arrow_module()
-        # DuckDB before version 2 holds the whole result where Arrow's protocol asks for it.
+        # With Arrow's protocol, DuckDB before version 2 would hold the whole result in memory.
         for name in ("to_arrow_reader", "fetch_arrow_reader"):
             if hasattr(self.data, name):
                 return getattr(self.data, name)(BATCH_ROWS)
@@ -104,19 +103,19 @@ class ArrowSource(Source):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DatasetSource(ArrowSource):
-    """Batches of a dataset of pyarrow: of files that have the same columns."""
+    """Batches of a dataset of pyarrow, whose files have the same columns."""
 
-    coded: Any = None  # the same dataset, of whose texts the codes are read
+    coded: Any = None  # the same dataset with texts read as codes
 
     @classmethod
-    def of_paths(cls, given: Any) -> "DatasetSource":
+    def of_paths(cls, X: str | PathLike[str] | Sequence[str | PathLike[str]]) -> "DatasetSource":
         """Open files, directories and patterns such as ``"data/*.parquet"``."""
         paths: list[str] = []
-        for place, path in enumerate([given] if isinstance(given, str | PathLike) else given):
-            found = sorted(glob(fspath(path), recursive=True))
-            if not found:  # what it says may be no path
+        for place, path in enumerate([X] if isinstance(X, str | PathLike) else X):
+            names = sorted(glob(fspath(path), recursive=True))
+            if not names:  # the entry may be a value rather than a path, so it is not quoted
                 raise FileNotFoundError(f"No file exists at entry {place} of X.")
-            for name in found:
+            for name in names:
                 paths += _files_in(Path(name)) if Path(name).is_dir() else [name]
         _check_different_files(paths)
         kinds = set(map(_format_of, paths))
@@ -137,31 +136,32 @@ class DatasetSource(ArrowSource):
             return opened
         texts, codes = pa.string(), pa.dictionary(pa.int32(), pa.string())
         fields = [f.with_type(codes) if f.type == texts else f for f in opened.data.schema]
-        names = [field.name for field in fields if field.type == codes]
-        options = dataset.ParquetFileFormat(dictionary_columns=names)
+        coded = [field.name for field in fields if field.type == codes]
+        options = dataset.ParquetFileFormat(dictionary_columns=coded)
         data = quietly(lambda: dataset.dataset(paths, pa.schema(fields), options))
         return replace(opened, coded=data)
 
     @classmethod
     def of(cls, data: Any) -> "DatasetSource":
-        """Refuse a dataset whose files differ in their columns; one without values may."""
+        """Return a source; refuse a dataset whose files differ in columns that have values."""
         pa, fragments = arrow_module(), list(data.get_fragments())
         schemas = quietly(lambda: [fragment.physical_schema for fragment in fragments])
         fields = [f for schema in schemas for f in schema if not pa.types.is_null(f.type)]
         known = {field.name: field for field in reversed(fields)}
         fields = [known.get(field.name, field) for field in data.schema]
-        expected = pa.schema(fields, data.schema.metadata)  # it says what pandas had as an index
+        expected = pa.schema(fields, data.schema.metadata)  # the metadata name pandas' index
         keys_of = arrow_module("pyarrow.dataset").get_partition_keys
-        for fragment, found in zip(fragments, schemas, strict=True):
+        for fragment, schema in zip(fragments, schemas, strict=True):
             types = dict.fromkeys(keys_of(fragment.partition_expression), pa.null())
-            types |= {field.name: field.type for field in found}
-            given = [types.pop(field.name, None) for field in expected]
+            types |= {field.name: field.type for field in schema}
+            kinds = [types.pop(field.name, None) for field in expected]
             wrong = [
                 repr(field.name)
-                for field, kind in zip(expected, given, strict=True)
+                for field, kind in zip(expected, kinds, strict=True)
                 if kind not in (field.type, pa.null())
             ]
-            if wrong or types:  # without a header, names of other columns would be a row
+            # Names of other columns are not quoted: without a header they would be a row.
+            if wrong or types:
                 raise ValueError(
                     f"{getattr(fragment, 'path', 'A part of X')!r} differs from the other files "
                     f"in {', '.join(wrong) or 'columns that they lack'}: all must have the same "
@@ -173,7 +173,7 @@ class DatasetSource(ArrowSource):
         return self.data
 
     def _batches(self) -> Iterator[Any]:
-        # With threads, pyarrow holds up to 1 GB that has been read and not yet counted.
+        # With threads, pyarrow would hold up to 1 GB of batches that are not yet counted.
         ahead = {"batch_readahead": 1, "fragment_readahead": 1, "use_threads": False}
         kept = None if self.columns is None else list(self.columns)
         data = self.data if self.coded is None else self.coded

@@ -11,8 +11,8 @@ from skdpot.sources.arrow import BATCH_ROWS, arrow_module, frame_of
 from skdpot.sources.exact_counts import ExactCounts
 from skdpot.sources.source import Source
 
-_AT_ONCE = 8  # counts that one task of Dask adds
-_MOST_COLLECTED = 16  # counts that the driver of Spark adds
+_AT_ONCE = 8  # counts added by one task of Dask
+_MOST_COLLECTED = 16  # counts added by the driver of Spark
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,19 +37,19 @@ class LazySource(Source):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DaskSource(Source):
-    """Partitions of a DataFrame of Dask, or blocks of rows of its arrays."""
+    """Partitions of a DataFrame of Dask, or blocks of rows of an array of Dask."""
 
     data: Any
 
     @property
     def head(self) -> Any:
-        """Names and data types; of an array its number of columns."""
+        """Names and data types; for an array the number of columns."""
         if hasattr(self.data, "columns"):
             return self.data._meta
         return np.empty((0, *self.data.shape[1:]), dtype=self.data.dtype)
 
     def sum(self, count: Callable[[Any], ExactCounts]) -> ExactCounts:
-        """Count on the workers of the current client, and add up along a tree."""
+        """Count on the workers of the current client, and add the counts in a tree."""
         from dask import delayed
 
         data = self.data if hasattr(self.data, "columns") else self.data.rechunk({1: -1})
@@ -90,13 +90,13 @@ class SparkSource(Source):
         return frame_of(to_arrow_schema(self.data.schema).empty_table())
 
     def sum(self, count: Callable[[Any], ExactCounts]) -> ExactCounts:
-        """Count in the executors; of many partitions, counts are added there too."""
-        names = tuple(self.data.columns)  # of which mapInArrow cannot resolve those with dots
+        """Count in the executors, which also add the counts of many partitions."""
+        names = tuple(self.data.columns)  # mapInArrow cannot resolve names with dots
         numbered = self.data.toDF(*(f"c{place}" for place in range(len(names))))
         parts = numbered.mapInArrow(_CountArrow(count, names), "counts binary")
         try:
             n_parts = self.data.rdd.getNumPartitions()
-        except Exception:  # a client of Spark Connect does not know
+        except Exception:  # Spark Connect cannot tell
             n_parts = _MOST_COLLECTED + 1
         if n_parts > _MOST_COLLECTED:
             parts = parts.repartition(_MOST_COLLECTED).mapInArrow(_add_arrow, "counts binary")

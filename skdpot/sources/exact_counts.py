@@ -1,4 +1,4 @@
-"""Counts of private rows without noise, which add up and are shown to nobody."""
+"""Counts of private rows without noise, which can be added but not shown."""
 
 import pickle
 from collections import Counter
@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Self, TypeAlias
 
 import numpy as np
 
-Tables: TypeAlias = tuple[Any, ...]  # arrays of integers, and Counters
+Tables: TypeAlias = tuple[Any, ...]  # arrays of integers and Counters
 
 
 class ExactCounts:
@@ -54,8 +54,8 @@ class ExactCounts:
         total = cls()
         for more in counts:
             if total._n_rows and more._n_rows and not (total._problem or more._problem):
-                for own, other in zip(total._tables, more._tables, strict=True):
-                    own.update(other) if isinstance(own, Counter) else np.add(own, other, out=own)
+                for kept, new in zip(total._tables, more._tables, strict=True):
+                    kept.update(new) if isinstance(kept, Counter) else np.add(kept, new, out=kept)
                 total._n_rows += more._n_rows
             else:
                 total = total + more
@@ -73,7 +73,7 @@ class ExactCounts:
 
     @classmethod
     def unpacked(cls, message: bytes) -> Self:
-        """Read what `packed` returned. It is a pickle: read those of your own cluster only.
+        """Read what `packed` returned. It is a pickle: read messages of your own cluster only.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What a fit makes of X: a source or rows in memory, validated, with its columns recorded."""
+"""Reading of X in a fit: a source or rows in memory, validated, with recorded columns."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from skdpot._utils.labels import encode_labels
@@ -20,8 +21,8 @@ from skdpot.sources.source import Source, head_of, quietly
 Batch: TypeAlias = tuple[np.ndarray, np.ndarray | None]  # rows of numbers, and their labels
 
 
-def source_of(X: Any, label: Any = None) -> Source | None:
-    """Return the source that X is or names; None for rows in memory."""
+def source_of(X: Any, label: object = None) -> Source | None:
+    """Return X as a source, or None for rows in memory."""
     if isinstance(X, Source):
         return X
     paths = X if isinstance(X, list | tuple) else [X]
@@ -45,48 +46,48 @@ def read_numbers(
     estimator: BaseEstimator,
     source: Source,
     label: Any = None,
-    classes: Any = None,
+    classes: ArrayLike | None = None,
     *,
     labelled: bool = False,
     min_samples: int = 1,
 ) -> tuple[SourceRows, np.ndarray | None]:
-    """Count the rows of a source, refuse values that are no numbers, and record the columns."""
+    """Count the rows of a source, refuse values other than numbers, and record the columns."""
     head = head_of(source)
     if labelled:
-        there = list(getattr(head, "columns", ()))
-        if not isinstance(label, str) or label not in there:
+        columns = list(getattr(head, "columns", ()))
+        if not isinstance(label, str) or label not in columns:
             lacking = f" There is no column {label!r}." if isinstance(label, str) else ""
             raise ValueError(
                 "y must be the name of the column of X that holds the labels, where X is read in "
                 f"batches.{lacking}"
             )
-        head = head[[name for name in there if name != label]]
+        head = head[[name for name in columns if name != label]]
     names = tuple(head.columns) if hasattr(head, "columns") else None
     record_features(estimator, head)
     reader = _Reader(names, head.shape[1], label if labelled else None)
     caller = type(estimator).__name__
-    rows, found = SourceRows.checked(source, reader, caller, min_samples, _labels)
+    rows, tables = SourceRows.checked(source, reader, caller, min_samples, _labels)
     if not labelled:
         return rows, None
-    labels = list(found[0])
+    labels = list(tables[0])
     known = encode_labels(labels, len(labels), classes)[1]
     return rows.map(partial(_encoded, classes=known)), known
 
 
 def fit_rows(
-    estimator: BaseEstimator, X: Any, groups: Any, needs: str = "", label: Any = None
+    estimator: BaseEstimator, X: Any, groups: object, needs: str = "", label: object = None
 ) -> Any:
-    """Validate rows, or return a source; `needs` says what mechanism sources and groups need."""
+    """Return validated rows or a source; `needs` names the mechanism for sources and groups."""
     source = source_of(X, label)
     if needs and (groups is not None or source is not None):
-        given = "X in batches" if groups is None else "groups"
-        raise ValueError(f"{given} needs {needs}. Pass one row of each person, in memory.")
-    fewest = 2 if groups is None else 1  # of rows; a refusal counts them
+        asked = "X in batches" if groups is None else "groups"
+        raise ValueError(f"{asked} needs {needs}. Pass one row of each person, in memory.")
+    fewest = 2 if groups is None else 1  # the error for too few rows states their number
     return source or validate_rows(estimator, X, reset=True, min_samples=fewest)
 
 
 def record_columns(estimator: BaseEstimator, sketch: BaseEstimator) -> None:
-    """Record the columns of a source that a sketch has read, without that of labels."""
+    """Copy the columns that a sketch has recorded of a source, without the labels."""
     estimator.n_features_in_ = sketch.n_features_in_
     if hasattr(sketch, "feature_names_in_"):
         estimator.feature_names_in_ = sketch.feature_names_in_
@@ -94,7 +95,7 @@ def record_columns(estimator: BaseEstimator, sketch: BaseEstimator) -> None:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads a batch; depends on each row alone."""
+    """Reader of a batch, which treats each row by itself."""
 
     names: tuple[str, ...] | None
     n_features: int
@@ -118,7 +119,7 @@ class _Reader:
 
 
 def _labels(batch: Batch) -> Tables:
-    """Count labels, which fits take to be public."""
+    """Count labels, which a fit treats as public."""
     return (Counter([] if batch[1] is None else batch[1].tolist()),)
 
 

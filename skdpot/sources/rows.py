@@ -1,4 +1,4 @@
-"""Private rows of one fit, in memory or in a source, and the passes over them."""
+"""Private rows of one fit, in memory or in a source, and passes over them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from typing import Any
 from skdpot.sources.exact_counts import ExactCounts, Tables
 from skdpot.sources.source import STOPS, UNKNOWN, Source, quietly
 
-_LIBRARIES = ("numpy", "pandas", "polars")  # whose batches raise no errors of their own
+_LIBRARIES = ("numpy", "pandas", "polars")  # errors of their batches come from our validation
 
 
 class Rows(ABC):
-    """Private rows of one fit, in memory or in a source, after steps that work on single rows.
+    """Private rows of one fit, in memory or in a source, after steps that map each row by itself.
 
     `map` is called any number of times, then `sum` once per pass.
     """
@@ -26,18 +26,18 @@ class Rows(ABC):
 
     @abstractmethod
     def sum(self, count: Callable[[Any], Tables]) -> Tables:
-        """Return the sums over all batches of the tables that `count` returns of one."""
+        """Return the sums over all batches of the tables that `count` returns for a batch."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeldRows(Rows):
-    """Rows in memory, which are one batch; steps are taken once."""
+    """Rows in memory, which are one batch; each step is applied once."""
 
     value: Any
     n_rows: int
 
     def map(self, step: Callable[[Any], Any]) -> "HeldRows":
-        """Take the step now."""
+        """Apply the step now."""
         return HeldRows(step(self.value), self.n_rows)
 
     def sum(self, count: Callable[[Any], Tables]) -> Tables:
@@ -62,7 +62,7 @@ class SourceRows(Rows):
         fewest: int,
         count: Callable[[Any], Tables] | None = None,
     ) -> tuple["SourceRows", Tables]:
-        """Count the rows of a source, and refuse those that a step cannot read, or too few."""
+        """Count the rows of a source; refuse rows that a step cannot read, and too few rows."""
         counts = _pass_over(source, _Count((step,), count, told=True))
         if counts._n_rows < fewest:
             raise ValueError(
@@ -72,7 +72,7 @@ class SourceRows(Rows):
         return cls(source, counts._n_rows, (step,)), counts._tables
 
     def map(self, step: Callable[[Any], Any]) -> "SourceRows":
-        """Take the step in each pass."""
+        """Apply the step in each pass."""
         return SourceRows(self.source, self.n_rows, (*self.steps, step))
 
     def sum(self, count: Callable[[Any], Tables]) -> Tables:
@@ -94,11 +94,11 @@ def _check_same_rows(n_counted: int, n_rows: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Count:
-    """The function that a source applies to each batch; it can be pickled if the steps can."""
+    """The function that a source applies to each batch; it can be pickled if its steps can."""
 
     steps: tuple[Callable[[Any], Any], ...]
     count: Callable[[Any], Tables] | None = None
-    told: bool = False  # whether errors of the steps are known to quote no value
+    told: bool = False  # whether errors of the steps are shown, because they quote no value
 
     def __call__(self, batch: Any) -> ExactCounts:
         try:
@@ -110,11 +110,11 @@ class _Count:
             return ExactCounts(self.count(rows) if self.count else (), n_rows)
         except STOPS:
             raise
-        except BaseException as error:  # a panic of polars is no Exception
+        except BaseException as error:  # a panic of polars is not an Exception
             known = self.told and isinstance(error, (ValueError, TypeError))
             known &= type(batch).__module__.partition(".")[0] in _LIBRARIES
-            told = str(error) if known else UNKNOWN.format(type(error).__name__)
-            return ExactCounts(problem=told)
+            problem = str(error) if known else UNKNOWN.format(type(error).__name__)
+            return ExactCounts(problem=problem)
 
 
 def _pass_over(source: Source, count: _Count) -> ExactCounts:

@@ -21,9 +21,9 @@ class Source(ABC):
 
     Privacy
     -------
-    A source adds no noise and charges nothing; the fit does. What `sum` returns, and all that it
-    adds up on the way, is as private as the rows, in memory, messages and logs of the engine. What
-    `head` returns is public.
+    A source adds no noise and charges nothing; the fit does both. The result of `sum` and all
+    partial sums are as private as the rows, in memory, messages and logs of the engine. The result
+    of `head` is public.
 
     Examples
     --------
@@ -69,11 +69,11 @@ class Source(ABC):
         Returns
         -------
         ExactCounts
-            The sum, of which no batch is left out and none is added twice.
+            The sum, in which each batch counts exactly once.
         """
 
     def select(self, names: Sequence[str]) -> "Source":
-        """Return a source with some of the columns at least, which may read less.
+        """Return a source with at least some of the columns, in order to read less.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class Source(ABC):
 
 
 def head_of(source: Source) -> Any:
-    """Return the head of a source; a query may have begun to read rows for it."""
+    """Return the head of a source; hide errors, because a query may read rows for it."""
     return quietly(lambda: source.head)
 
 
@@ -97,7 +97,7 @@ def quietly(read: Callable[[], Any]) -> Any:
     """Return the result of a reader or an engine; hide its errors, which may quote values."""
     try:
         return read()
-    except (ImportError, *STOPS):  # the former names a package to install
+    except (ImportError, *STOPS):  # an ImportError names a package to install
         raise
     except BaseException as error:
         problem = UNKNOWN.format(type(error).__name__)

@@ -14,7 +14,7 @@ from skdpot.__about__ import __version__
 from skdpot._utils.pages import HtmlReport, render
 from skdpot._utils.panels import cut_short, data_address
 from skdpot._utils.streams import solver_generator
-from skdpot.privacy.budget import epsilon_text
+from skdpot.privacy.rounding import epsilon_text
 from skdpot.privacy.statement import PrivacySpent
 from skdpot.tables.cautions import COMPARED_WITH_ROWS, cautions_of_columns, cautions_of_fit
 from skdpot.tables.frames import Table, validate_table

@@ -32,7 +32,7 @@ from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.statement import PrivacySpent
 from skdpot.privacy.targets import privacy_target
-from skdpot.release.contributions import WEIGHTINGS, Unit
+from skdpot.release.contributions import WEIGHTINGS, Unit, count_records
 from skdpot.release.releases import Records, Release
 from skdpot.sources import Rows
 from skdpot.tables.column_values import PlainColumn
@@ -248,7 +248,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         with all_or_nothing(self):
             unit = Unit.of_parameters(self.unit, self.max_rows, self.weighting)
             rows, rules, persons, kind = self._validate(X)
-            n_samples = _count_records(rows, persons)
+            n_samples = count_records(rows, persons)
             target = privacy_target(self.epsilon, self.delta, self.budget)
             plan = plan_marginals(target, rules.model, n_samples, unit.weight)
             _warn_of_small_table(plan)
@@ -635,11 +635,6 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         tags.input_tags.string = True
         tags.non_deterministic = True
         return tags
-
-
-def _count_records(rows: Rows, persons: IntArray | None) -> int:
-    """Return the public number of records: rows, or persons if they have several rows."""
-    return rows.n_rows if persons is None else int(persons.max()) + 1
 
 
 def _with_weights(values: dict[str, PlainColumn], weights: FloatArray | None) -> tuple[Any, Any]:

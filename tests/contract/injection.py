@@ -1,18 +1,15 @@
 """Putting a defect into the package for the time of one test, and running the test on it.
 
-Most defects are changes of behaviour: a function is given other arguments (half of the noise, an
-endless clip), returns another value, does nothing, or charges later. What happens inside a function
-is an expression in the place of another; that function is compiled anew and given its new code.
-Either way everybody who has imported the function runs the defect, and it is found by its qualified
-name, in whatever file it stands. A defect that finds nothing to change is an error.
+Defects are changes of behaviour: a function is given other arguments (half of the noise, an
+endless clip), returns another value, reads another constant, does nothing, or charges later.
+Everybody who has imported the function runs the defect, and it is found by its qualified name, in
+whatever file it stands. A defect that finds nothing to change is an error.
 """
 
-import ast
 import functools
 import inspect
 import re
 import sys
-import textwrap
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,7 +26,6 @@ from skdpot.privacy import charges
 from tests.payer import Payer
 
 ROOT = Path(__file__).resolve().parents[2]
-_MARK, _REACHED = "_mutant_", "_mutant_was_reached_"
 # The nested run takes the settings of the project, and shows nothing.
 _OPTIONS = (
     "-c",
@@ -176,6 +172,23 @@ def returning(where: str, change: Any, within: str = "") -> Injection:
         return changed
 
     return replaced(where, make, f"returns: {_said(change)}", within, _others(change))
+
+
+def reading(where: str, **changes: Any) -> Injection:
+    """Let a function, and its module, read other values under names of that module."""
+    called = replaced(where, lambda original: original, "")
+
+    def inject(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+        names = inspect.unwrap(_undecorated(inspect.getattr_static(*_owner(where)))).__globals__
+        for name, change in changes.items():
+            if name not in names:
+                raise StaleMutantError(f"{name} is no name in the module of {where}")
+            value = change(names[name]) if callable(change) else change
+            patch.setitem(names, name, value)
+        called.inject(patch, reached)
+
+    says = ", ".join(f"{name}: {_said(change)}" for name, change in changes.items())
+    return Injection(where, says, inject)
 
 
 def skipped(where: str, returns: str | None = None, within: str = "") -> Injection:
@@ -382,85 +395,6 @@ def _undecorated(held: Any) -> Any:
     for attribute in ("fget", "func", "__func__"):
         held = getattr(held, attribute, None) or held
     return held
-
-
-# ------------------------------------------------------------------------------------ the syntax
-
-
-def rewritten(where: str, *changes: tuple[str, str]) -> Injection:
-    """Write something else in a function, in the place of what stands there exactly once.
-
-    Parameters
-    ----------
-    where : str
-        ``"function"`` or ``"Class.method"``, wherever in the package that is; properties and cached
-        functions too.
-    *changes : (str, str)
-        What stands in the source as `ast.unparse` writes it, and what takes its place.
-    """
-
-    def inject(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-        found, problems = [], []
-        for owner, name in _owners(where):  # of several it is the one that holds what is changed
-            function = inspect.unwrap(_undecorated(inspect.getattr_static(owner, name)))
-            source = _source(function)
-            missed = [(source.count(old), old) for old, _ in changes if source.count(old) != 1]
-            if missed:
-                there = "holds {} times: {}".format(*missed[0])
-                problems.append(f"{function.__module__} {there}")
-                continue
-            for old, new in changes:
-                source = source.replace(old, new)
-            found.append((function, source))
-        if len(found) != 1:
-            why = "; ".join(problems)
-            raise StaleMutantError(f"{where} can be changed in {len(found)} places. {why}")
-        [(function, source)] = found
-        patch.setitem(function.__globals__, _REACHED, reached)
-        patch.setattr(function, "__code__", _compiled(function, source, where))
-
-    return Injection(where, "; ".join(_in_words(old, new) for old, new in changes), inject)
-
-
-def _in_words(old: str, new: str) -> str:
-    return f"``{new.strip()}`` for ``{old.strip()}``" if new else f"without ``{old.strip()}``"
-
-
-def _source(function: types.FunctionType) -> str:
-    """Return the source of a function without layout, comments, decorators and docstring."""
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-    definition.decorator_list = []
-    del definition.body[: ast.get_docstring(definition) is not None]
-    return ast.unparse(definition)
-
-
-def _compiled(function: types.FunctionType, source: str, where: str) -> types.CodeType:
-    """Compile a function that first of all says that it was reached."""
-    (definition, call) = ast.parse(f"{source}\n{_REACHED}()").body
-    definition.name = _MARK  # so that a call of itself is no reference to what is around it
-    definition.body.insert(0, call)
-    # What the function closes over, `__class__` for super() among it, comes from around it.
-    around = ast.parse(f"def around({', '.join(function.__code__.co_freevars)}):\n    pass")
-    around.body[0].body = [definition]
-    code = compile(ast.fix_missing_locations(around), f"<mutant of {where}>", "exec")
-    for name in ("around", _MARK):
-        (code,) = (
-            part
-            for part in code.co_consts
-            if isinstance(part, types.CodeType) and part.co_name == name
-        )
-    code = _qualified(code, code.co_qualname, function.__qualname__)
-    return code.replace(co_name=function.__code__.co_name)
-
-
-def _qualified(code: types.CodeType, before: str, after: str) -> types.CodeType:
-    """Give a function, and those inside it, their names back."""
-    parts = (
-        _qualified(part, before, after) if isinstance(part, types.CodeType) else part
-        for part in code.co_consts
-    )
-    name = code.co_qualname.replace(before, after, 1)
-    return code.replace(co_qualname=name, co_consts=tuple(parts))
 
 
 # ------------------------------------------------------------------------------------ the test

@@ -136,7 +136,7 @@ def results(
     return healthy, list(zip(own, hurt, strict=True))
 
 
-_COLUMNS = ("mutant", "injected into", "what it writes", "caught by", "what the test says")
+_COLUMNS = ("mutant", "injected into", "what it changes", "caught by", "what the test says")
 
 
 def _write_table(path: str) -> None:

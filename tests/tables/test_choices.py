@@ -54,7 +54,7 @@ def law(codes, some, predictions, offsets, n, sigma):
 def test_choices_have_the_law_of_the_exponential_mechanism(n, sigma):
     """A false alarm has a probability of 1e-6, for each of two cases."""
     due = law(CODES, PAIRS, PREDICTIONS[:6], OFFSETS[:6], n, sigma)
-    stream, event, runs = SecretStream(8), NonPrivateEvent(), 4000
+    stream, event, runs = SecretStream(8), NonPrivateEvent(), 2000
     options = PREDICTIONS[:6], OFFSETS[:6], n, sigma, stream, event
     found = [release_choices(CODES, PAIRS, *options) for _ in range(runs)]
     seen = np.array([found.count(places) for places in due])

@@ -303,6 +303,7 @@ def test_tables_of_polars():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_synthetic_rows")
 def test_rows_that_break_rules_are_not_told_of():
     """Neither an error, a warning nor the statement says whether, or how many, there are."""
     frame, good = people(400), people(400, wrong=0.0)

@@ -7,8 +7,8 @@ from tests.contract.injection import (
     Injections,
     given,
     half,
+    reading,
     returning,
-    rewritten,
 )
 
 
@@ -16,10 +16,14 @@ def the_records_of_the_coins(records, self, heads):
     return self.pairs.choose(heads)
 
 
+def as_if_taken(records):
+    return records.clamp(min=0)
+
+
 # fmt: off
 INJECTIONS: Injections = {
     8: [
-        (rewritten("stated_epsilon", (" * (1.0 - 2.0 * ROUNDING)", "")), {"no room for other machines in _epsilon": "core/privacy/test_spent.py::test_a_statement_bounds_what_any_machine_computes[1e-05-event1]"}),
+        (reading("stated_epsilon", ROUNDING=0.0), {"no room for other machines in _epsilon": "core/privacy/test_spent.py::test_a_statement_bounds_what_any_machine_computes[1e-05-event1]"}),
     ],
     21: [
         (given("guessing_p_value", delta=0.0), {"delta of the claim": "audit/test_guessing.py::test_golden_ceiling"}),
@@ -33,7 +37,7 @@ INJECTIONS: Injections = {
         (returning("leak_of_steps", 0.0, "_epsilon"), {"tails that epsilon forgets": "core/privacy/test_selection.py::test_the_account_is_a_gaussian_unless_something_leaks"}),
     ],
     27: [
-        (rewritten("_add", ("usable & (records >= 0)", "usable")), {"a vacant place adds something": "contract/test_places.py::test_vacant_places_add_exactly_nothing"}),
+        (given("_add", records=as_if_taken), {"a vacant place adds something": "contract/test_places.py::test_vacant_places_add_exactly_nothing"}),
     ],
 }
 # fmt: on

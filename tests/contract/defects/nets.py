@@ -3,8 +3,10 @@
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 
+from skdpot.release.moments import _UNIT
 from tests.contract.injection import (
     LARGE,
     Injections,
@@ -13,7 +15,6 @@ from tests.contract.injection import (
     half_noise,
     instead,
     returning,
-    rewritten,
     skipped,
     twice,
 )
@@ -42,6 +43,19 @@ def charged_for_its_last_phase(plan):
     return replace(plan, event=plan.event.phases[-1])
 
 
+def half_as_large_again(radius):
+    return 1.5 * radius
+
+
+def rounded_to_the_nearest(vectors, radius):
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True) / radius
+    return np.round(vectors / np.maximum(norms, 1.0) / _UNIT)
+
+
+def rounded_by_their_number(projections):
+    return projections * (1.0 + 2.0**-50 * projections.shape[1])
+
+
 # fmt: off
 INJECTIONS: Injections = {
     1: [
@@ -53,7 +67,7 @@ INJECTIONS: Injections = {
         (given("calibrate_lattice", "plan_output_tables", mu=twice), {"noise of one release for several": "contract/test_plans.py::test_a_plan_costs_what_it_was_given[outputs]"}),
     ],
     2: [
-        (rewritten("_units", ("radius * (1.0 - 1e-09)", "1.5 * radius")), {"vectors of noisy sums": "fair/test_barycenter.py::test_a_record_moves_noisy_sums_by_at_most_twice_the_radius[1-1.0]"}),
+        (given("_units", radius=half_as_large_again), {"vectors of noisy sums": "fair/test_barycenter.py::test_a_record_moves_noisy_sums_by_at_most_twice_the_radius[1-1.0]"}),
         (returning("OuterProducts.gram", norms_in_single_precision), {"norms in single precision": "core/nets/test_clipping_precision.py::test_no_record_contributes_more_than_the_clip"}),
         (given("shares_of_vectors", clip=LARGE), {"fair gradient": "fair/test_fair_sums.py::test_twice_the_clip_is_attained"}),
         (given("shares_of_jacobians", clip=LARGE), {
@@ -97,12 +111,12 @@ INJECTIONS: Injections = {
         (given("PrivateWassersteinGradient._record_loss", noise=None), {"losses of a private training": "core/nets/test_wasserstein_gradient.py::test_a_gradient_has_the_noise_of_its_event[both]"}),
     ],
     27: [
-        (rewritten("LocalPenalty.of_release", ("projections[:, members]", "tables.projections(values[members])")), {"pulls rounded by the size of a private cell": "fair/test_fair_sums.py::test_a_record_that_changes_its_cell_moves_no_bit_of_another"}),
+        (given("OutputTables.pulls", "LocalPenalty.of_release", projections=rounded_by_their_number), {"pulls rounded by the size of a private cell": "fair/test_fair_sums.py::test_a_record_that_changes_its_cell_moves_no_bit_of_another"}),
         (skipped("padded", "places"), {"a product of as many rows as records": "contract/test_places.py::test_a_record_that_joins_moves_none_that_is_on_a_kink[predictor-dtype0]"}),
         (instead("_same_bits", nearly_the_same), {"a network that mixes records a little": "core/nets/test_private_modules.py::test_refused[layer5-depends on the other records]"}),
     ],
     28: [
-        (rewritten("_units", ("np.trunc", "np.round")), {"entries of sums rounded to the nearest unit": "fair/test_barycenter.py::test_rounding_takes_no_vector_beyond_its_radius"}),
+        (instead("_units", rounded_to_the_nearest), {"entries of sums rounded to the nearest unit": "fair/test_barycenter.py::test_rounding_takes_no_vector_beyond_its_radius"}),
     ],
 }
 # fmt: on

@@ -2,13 +2,19 @@
 # ruff: noqa: E501
 
 import math
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from unittest.mock import ANY
 
 import numpy as np
+from sklearn.model_selection import KFold, StratifiedKFold
 
+from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import Step
 from skdpot.privacy.gdp import gdp_delta
 from skdpot.privacy.sampling import PoissonClippedSumStep
+from skdpot.privacy.searches import _BECAUSE
+from skdpot.privacy.targets import _certain_leak_units
 from tests.contract.defects.changes import _ONE_STEP
 from tests.contract.injection import (
     Injections,
@@ -17,8 +23,9 @@ from tests.contract.injection import (
     given,
     half,
     instead,
+    reading,
+    replaced,
     returning,
-    rewritten,
     skipped,
 )
 
@@ -89,6 +96,101 @@ def as_planned(others, self):
     return self.others
 
 
+def with_any_last_charge(seen):
+    return replace(seen, last=ANY)
+
+
+@contextmanager
+def without_synchronising(opened, kind):
+    with opened as connection:
+        for statement in ("ROLLBACK", "PRAGMA synchronous = OFF", f"BEGIN {kind}"):
+            connection.execute(statement)
+        yield connection
+
+
+def as_was_planned(statement, self):
+    return self.plan.statement
+
+
+def without_a_tail(losses, parts):
+    return replace(losses, infinity_mass=sum(part.infinity_mass * n for part, n in parts))
+
+
+def without_leaks_of_samples(cost, event):
+    return replace(cost, leak_units=_certain_leak_units(compose(event)))
+
+
+def by_place(splitter):
+    is_stratified = isinstance(splitter, StratifiedKFold)
+    return KFold(splitter.n_splits) if is_stratified else splitter
+
+
+def of_no_parameter(faults):
+    return (fault for fault in faults if not fault.endswith(tuple(_BECAUSE.values())))
+
+
+def as_if_no_row_repeats(tried):
+    return (*tried[:2], False)
+
+
+def by_the_root(group_size):
+    return math.isqrt(group_size)
+
+
+def of_gaussian_noise(worst, rho):
+    return replace(worst, mu=math.sqrt(2.0 * rho))
+
+
+def of_order_one(cost, a, y):
+    return np.where(a < 0.0, cost * (y - a) / (y + a), cost)
+
+
+def where_a_half_square_is_rho(found):
+    rho = found[1] * math.tanh(found[1] / 2.0)
+    return found[0], math.sqrt(2.0 * rho)
+
+
+def a_step_less(count, self):
+    return count - self.lattice
+
+
+def in_the_same_call():
+    return nullcontext()
+
+
+def but_for_the_statement(restate):
+    def restated(self, spent):
+        before = getattr(self, "privacy_spent_", None)
+        restate(self, spent)
+        if before is not None:
+            self.privacy_spent_ = before
+
+    return restated
+
+
+def undivided(estimator, composite, prefix):
+    return iter([] if composite else [(prefix, estimator)])
+
+
+def but_for_unknown_values(declared):
+    return {
+        kind: {name: allowed for name, allowed in needed.items() if name != "handle_unknown"}
+        for kind, needed in declared.items()
+    }
+
+
+def but_for_memory(leaks):
+    return tuple(text for text in leaks if "`memory`" not in text)
+
+
+def all_are_budgets(budgets):
+    return all(budget is not None for budget in budgets)
+
+
+def of_no_planned_fit(totals):
+    return replace(totals, planned=())
+
+
 # fmt: off
 INJECTIONS: Injections = {
     1: [
@@ -97,13 +199,13 @@ INJECTIONS: Injections = {
         (given("gaussian_noise", sigma=half), {"the sampler of float noise": "core/privacy/test_noise.py::test_float_noise"}),
     ],
     3: [
-        (rewritten("_read_charges", ("(kept, tuple(last)) != (seen.sums, seen.last)", "kept != seen.sums")), {"a charge that another machine replaced": "contract/test_ledger_faults.py::test_a_charge_that_a_machine_without_our_locks_replaced_is_missed"}),
-        (rewritten("Journal.keep", ("    except LedgerError:\n        self.drop()", "    except LedgerError:\n        pass")), {"a release that is not kept, after others that are": "contract/test_ledger_faults.py::test_a_disk_that_goes_bad_after_the_charge_costs_no_second_one[keep-full]"}),
+        (given("_read_charges", seen=with_any_last_charge), {"a charge that another machine replaced": "contract/test_ledger_faults.py::test_a_charge_that_a_machine_without_our_locks_replaced_is_missed"}),
+        (skipped("Journal.drop", within="Journal.keep"), {"a release that is not kept, after others that are": "contract/test_ledger_faults.py::test_a_disk_that_goes_bad_after_the_charge_costs_no_second_one[keep-full]"}),
         (skipped("Ledger.keep"), {"a release that nobody keeps": "core/privacy/test_journal.py::test_a_failure_at_every_release_is_resumed[2-FailureError]"}),
-        (rewritten("transaction", ("synchronous = EXTRA", "synchronous = OFF")), {"a release that a power cut undoes": "core/privacy/test_journal.py::test_releases_are_synchronised_before_they_pass"}),
-        (rewritten("Ledger._check_last", ("!= (last,)", "== ()")), {"a place in a resumed fit that is filled twice": "core/privacy/test_journal.py::test_two_attempts_at_once_make_one_release"}),
-        (rewritten("_Resumed.take", ("statement != self.plan.statement", "False")), {"another fit on the charge of an interrupted one": "core/privacy/test_journal.py::test_another_fit_is_refused_and_not_charged[change0-another event]"}),
-        (rewritten("Ledger.close", ("last is not None", "False")), {"two attempts that go on unkept": "core/privacy/test_journal.py::test_one_attempt_alone_goes_on_without_being_kept[0]"}),
+        (returning("transaction", without_synchronising), {"a release that a power cut undoes": "core/privacy/test_journal.py::test_releases_are_synchronised_before_they_pass"}),
+        (skipped("Ledger._check_last"), {"a place in a resumed fit that is filled twice": "core/privacy/test_journal.py::test_two_attempts_at_once_make_one_release"}),
+        (given("_Resumed.take", statement=as_was_planned), {"another fit on the charge of an interrupted one": "core/privacy/test_journal.py::test_another_fit_is_refused_and_not_charged[change0-another event]"}),
+        (given("Ledger.close", last=None), {"two attempts that go on unkept": "core/privacy/test_journal.py::test_one_attempt_alone_goes_on_without_being_kept[0]"}),
         (skipped("keep_no_more", within="SlicedSketch.partial_fit"), {"a stream that is resumed": "core/privacy/test_journal.py::test_a_stream_that_goes_on_is_not_resumed[LedgerError]"}),
         (skipped("keep_no_more", within="release_mean_start"), {"times that are resumed one by one": "contract/test_resumed_fits.py::test_what_is_released_time_by_time_is_not_kept[paths, mfld, mean]"}),
         (skipped("Journal.end"), {"a fit that ended and can be resumed": "core/privacy/test_journal.py::test_a_failure_at_every_release_is_resumed[2-FailureError]"}),
@@ -153,17 +255,17 @@ INJECTIONS: Injections = {
         (given("_coin_sample", threshold=one_more), {"coins that land in more often": "core/privacy/test_subsampling.py::test_poisson_rate_is_never_exceeded"}),
     ],
     8: [
-        (rewritten("_of_rho", ("delta + (1.0 - delta) * worst.leak", "worst.leak")), {"delta of approximate zCDP": "core/privacy/test_other_libraries.py::test_concentrated_but_for_a_delta[replace_one]"}),
-        (rewritten("_of_accountant", ("2.0 * epsilon", "epsilon")), {"a replaced record of diffprivlib counted as one that is added": "core/privacy/test_other_libraries.py::test_tools_of_diffprivlib_that_count_and_that_average_are_both_covered[1.0]"}),
+        (given("_of_rho", delta=0.0), {"delta of approximate zCDP": "core/privacy/test_other_libraries.py::test_concentrated_but_for_a_delta[replace_one]"}),
+        (given("_of_epsilon", "_of_accountant", epsilon=half), {"a replaced record of diffprivlib counted as one that is added": "core/privacy/test_other_libraries.py::test_tools_of_diffprivlib_that_count_and_that_average_are_both_covered[1.0]"}),
         (given("SingleFitTarget.__init__", "privacy_target", delta=0.001), {"a fit is calibrated to another delta": "trajectories/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[bounds0-1]"}),
         (given("LossDistribution.delta", self=without_infinite_losses), {"infinite losses not counted": "core/privacy/test_accounting.py::test_an_infinite_loss_counts_fully_with_and_without_a_gaussian"}),
-        (rewritten("_upper_masses", (" + error", "")), {"rounding errors of transforms not covered": "core/privacy/test_accounting.py::test_composed_masses_bound_the_exact_ones_far_into_the_tail[subset]"}),
-        (rewritten("_composed", ("math.exp(_LOG_TAIL)", "0.0")), {"losses beyond the window not counted": "core/privacy/test_accounting.py::test_losses_beyond_the_window_count_as_infinite"}),
-        (rewritten("absent_delta", (" + _CANCELLED * rate", "")), {"rounding of a profile not counted": "core/privacy/test_accounting.py::test_what_cancels_near_the_largest_loss_is_added[0.9-12.0]"}),
-        (rewritten("clipped_sum_delta", ("_CANCELLED *", "0.0 *")), {"rounding of a sum's profile not counted": "core/privacy/test_accounting.py::test_what_cancels_in_a_sum_of_clipped_vectors_is_added[1e-08]"}),
-        (rewritten("SingleFitTarget.admits", ("(1.0 + 2.0 * ROUNDING) * ", "")), {"no room for other machines in SingleFitTarget.admits": "core/privacy/test_calibration.py::test_a_single_fit_pays_for_the_noise_sampler_exactly"}),
+        (reading("_upper_masses", _UNIT=1e-300), {"rounding errors of transforms not covered": "core/privacy/test_accounting.py::test_composed_masses_bound_the_exact_ones_far_into_the_tail[subset]"}),
+        (returning("_composed", without_a_tail), {"losses beyond the window not counted": "core/privacy/test_accounting.py::test_losses_beyond_the_window_count_as_infinite"}),
+        (reading("absent_delta", _CANCELLED=0.0), {"rounding of a profile not counted": "core/privacy/test_accounting.py::test_what_cancels_near_the_largest_loss_is_added[0.9-12.0]"}),
+        (reading("clipped_sum_delta", _CANCELLED=0.0), {"rounding of a sum's profile not counted": "core/privacy/test_accounting.py::test_what_cancels_in_a_sum_of_clipped_vectors_is_added[1e-08]"}),
+        (reading("SingleFitTarget.admits", ROUNDING=0.0), {"no room for other machines in SingleFitTarget.admits": "core/privacy/test_calibration.py::test_a_single_fit_pays_for_the_noise_sampler_exactly"}),
         (given("Terms.admit", self=without_a_cap_of_leaks), {"leaks of a ledger not capped": "core/privacy/test_budget.py::test_either_cap_refuses"}),
-        (rewritten("event_cost", ("leak_units if", "0 if")), {"leaks of sampled fits not charged": "core/privacy/test_calibration.py::test_a_thousand_sampled_fits_share_the_leaks_of_a_ledger"}),
+        (returning("event_cost", without_leaks_of_samples), {"leaks of sampled fits not charged": "core/privacy/test_calibration.py::test_a_thousand_sampled_fits_share_the_leaks_of_a_ledger"}),
         (returning("exact_leak", 0, "SingleFitTarget.admits"), {"error of the noise sampler not paid for": "core/privacy/test_calibration.py::test_a_single_fit_pays_for_the_noise_sampler_exactly"}),
     ],
     11: [
@@ -186,31 +288,31 @@ INJECTIONS: Injections = {
     ],
     18: [
         (returning("faults_of_callers", (), "charge"), {"a fit that says nothing of who divides its rows": "core/privacy/test_check_search.py::test_a_fit_warns_of_a_stratified_split_and_of_no_other[scores]"}),
-        (rewritten("_of_cv", ("classifier=classifier", "classifier=False")), {"folds by labels taken for folds by place": "core/privacy/test_check_search.py::test_a_search_that_moves_several_rows_is_refused_and_its_fits_warn[grid]"}),
-        (rewritten("_of_kind", ("!= value", "is None")), {"a bootstrap": "core/privacy/test_check_search.py::test_a_search_that_moves_several_rows_is_refused_and_its_fits_warn[bootstrap]"}),
-        (rewritten("_tried", ("len(np.unique(train)) < len(train)", "False")), {"a row twice in a list of positions": "core/privacy/test_check_search.py::test_a_row_that_comes_twice_is_refused"}),
+        (given("_of_splitter", "_of_cv", splitter=by_place), {"folds by labels taken for folds by place": "core/privacy/test_check_search.py::test_a_search_that_moves_several_rows_is_refused_and_its_fits_warn[grid]"}),
+        (returning("_of_kind", of_no_parameter), {"a bootstrap": "core/privacy/test_check_search.py::test_a_search_that_moves_several_rows_is_refused_and_its_fits_warn[bootstrap]"}),
+        (returning("_tried", as_if_no_row_repeats), {"a row twice in a list of positions": "core/privacy/test_check_search.py::test_a_row_that_comes_twice_is_refused"}),
         (given("Event.grouped", group_size=1), {"rows of different times": "core/privacy/test_group_privacy.py::test_rows_of_different_parts_move_all_parts_together_by_the_root_of_their_number"}),
-        (rewritten("PrivacyLoss.group_epsilon", ("steps + (k - 1) * x", "0.0")), {"delta of a chain not added up": "core/privacy/test_group_privacy.py::test_a_group_of_what_leaks_is_bounded_or_nothing_is_said"}),
-        (rewritten("PrivacyLoss.group_epsilon", ("k * self.mu_without_sampling", "math.sqrt(k) * self.mu_without_sampling")), {"a chain of one statistic by the root": "core/privacy/test_group_privacy.py::test_epsilon_over_k_is_more_than_epsilon_for_k_rows[5-3.583]"}),
+        (returning("_log_chain", 0.0), {"delta of a chain not added up": "core/privacy/test_group_privacy.py::test_a_group_of_what_leaks_is_bounded_or_nothing_is_said"}),
+        (given("PrivacyLoss.group_epsilon", group_size=by_the_root), {"a chain of one statistic by the root": "core/privacy/test_group_privacy.py::test_epsilon_over_k_is_more_than_epsilon_for_k_rows[5-3.583]"}),
         (given("PrivacyLoss.group_epsilon", leak=0.0), {"leaks of a group forgotten": "core/privacy/test_group_privacy.py::test_a_group_of_selected_categories_is_bounded"}),
         (returning("Event.group_leak", 0.0), {"leaks of a chain forgotten": "core/privacy/test_group_privacy.py::test_a_group_of_what_leaks_is_bounded_or_nothing_is_said"}),
     ],
     19: [
-        (rewritten("Ledger.admit", ("next(allowed, None)", "charges[-1]")), {"a budget that is used up": "core/privacy/test_budget.py::test_a_refused_charge_changes_nothing"}),
+        (returning("Terms.admit", True, "Ledger.admit"), {"a budget that is used up": "core/privacy/test_budget.py::test_a_refused_charge_changes_nothing"}),
     ],
     20: [
         (returning("SampledGaussianEvent._steps", nearly_normal_steps), {
             "below what is attained": "core/privacy/test_accounting.py::test_limit_for_poisson_samples_lies_below_what_is_attained",
             "batches of projected rows": "sampling/test_row_releases.py::test_cost_of_given_noise_by_another_route[sampled]"}),
         (returning("SampledGaussianEvent._steps", steps_on_poisson_samples), {"Poisson account for batches of a fixed size": "core/privacy/test_accounting.py::test_golden_values[5.0]"}),
-        (rewritten("_of_rho", ("mu=worst.mu", "mu=math.sqrt(2.0 * rho)")), {"zero-concentrated privacy as Gaussian noise": "core/privacy/test_other_libraries.py::test_zero_concentrated_counts_cost_no_more_than_is_charged[replace_one-Gaussian, 1.0]"}),
-        (rewritten("_cost", ("gained * (y + a) / (y - np.minimum(a, 0.0))", "gained")), {"orders of a zero-concentrated release": "core/privacy/test_concentrated.py::test_no_search_finds_a_concentrated_pair_that_costs_more[2.0]"}),
-        (rewritten("zcdp_profile", ("a * math.tanh(a / 2.0) >= rho", "a * a / 2.0 >= rho")), {"randomised response of zero-concentrated privacy": "core/privacy/test_concentrated.py::test_randomised_response_attains_the_charge[0.5]"}),
+        (returning("gdp_of_zcdp", of_gaussian_noise, "_of_rho"), {"zero-concentrated privacy as Gaussian noise": "core/privacy/test_other_libraries.py::test_zero_concentrated_counts_cost_no_more_than_is_charged[replace_one-Gaussian, 1.0]"}),
+        (returning("_cost", of_order_one), {"orders of a zero-concentrated release": "core/privacy/test_concentrated.py::test_no_search_finds_a_concentrated_pair_that_costs_more[2.0]"}),
+        (returning("bisected", where_a_half_square_is_rho, "zcdp_profile"), {"randomised response of zero-concentrated privacy": "core/privacy/test_concentrated.py::test_randomised_response_attains_the_charge[0.5]"}),
         (returning("_dominates", at_the_nodes), {"a bound that holds at nodes alone": "core/privacy/test_accounting.py::test_a_coarse_loss_is_dominated_between_its_nodes_too[0.1]"}),
     ],
     22: [
         (returning("ThresholdedCountsEvent.sensitivity", 1.0), {"an event in which one count moves": "core/privacy/test_selection.py::test_no_neighbours_exceed_what_is_charged[grid3]"}),
-        (rewritten("ThresholdedCountsEvent._passes", ("Fraction(1, 2)", "Fraction(3, 2)")), {"a tail that starts a step too far out": "core/privacy/test_selection.py::test_the_tail_is_a_close_bound[3.0-16.0]"}),
+        (given("ThresholdedCountsEvent._passes", count=a_step_less), {"a tail that starts a step too far out": "core/privacy/test_selection.py::test_the_tail_is_a_close_bound[3.0-16.0]"}),
         (given("ThresholdedCountsEvent.group_leak", self=of_one_column), {"the tail of one column for all": "core/privacy/test_selection.py::test_no_neighbours_of_two_columns_exceed_what_is_charged"}),
         (given("ThresholdedCountsEvent._steps", self=of_one_column), {"one column charged for all": "core/privacy/test_selection.py::test_no_neighbours_of_two_columns_exceed_what_is_charged"}),
         (returning("PrivacyLoss.leak", 0.0, "PrivacyLoss.delta"), {"tails that delta forgets": "core/privacy/test_selection.py::test_no_neighbours_exceed_what_is_charged[grid0]"}),
@@ -221,26 +323,26 @@ INJECTIONS: Injections = {
             "a choice charged by its variance": "tables/test_choices.py::test_the_cost_is_that_of_the_worst_test_of_any_range"}),
     ],
     24: [
-        (rewritten("withholding", ("with apart():", "if True:")), {"seeds of trials by their index": "core/privacy/test_journal.py::test_seeds_of_trials_do_not_follow_from_the_one_in_the_file"}),
-        (rewritten("PrivateEstimatorMixin._restate", ("self.privacy_spent_ = spent", "pass")), {"the statement of a trial": "search/test_private_search_winners.py::test_everything_that_the_winner_holds_states_the_search[classifier]"}),
-        (rewritten("PrivateEstimatorMixin._restate", ("self._stated_in", "()")), {"the budget of a trial, in a sketch": "search/test_private_search_winners.py::test_everything_that_the_winner_holds_states_the_search[flow]"}),
+        (instead("apart", in_the_same_call, "withholding"), {"seeds of trials by their index": "core/privacy/test_journal.py::test_seeds_of_trials_do_not_follow_from_the_one_in_the_file"}),
+        (replaced("PrivateEstimatorMixin._restate", but_for_the_statement, "but for the statement"), {"the statement of a trial": "search/test_private_search_winners.py::test_everything_that_the_winner_holds_states_the_search[classifier]"}),
+        (skipped("PrivateEstimatorMixin._restate", within="PrivateEstimatorMixin._restate"), {"the budget of a trial, in a sketch": "search/test_private_search_winners.py::test_everything_that_the_winner_holds_states_the_search[flow]"}),
         (skipped("Ledger.forget"), {"a ledger remembered for each trial": "search/test_private_search_winners.py::test_no_registry_of_the_process_counts_trials"}),
     ],
     25: [
-        (rewritten("charge_fit", (" and event.is_private and", " and")), {"values without noise in a ledger": "core/privacy/test_journal.py::test_without_noise_nothing_is_written"}),
+        (returning("NonPrivateEvent.is_private", True, "charge_fit"), {"values without noise in a ledger": "core/privacy/test_journal.py::test_without_noise_nothing_is_written"}),
     ],
     26: [
-        (rewritten("leaves", ("yield from leaves(part, composite, f'{prefix}{name}__')", "yield prefix, part")), {"within another composite": "core/privacy/test_check_pipeline.py::test_a_step_that_learns_without_noise_is_refused_and_warned_of[before-a nested PCA]"}),
-        (rewritten("_is_declared", ("getattr(part, name) in allowed", "getattr(part, name) in allowed or name == 'handle_unknown'")), {"an encoder that names unknown values": "core/privacy/test_check_pipeline.py::test_what_is_not_declared_is_learned[changed1]"}),
+        (instead("leaves", undivided, "leaves"), {"within another composite": "core/privacy/test_check_pipeline.py::test_a_step_that_learns_without_noise_is_refused_and_warned_of[before-a nested PCA]"}),
+        (reading("_is_declared", _DECLARED=but_for_unknown_values), {"an encoder that names unknown values": "core/privacy/test_check_pipeline.py::test_what_is_not_declared_is_learned[changed1]"}),
         (returning("leaks", (), "warn_of_composition"), {"a fit that says nothing": "core/privacy/test_check_pipeline.py::test_a_step_that_learns_without_noise_is_refused_and_warned_of[before-StandardScaler]"}),
         (returning("_statements", (), "warn_of_composition"), {"a private step in a column transformer": "core/privacy/test_check_pipeline.py::test_private_steps_share_a_budget_or_are_told_their_sum[columns, then a step]"}),
-        (rewritten("leaks", ("getattr(composite, 'memory', None) is not None", "False")), {"a memory that keeps rows in files": "core/privacy/test_check_pipeline.py::test_a_memory_would_keep_rows_in_files[inside]"}),
+        (returning("leaks", but_for_memory), {"a memory that keeps rows in files": "core/privacy/test_check_pipeline.py::test_a_memory_would_keep_rows_in_files[inside]"}),
         (given("_makes_numbers", numbers=True), {"a step that quotes a text among numbers": "core/privacy/test_check_pipeline.py::test_no_accepted_step_quotes_a_bad_row"}),
-        (rewritten("is_shared", (" and budget is budgets[0]", "")), {"two budgets taken for one": "core/privacy/test_check_pipeline.py::test_private_steps_share_a_budget_or_are_told_their_sum[steps]"}),
+        (instead("is_shared", all_are_budgets), {"two budgets taken for one": "core/privacy/test_check_pipeline.py::test_private_steps_share_a_budget_or_are_told_their_sum[steps]"}),
     ],
     29: [
         (returning("reserve", with_all_caps), {"the caps of a budget without a plan": "core/privacy/test_planned.py::test_the_plan_and_all_that_is_admitted_beside_it_cost_no_more_than_the_budget[search]"}),
-        (rewritten("Terms.admit", ("within and made <= Counter((planned.event for planned in self.planned))", "within")), {"a planned fit made twice": "core/privacy/test_planned.py::test_each_planned_fit_is_made_once_by_whichever_budget_asks_first"}),
+        (given("Terms.admit", totals=of_no_planned_fit), {"a planned fit made twice": "core/privacy/test_planned.py::test_each_planned_fit_is_made_once_by_whichever_budget_asks_first"}),
         (given("PlannedFit.covers", mu=no_more_than_planned), {"less noise than was planned": "core/privacy/test_planned.py::test_only_what_costs_no_more_than_was_planned_is_free[event0-dearer0-nearly0]"}),
         (given("PlannedFit.covers", others=as_planned), {"other batches than were planned": "core/privacy/test_planned.py::test_only_what_costs_no_more_than_was_planned_is_free[event2-dearer2-nearly2]"}),
     ],

@@ -17,11 +17,12 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from skdpot.exceptions import BudgetExceededError, CalibrationError, PrivacyWarning
 from skdpot.privacy import accounting, gdp, loss_distribution, sampling
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
+from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import calibrate
 from skdpot.privacy.charges import ROWS_GIVEN, charge
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent, Relation
 from skdpot.privacy.gdp import gdp_delta
+from skdpot.privacy.rounding import epsilon_text, rounded_down, rounded_up
 from skdpot.privacy.spent import silent_parts, total_spent
 from skdpot.privacy.statement import PrivacySpent
 from skdpot.privacy.targets import PrivacyTarget, SingleFitTarget
