@@ -53,15 +53,19 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
     fairness : str, default="demographic_parity"
         The rates to compare. "demographic_parity": the rate of a decision among all members of a
         group; "equalized_odds": among those of each true class; "equal_opportunity": among those
-        for whom it is right; "predictive_equality": among those for whom it is wrong. For two
-        classes, the decision is the second class. The last two are for "bayes" only. With "sketch"
-        and "ranks", equalised odds treats the class of every record as public.
+        for whom it is right; "predictive_equality": among those for whom it is wrong. Of two
+        classes, decisions for `pos_label` are compared, of more those for each. The last two are
+        for "bayes" only. With "sketch" and "ranks", equalised odds treats the class of every record
+        as public.
     epsilon : float, default=1.0
         Privacy parameter of the whole fit; ``inf`` for no privacy.
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
     measure : {"ratio", "difference"}, default="ratio"
         Whether `level` bounds the ratio of rates or one minus their difference.
+    pos_label : label, optional
+        The favorable one of two classes. By default 1 of the classes 0 and 1 or −1 and 1; of others
+        the second in sorted order, with a `FairnessWarning`.
     group_aware : bool, default=False
         Whether decisions may use the group. `predict` then needs `sensitive_features`. For "bayes"
         only; with other mechanisms make the group a feature of X.
@@ -97,6 +101,8 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes.
+    pos_label_ : label or None
+        The favorable class; None for more than two classes.
     groups_ : ndarray of shape (n_groups,) or None
         The groups of `sensitive_features`; None if nothing is compared.
     network_ : torch.nn.Module
@@ -173,6 +179,7 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
     epsilon: float = 1.0
     delta: float = 1e-5
     measure: str = "ratio"
+    pos_label: Any = None
     randomized: bool = True
     mechanism: str | FairMechanism = "bayes"
     classes: Any = None
@@ -197,6 +204,8 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
             raise ValueError(
                 "y holds a single class; a classifier needs two. Declare others with classes=."
             )
+        bayes = isinstance(self._chosen_mechanism, BayesRule)
+        self._set_favorable(compares=bayes and self.groups_ is not None)
         if self.classes is not None:
             public.append(KNOWN_LABELS)
         if self.groups_ is not None:

@@ -12,8 +12,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 
 from skdpot._utils.parameters import Interval, StrOptions, check_is_fitted, check_parameters
+from skdpot.exceptions import warn_of_fairness
 from skdpot.fair.fair_rule import FairConstraint, FairRule, RuleProgram, frontier
-from skdpot.fair.notions import NOTIONS
+from skdpot.fair.notions import DEMOGRAPHIC_PARITY, EQUALIZED_ODDS, NOTIONS
 from skdpot.fair.score_law import ScoreLaw
 
 _N_HASHES = 2.0**64  # of rows, which make coins in [0, 1)
@@ -22,7 +23,9 @@ RULE_PARAMETERS: dict[str, list[Any]] = {
     "level": [Interval(Real, 0, 1, closed="both")],
     "measure": [StrOptions({"ratio", "difference"})],
     "randomized": ["boolean"],
+    "pos_label": [Real, str, "boolean", None],
 }
+_SYMMETRIC = {DEMOGRAPHIC_PARITY.name, EQUALIZED_ODDS.name}  # if rates differ by differences
 _NO_LAW = (
     'Other constraints and the frontier need a fit with mechanism="bayes" and sensitive_features.'
 )
@@ -39,9 +42,11 @@ class FairDecisions(ClassifierMixin, ABC):
     fairness: str
     measure: str
     randomized: bool
+    pos_label: Any
     classes_: np.ndarray
     score_law_: ScoreLaw | None
     rule_: FairRule | None
+    pos_label_: Any
 
     @abstractmethod
     def _places(
@@ -60,9 +65,33 @@ class FairDecisions(ClassifierMixin, ABC):
         """Return the best rule under the constraint."""
         return RuleProgram(self._law(), self._constraint).solve(randomized=self.randomized)[0]
 
+    def _set_favorable(self, *, compares: bool) -> None:
+        """Store the favorable class; warn, before the charge, if it had to be assumed."""
+        classes, name = self.classes_.tolist(), type(self).__name__
+        if self.pos_label is not None and len(classes) != 2:
+            raise ValueError(
+                f"pos_label is for two classes, and {name} was given {len(classes)}: with more, "
+                "the rates of all of them are compared. Leave pos_label=None."
+            )
+        if self.pos_label is not None and self.pos_label not in classes:
+            raise ValueError(f"pos_label={self.pos_label!r} is not among the classes {classes}.")
+        self.pos_label_ = None if len(classes) != 2 else classes[1]
+        if self.pos_label is not None:
+            self.pos_label_ = self.pos_label
+        elif len(classes) == 2 and not (set(classes) <= {0, 1} or set(classes) <= {-1, 1}):
+            if compares and not (self.measure == "difference" and self.fairness in _SYMMETRIC):
+                warn_of_fairness(
+                    f"{name}: the favorable decision is taken to be {classes[1]!r}, the second "
+                    f"class in sorted order. Pass pos_label={classes[1]!r} if that is right, or "
+                    f"pos_label={classes[0]!r}."
+                )
+
     @property
     def _constraint(self) -> FairConstraint:
-        return FairConstraint(self.fairness, float(self.level), self.measure)
+        favorable = 1
+        if self.pos_label_ is not None:
+            favorable = self.classes_.tolist().index(self.pos_label_)
+        return FairConstraint(self.fairness, float(self.level), self.measure, favorable)
 
     def _law(self) -> ScoreLaw:
         check_is_fitted(self)

@@ -31,11 +31,13 @@ from skdpot.fair.notions import DEMOGRAPHIC_PARITY, EQUALIZED_ODDS, NOTIONS
 from skdpot.fair.score_law import ScoreLaw
 
 _ROUNDS = 12  # of corrections, at most
+_MORE_ROUNDS = 4  # of corrections that start with those of the level before
 _AGREED = 1e-4  # of a rate or a weight, which is nothing
 _FEWEST = 1.0  # records of a group, so that rates are defined
 _WORSE_THAN_ERRORS = 10.0  # weight of a missed rate, per wrong decision
 _MISSED = 0.005  # of a rate, which a rule without coins may miss
 _MOST_CHOICES = 4096  # of thresholds, that are compared for a rule without coins
+_GAINED = 1e-10  # of the accuracy, by a threshold that a solution does not use yet
 _SHOWN = np.linspace(0.0, 1.0, 21)  # levels of a frontier
 
 
@@ -51,15 +53,18 @@ class FairConstraint:
         Least ratio of rates, or one minus their largest difference.
     measure : {"ratio", "difference"}
         Which of these.
+    favorable : int, default=1
+        The favorable one of two classes.
     """
 
     fairness: str
     level: float
     measure: str = "ratio"
+    favorable: int = 1
 
     def rates(self, n_classes: int) -> list[tuple[int, np.ndarray]]:
         """Return the decision and the mask of true classes of each rate."""
-        return NOTIONS[self.fairness].rates(n_classes)
+        return NOTIONS[self.fairness].rates(n_classes, self.favorable)
 
     @property
     def slope(self) -> float:
@@ -158,7 +163,11 @@ class RuleProgram:
         return gains / self.law.sizes.sum(), np.array(rates)
 
     def solve(
-        self, *, randomized: bool = True, start: float | np.ndarray = 0.0
+        self,
+        *,
+        randomized: bool = True,
+        start: float | np.ndarray = 0.0,
+        n_rounds: int = _ROUNDS,
     ) -> tuple[FairRule, np.ndarray]:
         """Return the best rule, and the corrections of its rates, (n_rates, n_groups).
 
@@ -166,7 +175,7 @@ class RuleProgram:
         correction is the mean of theirs.
         """
         shifts, weights = np.broadcast_to(start, self._linear[1].shape[:2]), np.zeros(())
-        for k in range(_ROUNDS):
+        for k in range(n_rounds):
             rule = self._best(shifts)
             error, share = self._error(rule), 2.0 / (k + 2.0)
             if np.abs(error - shifts).max() < _AGREED:
@@ -200,25 +209,60 @@ class RuleProgram:
     def _best(self, shifts: np.ndarray) -> FairRule:
         """Solve for the weights, the largest rate of all groups, and the violation.
 
+        Few thresholds have a weight, so the programme begins with few. Those that the prices of its
+        solution make worth more are added, until there are none (column generation).
+
+
         A list decides between two classes. With more classes no rule may meet the constraint, so
         the least violation counts before the accuracy.
         """
         gains, rates = self._linear
-        (n_rates, n_groups), (n_lists, n_thresholds) = rates.shape[:2], gains.shape
-        flat, most = rates.reshape(n_rates * n_groups, -1), np.eye(n_rates).repeat(n_groups, 0)
+        n_rates, n_groups, n_lists = *rates.shape[:2], len(gains)
+        flat, most = rates.reshape(-1, *gains.shape), np.eye(n_rates).repeat(n_groups, 0)
         slope, room, shifts = self.constraint.slope, self.constraint.room, shifts.ravel()
-        once = np.kron(np.eye(n_lists), np.ones(n_thresholds))
-        missed = np.ones((len(flat), 1))
-        solution = linprog(
-            np.concatenate([-gains.ravel(), np.zeros(n_rates), [_WORSE_THAN_ERRORS]]),
-            A_ub=np.block([[flat, -most, 0.0 * missed], [-flat, slope * most, -missed]]),
-            b_ub=np.concatenate([-shifts, room + shifts]),
-            A_eq=np.hstack([once, np.zeros((n_lists, n_rates + 1))]),
-            b_eq=np.ones(n_lists),
-            options={"presolve": False},  # takes longer than the solution
-        )
-        weights = np.maximum(np.asarray(solution.x)[: gains.size].reshape(gains.shape), 0.0)
+        missed, none = np.ones((len(flat), 1)), np.zeros((n_lists, n_rates + 1))
+        known = self._thresholds
+        while True:
+            lists = known.nonzero()[0]
+            of_known = flat[:, known]
+            once = np.eye(n_lists)[:, lists]
+            solution = linprog(
+                np.concatenate([-gains[known], np.zeros(n_rates), [_WORSE_THAN_ERRORS]]),
+                A_ub=np.block(
+                    [[of_known, -most, 0.0 * missed], [-of_known, slope * most, -missed]]
+                ),
+                b_ub=np.concatenate([-shifts, room + shifts]),
+                A_eq=np.hstack([once, none]),
+                b_eq=np.ones(n_lists),
+                options={"presolve": False},  # takes longer than the solution
+            )
+            above, below = np.split(solution.ineqlin.marginals, 2)
+            prices = -gains - np.tensordot(above - below, flat, axes=1)
+            prices -= solution.eqlin.marginals[:, None]
+            best = prices.argmin(axis=1)
+            better = prices[np.arange(n_lists), best] < -_GAINED
+            better &= ~known[np.arange(n_lists), best]
+            if not better.any():
+                break
+            known[better, best[better]] = True
+        weights = np.zeros(gains.shape)
+        weights[known] = np.maximum(np.asarray(solution.x)[: known.sum()], 0.0)
         return FairRule(self.law, weights / weights.sum(axis=1, keepdims=True))
+
+    @cached_property
+    def _thresholds(self) -> np.ndarray:
+        """The thresholds that a solution may use; a solution that needs others adds them."""
+        gains = self._linear[0]
+        known = np.zeros(gains.shape, dtype=bool)
+        known[:, [0, -1]] = True
+        known[np.arange(len(gains)), gains.argmax(axis=1)] = True
+        return known
+
+    def at(self, level: float) -> "RuleProgram":
+        """Return the programme of another level, which begins with the thresholds of this one."""
+        other = replace(self, constraint=replace(self.constraint, level=level))
+        other.__dict__.update(_linear=self._linear, _thresholds=self._thresholds)
+        return other
 
 
 def _variances(terms: np.ndarray, covariance: np.ndarray) -> np.ndarray:
@@ -236,11 +280,13 @@ def _points(
     law: ScoreLaw, constraint: FairConstraint, randomized: bool
 ) -> Iterator[dict[str, float]]:
     shifts: float | np.ndarray = 0.0
-    parity = FairConstraint(DEMOGRAPHIC_PARITY.name, 1.0)
-    odds = FairConstraint(EQUALIZED_ODDS.name, 1.0)
+    parity = replace(constraint, fairness=DEMOGRAPHIC_PARITY.name)
+    odds = replace(constraint, fairness=EQUALIZED_ODDS.name)
+    program, n_rounds = RuleProgram(law, constraint), _ROUNDS
     for level in _SHOWN:
-        program = RuleProgram(law, replace(constraint, level=level))
-        rule, shifts = program.solve(randomized=randomized, start=shifts)
+        program = program.at(float(level))
+        rule, shifts = program.solve(randomized=randomized, start=shifts, n_rounds=n_rounds)
+        n_rounds = _MORE_ROUNDS
         accuracy, accuracy_error = rule.accuracy
         ratio, ratio_error = _least_ratio(*rule.rates(parity))
         gap, gap_error = _largest_gap(*rule.rates(odds))

@@ -97,7 +97,7 @@ class FairnessDisplay:
         response_method : {"auto", "predict_proba", "decision_function"}, default="auto"
             Where the scores come from; "auto" prefers probabilities.
         pos_label : label, optional
-            The favorable class; ``estimator.classes_[1]`` by default.
+            The favorable class; by default ``estimator.pos_label_`` or ``estimator.classes_[1]``.
         threshold : float, optional
             Score above which the decision is favorable; by default 0.5 for probabilities and 0
             for a decision function.
@@ -112,6 +112,8 @@ class FairnessDisplay:
         """
         methods = ("auto", "predict_proba", "decision_function")
         check_choice("response_method", response_method, methods)
+        if pos_label is None:
+            pos_label = getattr(estimator, "pos_label_", None)
         scores, positive, method = binary_responses(
             estimator, X, response_method, pos_label, return_response_method_used=True
         )

@@ -41,9 +41,12 @@ class FairnessNotion:
     ratio_name: str
     has_penalty: bool = False
 
-    def rates(self, n_classes: int) -> list[tuple[int, np.ndarray]]:
-        """Return the decision and the mask of true classes of each rate; two classes have one."""
-        decisions = range(n_classes) if n_classes > 2 else (1,)
+    def rates(self, n_classes: int, favorable: int = 1) -> list[tuple[int, np.ndarray]]:
+        """Return the decision and the mask of true classes of each rate.
+
+        Of two classes, only decisions for the `favorable` one are compared.
+        """
+        decisions = range(n_classes) if n_classes > 2 else (favorable,)
         return [(c, mask) for c in decisions for mask in self.among(c, n_classes)]
 
     @property

@@ -78,6 +78,9 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
         Privacy parameter of the counts, in (0, 1).
     measure : {"ratio", "difference"}, default="ratio"
         Whether `level` bounds the ratio of rates or one minus their difference.
+    pos_label : label, optional
+        The favorable one of two classes. By default 1 of the classes 0 and 1 or −1 and 1; of others
+        the second in sorted order, with a `FairnessWarning`.
     group_estimator : classifier, optional
         Fitted classifier of the group, with the groups as its classes. Decisions then do not use
         the group. By default they do, and `predict` needs `sensitive_features`.
@@ -92,6 +95,8 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes of `estimator`.
+    pos_label_ : label or None
+        The favorable class; None for more than two classes.
     groups_ : ndarray of shape (n_groups,)
         The groups.
     score_law_ : object
@@ -133,6 +138,7 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
     epsilon: float = 1.0
     delta: float = 1e-5
     measure: str = "ratio"
+    pos_label: Any = None
     group_estimator: Any = None
     randomized: bool = True
     budget: PrivacyBudget | None = None
@@ -183,6 +189,7 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
                 if (model := getattr(self, name)) is not None:
                     check_scores(name, model, rows, self._group_column)
             self.classes_ = np.asarray(self.estimator.classes_)
+            self._set_favorable(compares=True)
             targets, _ = encode_labels(y, n, self.classes_, **_LABELS)
             cells, self.groups_ = read_groups(groups, n)
             hidden = self.group_estimator

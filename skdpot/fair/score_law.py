@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import isotonic_regression, minimize_scalar
 from scipy.special import expit
 
@@ -104,10 +105,12 @@ class ScoreLaw:
                     noise = noise + number * (bridge + product)
                 prior = (2.0 * misfit * number) ** 2 * bridge
                 prior += ((_SIZE_MISFIT * number) ** 2 + self.covariance[0, 0]) * product
-                whole = np.linalg.cholesky(prior + noise)
-                white = np.linalg.solve(whole, self.measured[cell] - model[cell])
-                likelihood -= float(white @ white) / 2.0 + np.log(np.diag(whole)).sum()
-                means[cell] = model[cell] + prior @ np.linalg.solve(whole.T, white)
+                difference = self.measured[cell] - model[cell]
+                factor = cho_factor(prior + noise, lower=True, check_finite=False)
+                weights = cho_solve(factor, difference, check_finite=False)
+                likelihood -= float(difference @ weights) / 2.0
+                likelihood -= float(np.log(np.diag(factor[0])).sum())
+                means[cell] = model[cell] + prior @ weights
             if likelihood > best:
                 best, posterior = likelihood, means
         return posterior * (self.sizes / posterior[..., 0].sum(axis=(0, 2)))[:, None, None]

@@ -67,13 +67,20 @@ class OuterProducts(_Factors):
     """Jacobians by a linear layer: row r of record i is g_ir a_i' by weights, g_ir by the offset.
 
     The factors are the inputs a, (n, i), and the gradients g of the layer's outputs, (n, k, u).
+    Those of a last layer are unit vectors that all records share: their first axis has a stride of
+    0.
     """
 
     @classmethod
     def joined(cls, rows: Sequence["OuterProducts"]) -> "OuterProducts":
         """Join the Jacobians of single outputs."""
-        gradients = torch.cat([row.factors[1] for row in rows], dim=1)
-        return cls(rows[0].parameters, (_exact(rows[0].factors[0]), _exact(gradients)))
+        inputs, parts = rows[0].factors[0], [row.factors[1] for row in rows]
+        if shared := all(_is_shared(part) for part in parts):
+            parts = [part[:1] for part in parts]
+        gradients = _exact(torch.cat(parts, dim=1))
+        if shared:
+            gradients = gradients.expand(len(inputs), -1, -1)
+        return cls(rows[0].parameters, (_exact(inputs), gradients))
 
     def gram(self) -> torch.Tensor:
         """Return the inner products of the rows of each record: products of g times ``|a|²``."""
@@ -81,12 +88,17 @@ class OuterProducts(_Factors):
         scale = (inputs * inputs).sum(1)
         if len(self.parameters) == 2:
             scale = scale + 1.0
+        if _is_shared(gradients):
+            gradients = gradients[:1]
         return scale[:, None, None] * (gradients @ gradients.mT)
 
     def pulled_back(self, vectors: torch.Tensor) -> list[torch.Tensor]:
         """Return the sum over records of J' c, the outer products of c'g and a."""
         inputs, gradients = self.factors
-        weighted = (vectors[:, :, None] * gradients).sum(1)
+        if _is_shared(gradients):
+            weighted = vectors @ gradients[0]
+        else:
+            weighted = (vectors[:, :, None] * gradients).sum(1)
         return [weighted.T @ inputs, weighted.sum(0)][: len(self.parameters)]
 
     def of_each(self, vectors: torch.Tensor) -> "OuterProducts":
@@ -196,7 +208,13 @@ class ChunkJacobians:
 
     def gram(self) -> torch.Tensor:
         """Return the inner products of the rows of the Jacobian of each record."""
-        return torch.stack([part.gram() for part in self.parts]).sum(0)
+        grams = [part.gram() for part in self.parts]
+        return grams[0] if len(grams) == 1 else torch.stack(grams).sum(0)
+
+
+def _is_shared(values: torch.Tensor) -> bool:
+    """Whether all records have the same values, held once."""
+    return values.stride(0) == 0
 
 
 def _exact(values: torch.Tensor) -> torch.Tensor:
@@ -345,15 +363,15 @@ def _by_layers(
         return None
     output, taped = run
     vectors = cotangents(output.detach(), rows)
-    pulled = []
+    pulled, afters = [], [after for *_, after in taped]
     for k, vector in enumerate(vectors):
-        gradients = torch.autograd.grad(
-            output,
-            [after for *_, after in taped],
-            vector,
-            retain_graph=k + 1 < len(vectors),
-            materialize_grads=True,
-        )
+        if len(afters) == 1 and afters[0] is output:  # a single layer
+            gradients: Sequence[torch.Tensor] = [vector]
+        else:
+            retain = k + 1 < len(vectors)
+            gradients = torch.autograd.grad(
+                output, afters, vector, retain_graph=retain, materialize_grads=True
+            )
         of_layers = zip(taped, gradients, strict=True)
         pulled.append([_RULES[type(layer)](layer, a, g) for (layer, a, _), g in of_layers])
     activations = sum(value[:1].numel() for _, *both in taped for value in both)

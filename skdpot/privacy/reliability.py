@@ -70,13 +70,17 @@ class Reliability:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdpot.preprocessing import PrivateScaler
-    >>> X = np.random.default_rng(0).normal(size=(20_000, 2))
-    >>> reliability = PrivateScaler(epsilon=1.0).fit(X).reliability_
-    >>> reliability.unreliable
+    >>> from skdpot.privacy import OutputError, Reliability
+    >>> mean = OutputError(
+    ...     output="mean of age",
+    ...     estimate=51.0,
+    ...     standard_error=0.4,
+    ...     trivial="the middle of the bounds",
+    ...     trivial_error=8.0,
+    ... )
+    >>> Reliability((mean,)).unreliable
     ()
-    >>> list(reliability.to_frame().columns)
+    >>> list(Reliability((mean,)).to_frame().columns)
     ['estimate', 'standard_error', 'trivial', 'trivial_error', 'reliable']
     """
 

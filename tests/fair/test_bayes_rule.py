@@ -412,3 +412,100 @@ def test_a_post_processor_refuses_what_it_cannot_use_and_charges_nothing():
     with pytest.raises(ValueError, match="classes"):
         fair.set_params(group_estimator=None).fit(X, Y + 7, sensitive_features=GROUP)
     assert len(budget.history()) == 0
+
+
+WORDS = np.array(["denied", "approved"])  # the favorable one comes first in sorted order
+
+
+@pytest.fixture(scope="module")
+def words():
+    X, y, groups = make_biased_classification(20_000, random_state=5)
+    return X, WORDS[y * (RNG.random(len(y)) < 0.75)], groups  # few are approved
+
+
+@pytest.mark.parametrize("kind", ["classifier", "post-processor"])
+def test_the_favorable_class_decides_which_rates_are_compared(words, kind):
+    X, y, groups = words
+    rule = {"level": 0.9, "epsilon": 10.0, "random_state": 0}
+    make = {
+        "classifier": lambda **more: FairPrivateClassifier(**rule, **more),
+        "post-processor": lambda **more: FairPrivatePostProcessor(
+            LogisticRegression().fit(X[:2000], y[:2000]), **rule, **more
+        ),
+    }[kind]
+    impacts = {}
+    for label in ("approved", "denied"):
+        fitted = make(pos_label=label).fit(X, y, sensitive_features=groups)
+        assert fitted.pos_label_ == label
+        decided = fitted.predict(X, sensitive_features=groups)
+        impacts[label] = [
+            disparate_impact(decided, sensitive_features=groups, pos_label=of)
+            for of in ("approved", "denied")
+        ]
+        level = fitted.frontier_.set_index("level")["disparate_impact"]
+        assert level[0.9] == pytest.approx(0.9, abs=0.05)
+    assert impacts["approved"][0] == pytest.approx(0.9, abs=0.04)
+    assert impacts["denied"][1] == pytest.approx(0.9, abs=0.04)
+    # Few are approved, so alike rates of denials leave those of approvals apart.
+    assert impacts["denied"][0] < 0.85
+
+
+def test_a_favorable_class_that_must_be_assumed_is_told_before_the_charge(words):
+    X, y, groups = (part[:300] for part in words)
+    budget = PrivacyBudget(10.0)
+    with pytest.warns(FairnessWarning, match="taken to be 'denied', the second.*'approved'"):
+        fitted = FairPrivateClassifier(budget=budget).fit(X, y, sensitive_features=groups)
+    assert fitted.pos_label_ == "denied"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FairnessWarning)
+        with pytest.raises(FairnessWarning):
+            FairPrivateClassifier(budget=budget).fit(X, y, sensitive_features=groups)
+    assert budget.epsilon_spent() == pytest.approx(fitted.privacy_spent_.epsilon, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "more"),
+    [
+        ([0, 1], {}),
+        ([-1, 1], {}),
+        (WORDS, {"measure": "difference"}),
+        (WORDS, {"pos_label": "approved"}),
+        (WORDS, {"mechanism": "sketch"}),
+        ([0, 1, 2], {}),
+    ],
+)
+def test_nothing_is_told_where_the_favorable_class_is_known_or_does_not_matter(labels, more):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, size=(300, 2)), np.asarray(labels)[np.arange(300) % len(labels)]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*favorable.*")
+        FairPrivateClassifier(**more).fit(X, y, sensitive_features=np.arange(300) // 150)
+
+
+@pytest.mark.parametrize(
+    ("labels", "label", "message"),
+    [(WORDS, "maybe", "not among the classes"), ([0, 1, 2], 1, "for two classes")],
+)
+def test_a_favorable_class_that_does_not_exist_is_refused_before_the_charge(labels, label, message):
+    y = np.asarray(labels)[np.arange(300) % len(labels)]
+    budget = PrivacyBudget(10.0)
+    classifier = FairPrivateClassifier(pos_label=label, budget=budget)
+    with pytest.raises(ValueError, match=message):
+        classifier.fit(np.zeros((300, 2)), y, sensitive_features=np.arange(300) // 150)
+    assert budget.epsilon_spent() == 0.0
+
+
+def test_thresholds_that_a_programme_adds_reach_the_optimum_over_all_thresholds():
+    rng = np.random.default_rng(3)
+    lists = ScoreLists(np.array([0.4, 0.6]), 3, True)
+    classes = rng.dirichlet(np.ones(3), 4000)
+    groups = (rng.random(4000) < 0.6).astype(int)
+    labels = np.array([rng.choice(3, p=p) for p in classes])
+    law = law_of(lists, (classes, np.eye(2)[groups]), groups, labels, mu=1.0)
+    program = RuleProgram(law, FairConstraint("equalized_odds", 0.9))
+    few = program._best(np.zeros(program._linear[1].shape[:2]))
+    assert program._thresholds.mean() < 0.3
+    program.__dict__["_thresholds"] = np.ones_like(program._thresholds)
+    whole = program._best(np.zeros(program._linear[1].shape[:2]))
+    gains = program._linear[0]
+    assert (gains * few.weights).sum() >= (gains * whole.weights).sum() - 1e-6
