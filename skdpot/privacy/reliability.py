@@ -1,6 +1,5 @@
 """The errors of the outputs of a fit due to privacy noise, computed from the release."""
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -29,7 +28,7 @@ class OutputError:
     trivial_error : float
         The error of the trivial answer in the same unit, as estimated from the release; inf if
         there is no trivial answer.
-    estimate : float, default=nan
+    estimate : float, optional
         The output itself, if it is a number.
     margin : float, default=0.0
         The output is reliable if its error is at most this value, with any trivial answer. The
@@ -42,7 +41,7 @@ class OutputError:
     standard_error: float
     trivial: str
     trivial_error: float
-    estimate: float = math.nan
+    estimate: float | None = None
     margin: float = 0.0
     replaced: bool = False
 
@@ -148,7 +147,7 @@ def named(names: Iterable[str]) -> str:
 
 def _fact(item: OutputError) -> str:
     """Describe the error of one output."""
-    value = "" if math.isnan(item.estimate) else f"{item.estimate:.4g} "
+    value = "" if item.estimate is None else f"{item.estimate:.4g} "
     verdict = "" if item.reliable else " (replaced)" if item.replaced else " (unreliable)"
     beside = f"{item.trivial}: {item.trivial_error:.2g}"
     return f"{value}± {item.standard_error:.2g}; {beside}{verdict}"

@@ -294,6 +294,17 @@ def release_feature_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     return pooled_scales([feature.estimate() for feature in features])
 
 
+def release_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list[FeatureScale]:
+    """Release the scale of each feature with its errors. Charge ``plan.event`` first.
+
+    Privacy
+    -------
+    The histograms of `release_feature_scales`; all else follows from them.
+    """
+    features = cast(list[ScaledCounts], _release_features(rows, plan, streams, scaled=True))
+    return pooled_scales([feature.estimate() for feature in features])
+
+
 def _release_features(
     rows: AnyRows, plan: BoundsPlan, streams: Streams, scaled: bool = False
 ) -> list[FeatureCounts | None]:

@@ -19,7 +19,7 @@ from skdpot.privacy.earlier_steps import made_by, warn_of_composition
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.reliability import Reliability
 from skdpot.privacy.targets import PrivacyTarget, privacy_target
-from skdpot.release.private_bounds import plan_private_bounds, release_feature_scales
+from skdpot.release.private_bounds import plan_private_bounds, release_scales
 from skdpot.release.sketch_reliability import feature_names
 
 _ADVICE = "Use more rows, a larger epsilon, fewer features, or public scales of the features."
@@ -93,7 +93,7 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
     For 8 bell-shaped features, 30,000 rows at ``epsilon=0.2`` give scales accurate to 2 % and
     centres accurate to 0.02 scales; 1,000 rows at ``epsilon=1``, to 11 % and 0.07 scales. Scales of
     heavy-tailed features are wrong by up to a third, because the noise hides a part of the tail. A
-    feature that the noise hides entirely gets centre 0 and scale 1, with a `PrivacyWarning`, which
+    scale that the noise hides is replaced (see `scale_`), with a `ReliabilityWarning`, which
     depends on the noisy histograms only.
 
     Examples
@@ -167,7 +167,7 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
             )
             warn_of_composition(X, spent, self.budget, type(self).__name__)
             streams = spawn_streams(self.random_state, type(self).__name__)
-            found = release_feature_scales(rows, plan, streams)
+            found = release_scales(rows, plan, streams)
             center, scale = np.array([(each.center, each.spread) for each in found]).T
             self.center_ = center if self.with_centering else None
             self.scale_ = scale if self.with_scaling else None
@@ -181,7 +181,7 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
         return self
 
     def transform(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Subtract the centres and divide by the scales; nothing is clipped.
+        """Subtract the centres and divide by the scales; only overflow is clipped.
 
         Parameters
         ----------
@@ -194,7 +194,10 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
             The scaled rows.
         """
         rows, center, scale = self._read(X)
-        return ((rows - center) / scale).astype(rows.dtype, copy=False)
+        largest = np.finfo(rows.dtype).max  # a finite row stays finite
+        with np.errstate(over="ignore"):
+            scaled = np.clip((rows - center) / scale, -largest, largest)
+        return scaled.astype(rows.dtype, copy=False)
 
     def fit_transform(self, X: npt.ArrayLike, y: object = None, **fit_params: Any) -> Any:
         """Fit, then transform the same rows.

@@ -14,6 +14,7 @@ from skdpot import SlicedSketch
 from skdpot.nets.compared_outputs import ClippedOutputs
 from skdpot.nets.output_tables import plan_output_tables, release_tables
 from skdpot.ot.directions import uniform_directions
+from skdpot.privacy import Reliability
 from skdpot.privacy.targets import PrivacyTarget
 from skdpot.release import sketch as sketches
 from skdpot.release.bounds import DataBounds
@@ -129,6 +130,7 @@ def uncorrelated(first, second):
 def test_noise_has_the_law_that_is_charged(name, monkeypatch):
     """Its deviation, its shape and its lattice; it is fresh for each number, release and fit."""
     monkeypatch.setattr(sketches, "decode", lambda statistic, *_: (None, None))  # takes seconds
+    monkeypatch.setattr(sketches, "sketch_reliability", lambda sketch: Reliability(()))
     drawn, sorted_rows = [], "rows" in name
     for seed in (0, 1):
         added, releases = noises(CASES[name], seed)
