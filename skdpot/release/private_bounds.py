@@ -16,7 +16,7 @@ table, `release_ranges` reads two bounds that hold nearly all values from the sa
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 
@@ -49,14 +49,16 @@ from skdpot.release.value_histogram import (
 from skdpot.sources.rows import Rows
 
 MAX_AUTO_FEATURES = 32
-_MAX_UNITS = 5  # features; of more, noise takes features of clusters for small ones
 N_ROUNDS = 5  # of histograms of features
 _USUAL_SHARE = 0.1  # of the squared mu of a whole fit, at most,
 _LARGEST_SHARE = 0.25  # or what finds each feature among few rows
 _SMALLEST_SHARE = 0.002
 _ROWS_OVER_NOISE = 27.0
-# Rows per deviation of the noise of a round: scales of 9 in 10 features are found, or most.
-_FINDS_NEARLY_ALL, _FINDS_MOST = 14.0, 10.0
+# Rows per deviation of the noise of a round, by the number of rounds, from which the features are
+# found: by counts of cells, by bells fitted to one histogram of cells, or by sizes of values; and
+# so many that more are no gain.
+_LEAST_ROWS = {N_ROUNDS: CLEAR_SIZE, 2: 14.0, 1: 8.0}
+_ENOUGH_ROWS = {N_ROUNDS: CLEAR_SIZE, 2: 25.0, 1: 14.0}
 _NORM_SHARE = 0.1  # of what bounds by features get
 _NORM_TAIL = 0.03
 _LARGEST_NORM_TAIL = 0.25
@@ -67,11 +69,7 @@ _LARGEST_RADIUS = 2.0**64
 _FEWEST = (1.0, 2.0)  # cells in a spread, or else they are divided
 _REACH = 3.0
 _LARGEST_WIDENING = 4.0
-_FAR_SMALLER = 4.0
-_SHOWN = 0.5
-_LARGE = 0.75
-_OCTAVES = 4  # that hold most values, and above these,
-_FEW = 0.2  # of the rows
+_KNOWN = 1.0  # octaves: the error of a size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,44 +110,25 @@ class BoundsPlan:
         hidden = 3 * self.norms.sigma / self.n_samples if self.norms else 0.0
         return 1 - min(max(_NORM_TAIL, hidden), _LARGEST_NORM_TAIL)
 
-    @property
-    def clears_threshold(self) -> bool:
-        """Whether features of ordinary shape are expected to stand out from the noise."""
-        if self.features is None:
-            return True
-        if self.by_features:
-            return self.n_samples >= _FINDS_MOST * (1 - 1e-9) * self.features.sigma
-        cells = self.n_features * Magnitudes(n_features=1).shape[1]
-        return self._shows(self.features, cells, 2)
-
-    @property
-    def shows_norms(self) -> bool:
-        """Whether norms of ordinary rows are expected to stand out from the noise."""
-        cells = Magnitudes(n_features=1, parts=_NORM_PARTS).shape[1]
-        return self.norms is None or self._shows(self.norms, cells, 2 * _NORM_PARTS)
-
-    def _shows(self, noise: GaussianEvent, cells: int, window: int) -> bool:
-        # Half of the rows in two octaves.
-        return 0.5 * self.n_samples >= threshold(cells) * math.sqrt(window) * noise.sigma
-
 
 def bounds_share(n_samples: int, n_features: int, mu: float, group_size: int = 1) -> float:
     """Return the share of the squared mu of a fit that its private bounds get.
 
     The noise of a count, if all went to one round, is then a third of the square root of the number
     of rows, comparable to sampling variation: 10 % for few rows, .3 % at epsilon = 1 for a million
-    rows of 8 features. Up to 25 % are spent where this finds the scales of the features.
+    rows of 8 features. Up to 25 % are spent where few rows need it to find the scales of features.
     """
     n_histograms = n_features if n_features <= MAX_AUTO_FEATURES else 1
     noise = n_histograms * (group_size / mu) ** 2  # squared, but for a factor
     usual = min(max(_ROWS_OVER_NOISE * noise / n_samples, _SMALLEST_SHARE), _USUAL_SHARE)
     if n_features > MAX_AUTO_FEATURES:
         return usual
-    least, due = (
-        2 * N_ROUNDS * noise * (ratio / n_samples) ** 2 / (1 - _NORM_SHARE)
-        for ratio in (_FINDS_MOST, _FINDS_NEARLY_ALL)
-    )
-    return usual if least > _LARGEST_SHARE else min(max(usual, due), _LARGEST_SHARE)
+    for n_rounds, ratio in _LEAST_ROWS.items():
+        due = 2 * n_rounds * noise / n_samples**2 / (1 - _NORM_SHARE)
+        most = usual if n_rounds == N_ROUNDS else _LARGEST_SHARE
+        if due * ratio**2 <= most:
+            return max(usual, min(due * _ENOUGH_ROWS[n_rounds] ** 2, most))
+    return usual
 
 
 def planned_bounds(
@@ -176,28 +155,31 @@ def plan_private_bounds(
     if mu == math.inf:
         return made(by_features=mode == "features" or n_features <= MAX_AUTO_FEATURES)
     norms = partial(_of_counts, group_size * math.sqrt(2), "norms")
-    if mode != "norm":
-        left = 1.0 if mode == "features" else 1 - _NORM_SHARE
-        sensitivity = group_size * math.sqrt(2 * n_features)
-        each = partial(_of_counts, sensitivity, "values")
-        steps = each(mu * math.sqrt(left / N_ROUNDS))
-        plan = made(by_features=True, features=replace(steps, n_steps=N_ROUNDS))
-        if mode == "features":
-            return plan
-        if n_features <= MAX_AUTO_FEATURES and plan.clears_threshold:
-            shown = replace(plan, norms=norms(mu * math.sqrt(_NORM_SHARE)))
-            return shown if shown.shows_norms else plan
-        half = mu * math.sqrt(0.5)
-        plan = made(by_features=False, features=each(half), norms=norms(half))
-        if 1 < n_features <= _MAX_UNITS and plan.clears_threshold and plan.shows_norms:
-            return plan
+    features = partial(_of_counts, group_size * math.sqrt(2 * n_features), "values")
+    if mode == "features":
+        return made(by_features=True, features=features(mu, N_ROUNDS))
+    if mode == "auto" and n_features <= MAX_AUTO_FEATURES:
+        shown = norms(mu * math.sqrt(_NORM_SHARE))
+        if not _shows_norms(shown, n_samples):
+            shown = None
+        left = mu * math.sqrt(1 - _NORM_SHARE) if shown else mu
+        for n_rounds, ratio in _LEAST_ROWS.items():
+            noise = features(left, n_rounds)
+            if n_samples >= ratio * (1 - 1e-9) * noise.sigma:
+                return made(by_features=True, features=noise, norms=shown)
     return made(by_features=False, norms=norms(mu))
 
 
-def _of_counts(sensitivity: float, counted: str, mu: float) -> GaussianEvent:
+def _shows_norms(noise: GaussianEvent, n_samples: int) -> bool:
+    """Whether norms of ordinary rows, half of them in two octaves, are expected to stand out."""
+    cells = Magnitudes(n_features=1, parts=_NORM_PARTS).shape[1]
+    return 0.5 * n_samples >= threshold(cells) * math.sqrt(2 * _NORM_PARTS) * noise.sigma
+
+
+def _of_counts(sensitivity: float, counted: str, mu: float, n_steps: int = 1) -> GaussianEvent:
     # The factor absorbs the rounding of the roots: the squares must not exceed mu**2.
-    noise = calibrate_lattice(mu * (1 - 1e-13), sensitivity)
-    return GaussianEvent(**vars(noise), label=f"Histograms of {counted}")
+    noise = calibrate_lattice(mu / math.sqrt(n_steps) * (1 - 1e-13), sensitivity)
+    return GaussianEvent(**vars(noise), n_steps=n_steps, label=f"Histograms of {counted}")
 
 
 AnyRows: TypeAlias = npt.NDArray[Any] | Rows
@@ -219,7 +201,7 @@ def release_private_bounds(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     """
     center, unit = np.zeros(plan.n_features), np.ones(plan.n_features)
     if plan.by_features:
-        scales = release_feature_scales(rows, plan, streams)
+        scales = _release_units(rows, plan, streams)
         center = np.array([scale.center for scale in scales])
         spread, reach = np.array([(scale.spread, scale.reach) for scale in scales]).T
         # Heavy tails and clusters get a wider unit, within limits.
@@ -227,8 +209,6 @@ def release_private_bounds(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
         lost = [f"feature {j}" for j, scale in enumerate(scales) if not scale.found]
         if lost:
             _warn_fallback(named(lost), "a scale from the size of values or from other features")
-    elif plan.features is not None:
-        unit = _release_units(rows, plan, streams)
     elif 1 < plan.n_features <= MAX_AUTO_FEATURES:
         warn_of_privacy(
             "Private bounds: there are too few rows, for this privacy, to find a scale for each "
@@ -258,59 +238,43 @@ def release_private_bounds(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     return DataBounds(center, unit, float(np.clip(radius, 1 / _LARGEST_RADIUS, largest)))
 
 
-def _release_units(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> FloatArray:
-    """Release a unit of each feature, 1 unless its values are far smaller than the largest."""
-    noise = cast(GaussianEvent, plan.features)
-    sizes = Magnitudes(n_features=plan.n_features)
-    tables = release_histograms(sizes, rows, noise, streams.secret, plan.event)[:, 1:]
-    totals = np.array([np.convolve(table, np.ones(_OCTAVES), "valid") for table in tables])
-    cells = totals.argmax(axis=1)[:, None] + np.arange(_OCTAVES)
-    counts = np.maximum(np.take_along_axis(tables, cells, axis=1), 0.0)
-    # The octave of a quantile of what is in the octaves that hold most.
-    below = np.cumsum(counts, axis=1) < _LARGE * counts.sum(axis=1, keepdims=True)
-    octave_ends = [sizes.end(int(cell)) for cell in cells[:, 0] + below.sum(axis=1) + 1]
-    shown = totals.max(axis=1) > _SHOWN * plan.n_samples
-    usual = np.where(shown, octave_ends, 0.0)
-    largest = max(float(usual.max()), 2.0**-1000)
-    ends = np.array([sizes.end(cell + 1) for cell in range(tables.shape[1])])
-    above = ends > usual[:, None]
-    beyond = np.where(above & (ends <= 2.0**_OCTAVES * usual[:, None]), tables, 0.0).sum(axis=1)
-    smaller = shown & (_FAR_SMALLER * usual < largest) & (beyond < _FEW * plan.n_samples)
-    unknown = ~smaller & ~(shown & (_FAR_SMALLER * usual >= largest))
-    if unknown.any():
-        public = "the unit of the largest: if they are far smaller, they will be lost"
-        _warn_fallback(f"the sizes of {unknown.sum()} of {len(unknown)} features", public)
-    return np.where(smaller, usual / largest, 1.0)
-
-
-def release_feature_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list[FeatureScale]:
-    """Release centre and spread of each feature. Charge ``plan.event`` first.
-
-    Privacy
-    -------
-    Noisy histograms of each feature in rounds; the number of rows and of features is public.
-    """
-    features = cast(list[ScaledCounts], _release_features(rows, plan, streams, scaled=True))
-    return pooled_scales([feature.estimate() for feature in features])
-
-
 def release_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list[FeatureScale]:
     """Release the scale of each feature with its errors. Charge ``plan.event`` first.
 
     Privacy
     -------
-    The histograms of `release_feature_scales`; all else follows from them.
+    Noisy histograms of each feature in rounds, and what follows from them; the number of rows and
+    of features is public.
     """
-    features = cast(list[ScaledCounts], _release_features(rows, plan, streams, scaled=True))
+    features = cast(list[ScaledCounts], _release_features(rows, plan, streams, "all"))
     return pooled_scales([feature.estimate() for feature in features])
 
 
+def _release_units(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list[FeatureScale]:
+    """Release a centre and a unit of each feature, whose shape may be any where counts show it."""
+    noise = plan.features
+    if noise is not None and noise.n_steps == 1:
+        sizes = Magnitudes(n_features=plan.n_features)
+        table = release_histograms(sizes, rows, noise, streams.secret, plan.event)
+        likely, errors = likely_sizes(sizes, table, noise.sigma, plan.n_samples)
+        return [FeatureScale(0.0, u, found=bool(e < _KNOWN)) for u, e in zip(likely, errors, strict=True)]
+    if noise is not None and noise.n_steps < N_ROUNDS:
+        return release_scales(rows, plan, streams)
+    features = _release_features(rows, plan, streams, "hidden")
+    return pooled_scales(
+        [
+            f.estimate() if isinstance(f, ScaledCounts) else FeatureScale(*f.scales, log_error=0.0, found=True)
+            for f in cast(list[FeatureCounts], features)
+        ]
+    )
+
+
 def _release_features(
-    rows: AnyRows, plan: BoundsPlan, streams: Streams, scaled: bool = False
+    rows: AnyRows, plan: BoundsPlan, streams: Streams, bells: Literal["all", "hidden"] | None = None
 ) -> list[FeatureCounts | None]:
     """Release what is known of each feature, None where nothing stands out.
 
-    Those that are `scaled` have sizes by which they are known where nothing stands out.
+    With `bells`, all features or those that are hidden are known by their sizes.
     """
     d, noise = plan.n_features, plan.features
     sigma, n_cells = (noise.sigma, _N_CELLS) if noise else (0.0, _N_EXACT_CELLS)
@@ -322,7 +286,7 @@ def _release_features(
     tables = release(sizes)
     ends = [sizes.usual_and_largest(table, sigma, threshold(tables.size)) for table in tables]
     make: list[Callable[..., FeatureCounts]] = [FeatureCounts] * d
-    if scaled:
+    if bells:
         likely, errors = np.array([usual for usual, _ in ends]), np.zeros(d)
         if plan.n_samples < CLEAR_SIZE * sigma:
             likely, errors = likely_sizes(sizes, tables, sigma, plan.n_samples)
@@ -334,7 +298,7 @@ def _release_features(
     shown: list[FeatureCounts | None] = [None] * d
     # Narrow cells show more where the noise is low, and less where it is not.
     fewest = float(np.clip(0.08 * math.sqrt(plan.n_samples / (sigma or 1.0)), *_FEWEST))
-    for _ in range(N_ROUNDS - 1):
+    for _ in range((noise.n_steps if noise else N_ROUNDS) - 1):
         lowest, width = (np.array([getattr(c, f) for c in cells]) for f in ("lowest", "width"))
         histograms = Intervals(n_features=d, lowest=lowest, width=width, n_cells=n_cells)
         sums += release(histograms)
@@ -342,9 +306,11 @@ def _release_features(
         for j in range(d):
             table, table_sigma = sums[j] / times[j], sigma / math.sqrt(times[j])
             seen = cells_seen(table, table_sigma, z)
-            counts = make[j](table, seen, table_sigma, cells[j], ends[j][1], plan.n_samples)
-            shown[j] = counts if seen.size or scaled else shown[j]
-            following = counts.next_cells(fewest) if seen.size or scaled else cells[j].wider
+            kind = FeatureCounts if seen.size and bells != "all" else make[j]
+            counts = kind(table, seen, table_sigma, cells[j], ends[j][1], plan.n_samples)
+            if seen.size or (bells and type(shown[j]) is not FeatureCounts):
+                shown[j] = counts
+            following = counts.next_cells(fewest) if seen.size or bells else cells[j].wider
             if following != cells[j]:
                 cells[j], sums[j], times[j] = following, 0.0, 0.0
     return shown

@@ -20,7 +20,7 @@ from skdpot.release.private_bounds import (
     bounds_share,
     plan_private_bounds,
     planned_bounds,
-    release_feature_scales,
+    release_scales,
     release_private_bounds,
 )
 from skdpot.release.value_histogram import Intervals, Magnitudes, Norms
@@ -171,7 +171,7 @@ def test_the_share_of_bounds_falls_with_the_number_of_rows():
 def test_fallback_without_enough_rows():
     X = np.random.default_rng(0).normal(1e6, 1, size=(5, 3))
     plan = plan_private_bounds(5, 3, MU, mode="features")
-    assert not any(scale.found for scale in release_feature_scales(X, plan, streams()))
+    assert not any(scale.found for scale in release_scales(X, plan, streams()))
     hidden = r"the row norms did .* fallback \(radius 4.23 in the features' own unit\)"
     few = "too few rows.* one ball.* in the unit that the features have"
     with pytest.warns(PrivacyWarning, match=hidden), pytest.warns(PrivacyWarning, match=few):
@@ -230,7 +230,7 @@ def test_noise_alone_is_rarely_taken_for_data():
     plan, alarms = plan_private_bounds(2, 4, 0.2, mode="features"), 0
     for seed in range(400):
         alarms += any(
-            s.found for s in release_feature_scales(np.zeros((2, 4)), plan, streams(seed))
+            s.found for s in release_scales(np.zeros((2, 4)), plan, streams(seed))
         )
     assert alarms <= 2
     assert FALSE_ALARM == 1e-4
@@ -267,7 +267,7 @@ def test_accuracy_with_many_rows(name):
     draw, center, spread = FEATURES[name]
     X = draw(np.random.default_rng(0), 30_000 * 8).reshape(30_000, 8)
     plan = plan_private_bounds(30_000, 8, gdp_mu(0.2, 1e-5), mode="features")
-    scales = release_feature_scales(X, plan, streams())
+    scales = release_scales(X, plan, streams())
     assert all(scale.found for scale in scales)
     centers, spreads = np.array([(scale.center, scale.spread) for scale in scales]).T
     assert np.abs(centers - center).max() < 0.2 * spread
@@ -277,7 +277,7 @@ def test_accuracy_with_many_rows(name):
 def test_accuracy_with_few_rows():
     X = np.random.default_rng(0).normal(50, 10, size=(4, 1000, 8))
     plan = plan_private_bounds(1000, 8, gdp_mu(1.0, 1e-5), mode="features")
-    fits = [release_feature_scales(x, plan, streams(seed)) for seed, x in enumerate(X)]
+    fits = [release_scales(x, plan, streams(seed)) for seed, x in enumerate(X)]
     errors = [((s.center - 50) / 10, np.log(s.spread / 10)) for scales in fits for s in scales]
     assert (np.sqrt(np.square(errors).mean(axis=0)) < [0.1, 0.15]).all()
 
