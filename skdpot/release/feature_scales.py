@@ -25,10 +25,14 @@ _SHARES = np.array([[0.05, 0.9, 0.05, 0.0, 0.0], [0.05, 0.4, 0.33, 0.15, 0.07]])
 _ALIKE = 6.0  # octaves that sizes of features differ by, the scale of a Cauchy law
 _SOME = 5.0  # deviations of the zeros, or none are taken for zero
 _LOG_SHARE, _LOG_DEVIATION = math.log(0.25), 0.9  # of spreads in sizes: .05 to 1
-_KNOWN_SIZE = 0.5  # octaves, as a standard deviation
+_KNOWN_SIZE = 0.75  # octaves, as a standard deviation
 _NARROW = 0.4  # cells: a spread below this is not seen
 _CONSTANT = 3.5  # deviations of the noise that a cell of all rows lacks once in 4000 times
-_CLEAR_CELL = 20.0  # rows per deviation of the noise, or a cell of all rows is not seen
+_CLEAR_CELL = 175.0  # rows per deviation of the noise; below, 2 % of the rows may be elsewhere
+_SPIKE = 0.75  # cells: a spread below this is that of a common value, beside which others hide
+_REACH = 2.5  # spreads that hold nearly all of a bell
+_MOST_ROWS = 0.85  # share in a bell that need not be quite normal
+_LACKING = 3.0  # deviations of the noise
 _MEDIAN = (0.45, 0.5, 0.55)
 _OF_SPREAD = 3.0  # error of a spread, in errors of a level, of a bell
 _OF_CELL, _LEAST_ERROR = 0.08, 0.03  # errors of medians and spreads in cells, beside the noise
@@ -56,18 +60,18 @@ class FeatureScale:
             estimate=self.center,
             standard_error=self.center_error,
             trivial="0",
-            trivial_error=math.sqrt(max(self.center**2 - self.center_error**2, 0.0)),
+            trivial_error=_beyond(abs(self.center), self.center_error),
             margin=_GOOD * self.spread,
             replaced=self.log_error >= _UNKNOWN,
         )
 
     def error_of_scale(self, name: str) -> OutputError:
         """State the error of the scale, beside what sizes of values tell of it."""
-        guessed = math.sqrt(max(_LOG_DEVIATION**2 - self.log_error**2, 0.0))
+        guessed = _beyond(_LOG_DEVIATION, self.log_error)
         return OutputError(
             output=f"the scale of {name}",
             estimate=self.spread,
-            standard_error=self.spread * math.expm1(self.log_error),
+            standard_error=self.spread * math.expm1(min(self.log_error, _UNKNOWN)),
             trivial="a scale from the size of its values or from other features",
             trivial_error=0.0 if self.constant else self.spread * math.expm1(guessed),
             margin=_GOOD * self.spread,
@@ -106,15 +110,26 @@ class ScaledCounts(FeatureCounts):
         """Whether one cell may hold all rows."""
         return bool(self.table.max() >= self.n_samples - _CONSTANT * self.sigma)
 
+    @property
+    def is_part(self) -> bool:
+        """Whether the bell may be that of a part of the rows alone, or is not seen."""
+        middle, _, log_spread, _ = self.bell
+        spread = math.exp(log_spread)
+        if spread < _SPIKE or self.in_one_cell:
+            return True
+        inside = np.abs(np.arange(self.table.size) + 0.5 - middle) < _REACH * spread + 0.5
+        noise = self.sigma * math.sqrt(np.count_nonzero(inside))
+        return bool(self.table[inside].sum() < _MOST_ROWS * self.n_samples - _LACKING * noise)
+
     def estimate(self) -> FeatureScale:
         """Return the scale of this feature alone."""
         width, level, spread = self.cells.width, self._level_error, self.spread
-        is_constant = self.in_one_cell and self.n_samples >= _CLEAR_CELL * self.sigma
-        if is_constant or (self.is_clear and not spread):
+        is_narrow = self.in_one_cell or (self.is_clear and not spread)
+        if is_narrow and self.n_samples >= _CLEAR_CELL * self.sigma:
             middle = self.cells.lowest + width * (int(self.table.argmax()) + 0.5)
             error = width / math.sqrt(12) if self.sigma else 0.0
             return FeatureScale(middle, 1.0, 0.0, error, math.log1p(error), True, True)
-        if self.is_clear:
+        if self.is_clear and not is_narrow:
             low, center, high = map(float, self.quantiles(_MEDIAN))
             reach = super().scales[2]
             error = level * (high - low) / (_MEDIAN[2] - _MEDIAN[0])
@@ -126,7 +141,7 @@ class ScaledCounts(FeatureCounts):
         middle, middle_error, _, log_error = self.bell
         center, error = self.cells.lowest + width * middle, width * middle_error
         octaves = self.size_error * math.log(2.0)
-        if not spread or self.in_one_cell or self.size_error > _KNOWN_SIZE:
+        if self.is_part or self.size_error > _KNOWN_SIZE:
             guess = self.size * math.exp(_LOG_SHARE)
             log_error = min(_LOG_DEVIATION + octaves, _UNKNOWN)
             return FeatureScale(center, guess, guess, max(error, guess), log_error)
@@ -138,6 +153,11 @@ class ScaledCounts(FeatureCounts):
         """The standard error of the share of the rows below the median."""
         shown = np.count_nonzero(self.counts > _SHOWN_COUNT * self.sigma)
         return 0.5 * self.sigma * math.sqrt(shown) / self.n_samples
+
+
+def _beyond(size: float, error: float) -> float:
+    """Return the part of a size that is no error; the squares of large numbers overflow."""
+    return math.sqrt(size - error) * math.sqrt(size + error) if error < size else 0.0
 
 
 def likely_sizes(

@@ -32,7 +32,7 @@ def cdf_errors(sketch: Any, label: Any = None) -> FloatArray:
     """
     n_projections, n_features = sketch.directions_.shape
     if label is not None and sketch.class_counts_[sketch._position(label)] == 0:
-        return np.full(n_projections, _MOST)
+        return np.full(n_projections, _MOST if sketch.noise_scale_ else 0.0)
     measured = np.sqrt((measured_cdf(sketch, label)[1][:, 1:-1] ** 2).mean(axis=1))
     second = _SECOND_ORDER * min(1.0, n_features / n_projections) * measured**2
     return np.minimum(np.hypot(_DECODED * measured, second), _MOST)

@@ -60,7 +60,7 @@ from sklearn.utils import all_estimators
 
 from skdpot import PrivacyBudget, PrivateSearchCV, SlicedSketch, check_search
 from skdpot._utils.streams import SecretStream
-from skdpot.exceptions import PrivacyWarning
+from skdpot.exceptions import PrivacyWarning, ReliabilityWarning
 from skdpot.model_selection import PersonKFold
 from skdpot.privacy import PrivateEstimatorMixin, charge
 from skdpot.privacy.charges import ROWS_GIVEN
@@ -259,6 +259,7 @@ def private(epsilon=1.0):
 def quietly(act, *args, **named):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ReliabilityWarning)
         return act(*args, **named)
 
 
