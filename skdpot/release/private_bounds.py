@@ -4,10 +4,10 @@ A histogram is a sum over rows. There are two kinds of rounds:
 
 - *features*: the powers of two of the absolute values tell how large those of each feature are.
   Cells between these, equally wide, are divided again where all rows are in a few of them, or else
-  counted again, which tells a centre and a spread.
-- *norms* about that centre, in units of the spread, give a radius, if there are enough rows. Of
-  fewer rows, norms about the origin are counted, of few features after one round of absolute
-  values that tells which are far smaller than others; else only norms.
+  counted again, which tells a centre and a spread. Few rows get fewer rounds with less noise: one
+  of cells, to which bells are fitted, or none, so that the unit of a feature is its size.
+- *norms* about that centre, in units of the spread, give a radius, if there are enough rows; else
+  the radius is public. Of too few rows for any feature, only norms about the origin are counted.
 
 The cells of a round depend on the releases before it only (adaptive composition). For columns of a
 table, `release_ranges` reads two bounds that hold nearly all values from the same histograms.
@@ -57,8 +57,8 @@ _ROWS_OVER_NOISE = 27.0
 # Rows per deviation of the noise of a round, by the number of rounds, from which the features are
 # found: by counts of cells, by bells fitted to one histogram of cells, or by sizes of values; and
 # so many that more are no gain.
-_LEAST_ROWS = {N_ROUNDS: CLEAR_SIZE, 2: 14.0, 1: 8.0}
-_ENOUGH_ROWS = {N_ROUNDS: CLEAR_SIZE, 2: 25.0, 1: 14.0}
+_LEAST_ROWS = {N_ROUNDS: 20.0, 2: 14.0, 1: 8.0}
+_ENOUGH_ROWS = {N_ROUNDS: 20.0, 2: 25.0, 1: 14.0}
 _NORM_SHARE = 0.1  # of what bounds by features get
 _NORM_TAIL = 0.03
 _LARGEST_NORM_TAIL = 0.25
@@ -76,8 +76,8 @@ _KNOWN = 1.0  # octaves: the error of a size
 class BoundsPlan:
     """The public part of a release of private bounds, fixed before any row is read.
 
-    `features` is the noise of the rounds that find the centre and spread of each feature, or of
-    the one that finds its size, `norms` that of a histogram of norms. None is no such release, or
+    `features` is the noise of the rounds that find the centre and spread of each feature, or its
+    size if there is one round, `norms` that of a histogram of norms. None is no such release, or
     no noise if the plan has no event.
     """
 
@@ -159,9 +159,8 @@ def plan_private_bounds(
     if mode == "features":
         return made(by_features=True, features=features(mu, N_ROUNDS))
     if mode == "auto" and n_features <= MAX_AUTO_FEATURES:
-        shown = norms(mu * math.sqrt(_NORM_SHARE))
-        if not _shows_norms(shown, n_samples):
-            shown = None
+        radius = norms(mu * math.sqrt(_NORM_SHARE))
+        shown = radius if _shows_norms(radius, n_samples) else None
         left = mu * math.sqrt(1 - _NORM_SHARE) if shown else mu
         for n_rounds, ratio in _LEAST_ROWS.items():
             noise = features(left, n_rounds)
@@ -197,7 +196,10 @@ def release_private_bounds(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     Privacy
     -------
     Releases the bounds, under ``plan.event`` and replace-one; the number of rows and of features is
-    public. The number of clipped rows is never reported.
+    public. The plan, which is public, fixes the number of rounds. Each round of histograms of d
+    features moves by at most sqrt(2 d), that of norms by sqrt(2), and k times that for k rows of a
+    person; the event composes them. Bounds, the features that a warning names, and what replaces
+    their scales follow from the histograms. The number of clipped rows is never reported.
     """
     center, unit = np.zeros(plan.n_features), np.ones(plan.n_features)
     if plan.by_features:
@@ -251,19 +253,30 @@ def release_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list[Fe
 
 
 def _release_units(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list[FeatureScale]:
-    """Release a centre and a unit of each feature, whose shape may be any where counts show it."""
+    """Release a centre and a unit of each feature. Charge ``plan.event`` first.
+
+    Counts of cells show any shape; bells and sizes are for few rows, and for features that the
+    noise hides.
+    """
     noise = plan.features
     if noise is not None and noise.n_steps == 1:
         sizes = Magnitudes(n_features=plan.n_features)
         table = release_histograms(sizes, rows, noise, streams.secret, plan.event)
-        likely, errors = likely_sizes(sizes, table, noise.sigma, plan.n_samples)
-        return [FeatureScale(0.0, u, found=bool(e < _KNOWN)) for u, e in zip(likely, errors, strict=True)]
+        likely = likely_sizes(sizes, table, noise.sigma, plan.n_samples)
+        return pooled_scales(
+            [
+                FeatureScale(0.0, size, log_error=octaves * math.log(2.0), found=octaves < _KNOWN)
+                for size, octaves in zip(*(part.tolist() for part in likely), strict=True)
+            ]
+        )
     if noise is not None and noise.n_steps < N_ROUNDS:
         return release_scales(rows, plan, streams)
     features = _release_features(rows, plan, streams, "hidden")
     return pooled_scales(
         [
-            f.estimate() if isinstance(f, ScaledCounts) else FeatureScale(*f.scales, log_error=0.0, found=True)
+            f.estimate()
+            if isinstance(f, ScaledCounts)
+            else FeatureScale(*f.scales, log_error=0.0, found=True)
             for f in cast(list[FeatureCounts], features)
         ]
     )

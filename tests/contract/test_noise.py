@@ -21,8 +21,8 @@ from skdpot.release.bounds import DataBounds
 from skdpot.release.gate import record_releases
 from skdpot.release.private_bounds import (
     plan_private_bounds,
-    release_scales,
     release_private_bounds,
+    release_scales,
 )
 from skdpot.sampling.row_releases import StepDirections, noisy_batches, plan_rows
 from skdpot.tables.category_selection import plan_category_selection, select_categories

@@ -18,8 +18,8 @@ from skdpot.privacy.targets import PrivacyTarget
 from skdpot.release.bounds import DataBounds
 from skdpot.release.private_bounds import (
     plan_private_bounds,
-    release_scales,
     release_private_bounds,
+    release_scales,
 )
 from skdpot.tables.category_selection import plan_category_selection, select_categories
 from skdpot.trajectories.langevin_release import mean_field_langevin, plan_langevin
