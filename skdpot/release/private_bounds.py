@@ -323,7 +323,10 @@ def _release_features(
             counts = kind(table, seen, table_sigma, cells[j], ends[j][1], plan.n_samples)
             if seen.size or (bells and type(shown[j]) is not FeatureCounts):
                 shown[j] = counts
-            following = counts.next_cells(fewest) if seen.size or bells else cells[j].wider
+            if seen.size or bells == "all":
+                following = counts.next_cells(fewest)
+            else:  # cells that hold the likely size show more when their noise is averaged
+                following = cells[j] if bells else cells[j].wider
             if following != cells[j]:
                 cells[j], sums[j], times[j] = following, 0.0, 0.0
     return shown
