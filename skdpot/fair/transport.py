@@ -38,6 +38,7 @@ _LEVELS = (np.arange(256) + 0.5) / 256  # of the quantiles that moves are comput
 _RIDGE = 1e-3  # keeps the inverse of M bounded
 _UNRESOLVED = 0.1  # error of a distribution function at which half of a move is left out
 _TOLD_APART = 0.03  # error at which moved groups could still be told apart
+_LARGEST_MOVE = 2.0  # error of a move, in standard deviations of the outputs
 # Levels nearer to an end than so many errors are hidden by the noise, up to the largest tail.
 _HIDDEN, _LARGEST_TAIL = 3.0, 0.2
 
@@ -58,6 +59,8 @@ class Round:
     basis: np.ndarray  # (q, q)
     grid: np.ndarray  # (q, n_points)
     moves: np.ndarray  # (q, k, n_points), of which each record takes a weighted sum
+    lengths: np.ndarray  # (k,): root mean square of the moves of each group along a direction
+    errors: np.ndarray  # (k,): of that, what noise adds
 
     def __call__(self, outputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Return moved outputs, (n, q)."""
@@ -135,11 +138,13 @@ def release_rounds(
     cells: Cells,
     plan: RoundsPlan,
     stream: SecretStream,
+    known: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Transport:
     """Measure and move outputs, round by round. The caller has charged the plan.
 
     `scores` are the outputs and weights of the private rows, and `scores_of` those of other rows,
-    for audits.
+    for audits. If centre and half widths of nearly all outputs are `known`, noise moves none to a
+    place beyond.
     """
     outputs, weights = scores
     mixing, transport = _mixing(weights, scores_of, cells, plan.weights, stream), Transport()
@@ -160,14 +165,18 @@ def release_rounds(
         )
         if within is None:
             within = tables.range_of_interest(limits)
-        moves = _round(tables, cells.sizes, mixing, plan.tables)
+        ends = None
+        if known is not None:
+            centre, half = basis @ known[0], np.abs(basis) @ known[1]
+            ends = (centre - half)[:, None], (centre + half)[:, None]
+        moves = _round(tables, cells.sizes, mixing, plan.tables, ends)
         transport = Transport((*transport.rounds, moves), within=within)
     return transport
 
 
 def unresolved_groups(noise: TableNoise, cells: Cells) -> list[str]:
     """Return the groups whose distribution the noise hides; all public."""
-    hidden = _errors(noise, cells.sizes) > _TOLD_APART
+    hidden = cdf_errors(noise, cells.sizes) > _TOLD_APART
     return [f"{name} ({cells.sizes[k]} records)" for k, name in enumerate(cells.names) if hidden[k]]
 
 
@@ -202,26 +211,46 @@ def _mixing(
 
 
 def _round(
-    tables: OutputTables, sizes: Sequence[int], mixing: np.ndarray, noise: TableNoise
+    tables: OutputTables,
+    sizes: Sequence[int],
+    mixing: np.ndarray,
+    noise: TableNoise,
+    ends_of_outputs: tuple[np.ndarray, np.ndarray] | None,
 ) -> Round:
     """Return the moves to the barycentre of noisy distributions."""
-    of_group, error = np.array(sizes, dtype=np.float64), _errors(noise, sizes)
+    of_group, error = np.array(sizes, dtype=np.float64), cdf_errors(noise, sizes)
     ends = np.minimum(_HIDDEN * error, _LARGEST_TAIL)[:, None]
     inside = np.clip(_LEVELS, ends, 1.0 - ends)
     pairs = zip(tables.tables, inside, strict=True)
     quantiles = np.stack([table.quantiles(levels) for table, levels in pairs])  # (K, q, levels)
-    moves = np.einsum("k,kql->ql", of_group / sum(sizes), quantiles) - quantiles
-    moves *= (1.0 / (1.0 + (error / _UNRESOLVED) ** 2))[:, None, None]
     quantiles = quantiles + tables.centres[:, None]
+    if ends_of_outputs is not None:
+        quantiles = np.clip(quantiles, *ends_of_outputs)
+    moves = np.einsum("k,kql->ql", of_group / sum(sizes), quantiles) - quantiles
+    lengths = np.sqrt(np.square(moves).mean(axis=(1, 2)))
+    spreads = np.sqrt(quantiles.var(axis=2).mean(axis=1))
+    errors = np.minimum(math.sqrt(2.0 * math.pi) * error, _LARGEST_MOVE) * spreads
+    moves *= kept_of_moves(noise, sizes)[:, None, None]
     half = tables.tables[0].half_widths
     grid = tables.centres[:, None] + np.linspace(-1.0, 1.0, _N_POINTS) * half[:, None]
     on_grid = [
         [np.interp(points, *pair) for pair in zip(quantiles[:, j], moves[:, j], strict=True)]
         for j, points in enumerate(grid)
     ]
-    return Round(tables.directions, grid, mixing @ np.array(on_grid))
+    return Round(tables.directions, grid, mixing @ np.array(on_grid), lengths, errors)
 
 
-def _errors(noise: TableNoise, sizes: Sequence[int]) -> np.ndarray:
+def kept_of_moves(noise: TableNoise, sizes: Sequence[int]) -> np.ndarray:
+    """Return the share of its moves that each group makes: less where noise hides them."""
+    return np.asarray(1.0 / (1.0 + (cdf_errors(noise, sizes) / _UNRESOLVED) ** 2))
+
+
+def error_of_moves(noise: TableNoise, sizes: Sequence[int]) -> float:
+    """Return the error of the moves of normal outputs with a standard deviation of 1."""
+    each = kept_of_moves(noise, sizes) * cdf_errors(noise, sizes) * math.sqrt(2.0 * math.pi)
+    return float(np.sqrt(np.average(np.minimum(each, _LARGEST_MOVE) ** 2, weights=sizes)))
+
+
+def cdf_errors(noise: TableNoise, sizes: Sequence[int]) -> np.ndarray:
     """Return the typical error of the distribution function of each group."""
     return noise.sigma * noise.strategy.typical_deviation / np.array(sizes, dtype=np.float64)

@@ -1,0 +1,139 @@
+"""What a private regression knows of the errors of its predictions, from its releases alone."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from skdpot._utils.streams import Streams
+from skdpot.exceptions import PrivacyWarning
+from skdpot.fair.score_noise import ScoreSpread
+from skdpot.privacy.reliability import OutputError
+from skdpot.release.bounds import DataBounds
+from skdpot.release.private_bounds import BoundsPlan, ball_radius
+
+_GOOD = 0.05  # of the range of a target, an error that is good enough
+ADVICE = (
+    "Declare target_bounds=(low, high), scale X to about [-1, 1], use more rows or fewer features, "
+    "or take a larger epsilon."
+)
+
+
+def settled_range(
+    bounds: DataBounds | BoundsPlan, targets: np.ndarray, streams: Streams
+) -> DataBounds:
+    """Return the bounds of targets, which are released if they are private.
+
+    What the release of bounds says of rows and features is left to `range_error`.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Private bounds", PrivacyWarning)
+        return bounds.settled(targets, streams)
+
+
+def range_error(plan: DataBounds | BoundsPlan, bounds: DataBounds) -> list[OutputError]:
+    """Return the error of bounds that did not stand out from the noise; nothing of others."""
+    if isinstance(plan, DataBounds):
+        return []
+    lost = bounds.radius == ball_radius(bounds.n_features)
+    in_one_ball = bounds.n_features > 1 and not plan.by_features and plan.features is None
+    if not (lost or in_one_ball):
+        return []
+    widest = float(2.0 * bounds.radius * bounds.scale.max())
+    answer = "the public range about 0" if lost else "one range for all targets"
+    return [
+        OutputError(
+            output="range of the target" + "s" * (bounds.n_features > 1),
+            standard_error=widest,
+            trivial=answer,
+            trivial_error=0.0,
+            replaced=True,
+        )
+    ]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PredictionErrors:
+    """The errors of predictions of targets in their own unit.
+
+    Parameters
+    ----------
+    bounds : DataBounds
+        Map from the targets to [-1, 1].
+    spread : ScoreSpread
+        The variances of predictions of mapped targets.
+    mean_error : float, optional
+        Standard deviation of the noise of the mean of the predictions, if it is known.
+    moves : float, default=0.0
+        Standard deviation of the noise of what predictions are moved by.
+    replaced : bool, default=True
+        Whether predictions of which noise explains all variance have become their mean.
+    """
+
+    bounds: DataBounds
+    spread: ScoreSpread
+    mean_error: float | None = None
+    moves: float = 0.0
+    replaced: bool = True
+
+    @property
+    def scales(self) -> np.ndarray:
+        """Half ranges of the targets."""
+        return half_ranges(self.bounds)
+
+    def outputs(self) -> list[OutputError]:
+        """Return the errors of the mean and of the predictions of each target."""
+        scales = half_ranges(self.bounds)
+        names = [""] if len(scales) == 1 else [f" {j}" for j in range(len(scales))]
+        found = []
+        for j, (scale, name) in enumerate(zip(scales.tolist(), names, strict=True)):
+            if self.mean_error is not None:
+                found.append(self._of_mean(j, scale, name, min(self.mean_error, 1.0)))
+            found.append(self._of_predictions(j, scale, name))
+        return found
+
+    def _of_mean(self, j: int, scale: float, name: str, error: float) -> OutputError:
+        mean = float(self.spread.mean[j])
+        return OutputError(
+            output=f"mean of the target{name}",
+            standard_error=scale * error,
+            trivial="the middle of its bounds",
+            trivial_error=scale * max(mean**2 - error**2, 0.0) ** 0.5,
+            estimate=float(self.bounds.center[j]) + scale * mean,
+            margin=2.0 * _GOOD * scale,
+        )
+
+    def _of_predictions(self, j: int, scale: float, name: str) -> OutputError:
+        spread = self.spread
+        noise = spread.error[j] if self.replaced else spread.noise[j]
+        return OutputError(
+            output=f"predictions of the target{name}",
+            standard_error=scale * min(float(noise + self.moves**2) ** 0.5, 2.0),
+            trivial="the released mean",
+            trivial_error=scale * float(spread.signal[j]) ** 0.5,
+            margin=2.0 * _GOOD * scale,
+            replaced=bool(self.replaced and spread.kept[j] == 0.0),
+        )
+
+
+def distance_error(frontier: pd.DataFrame, level: float, width: float) -> OutputError:
+    """Return the error of the distance between the groups' predictions at a level."""
+
+    def at(level: float, column: str) -> float:
+        return float(np.interp(level, frontier["level"], frontier[column]))
+
+    before, doubt = at(0.0, "wasserstein"), at(0.0, "wasserstein_se")
+    return OutputError(
+        output="distance between groups",
+        standard_error=at(level, "wasserstein_se"),
+        trivial="an unmoved prediction",
+        trivial_error=max(before**2 - doubt**2, 0.0) ** 0.5,
+        estimate=at(level, "wasserstein"),
+        margin=_GOOD * width,
+    )
+
+
+def half_ranges(bounds: DataBounds) -> np.ndarray:
+    """Return the half ranges of targets that are mapped to [-1, 1]."""
+    return np.asarray(bounds.scale * (bounds.radius / np.sqrt(bounds.n_features)))
