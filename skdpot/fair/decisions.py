@@ -46,7 +46,7 @@ class FairDecisions(ClassifierMixin, ABC):
     randomized: bool
     pos_label: Any
     classes_: np.ndarray
-    groups_: np.ndarray
+    groups_: np.ndarray | None
     reliability_: Reliability
     score_law_: ScoreLaw | None
     rule_: FairRule | None
@@ -106,7 +106,7 @@ class FairDecisions(ClassifierMixin, ABC):
     def _decide(self) -> None:
         """Find the rule, and state the errors of its decisions beside those of the scores."""
         of_scores = getattr(self, "_score_errors", ())
-        if (law := self.score_law_) is None:
+        if (law := self.score_law_) is None or self.groups_ is None:
             self.rule_, self.reliability_ = None, as_reliability(of_scores)
             return
         self.rule_ = self._best_rule()

@@ -4,9 +4,10 @@ Near its optimum, training by noisy gradients is a linear map of the noise, so t
 trained parameters about those of a training without noise follows from public facts: the rate, the
 number of steps, the noise of each and the curvature of the loss (`Response`). On made-up rows with
 the spread of the features this gives the variance of the scores that is due to noise, and the
-network itself gives all of their variance. What is left is signal. Scores are moved towards their mean by the share of the noise (W. James, C. Stein, 1961):
-where noise explains all of their variance they become constant, and the predictor becomes that of
-the mean, or of the most frequent class.
+network itself gives all of their variance. What is left is signal. Scores are moved towards their
+mean by the share of the noise (W. James, C. Stein, 1961): where noise explains all of their
+variance they become constant, and the predictor becomes that of the mean, or of the most frequent
+class.
 """
 
 import math
@@ -220,6 +221,6 @@ def _made_up(n_features: int) -> np.ndarray:
 
 def _size(network: nn.Module, rows: np.ndarray) -> float:
     """Return the mean squared norm of the gradient of an output by all parameters."""
-    copy = deepcopy(network).cpu().eval().float()
+    copy = deepcopy(network).cpu().eval()
     gram = record_jacobians(copy, torch.from_numpy(rows).float()).gram()
     return float(gram.diagonal(dim1=1, dim2=2).mean())
