@@ -59,7 +59,6 @@ from skdpot.fair.transport import (
     BallScores,
     RoundsPlan,
     Transport,
-    error_of_moves,
     plan_rounds,
     release_rounds,
 )
@@ -163,8 +162,8 @@ class Barycenter(FairMechanism):
                 streams.secret,
             )
             frontier = measured.table(spread.slope**2 / 4.0, reach)
-            noise, sizes = plan.moves.rounds.tables, task.cells.sizes
-            moves_error = error_of_moves(noise, sizes) * float(np.sqrt(np.mean(deviations**2)))
+            noise = transport.errors(0.0)
+            moves_error = float(np.sqrt(np.average(noise**2, weights=task.cells.sizes)))
             mean_error = math.hypot(mean_error, error_of_means(plan.moves.slope, len(rows), q))
         errors = PredictionErrors(
             bounds=bounds, spread=known, mean_error=mean_error, moves=moves_error

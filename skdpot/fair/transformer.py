@@ -22,12 +22,9 @@ from skdpot._utils.streams import spawn_streams
 from skdpot.base import FitContext
 from skdpot.exceptions import warn_of_fairness
 from skdpot.fair.transport import (
-    RoundsPlan,
     Transport,
-    kept_of_moves,
     plan_rounds,
     release_rounds,
-    unresolved_groups,
 )
 from skdpot.nets.cells import SAME_GROUP, Cells, one_cell, read_groups
 from skdpot.privacy.budget import PrivacyBudget
@@ -204,12 +201,6 @@ class FairPrivateTransformer(
                 events.append(bounds.event)
             label = "Rows of each group, to be moved"
             plan = plan_rounds(mu, cells, d, self.n_rounds, streams.public, label)
-            if hidden := unresolved_groups(plan.tables, cells):
-                warn_of_fairness(
-                    f"{name}: the noise hides how rows of these groups are distributed: "
-                    f"{', '.join(hidden)}. Moved rows will still tell the groups apart. Use fewer "
-                    "features or rounds, merge small groups, or take a larger epsilon."
-                )
             private = np.isfinite(context.target.epsilon)
             declared = isinstance(bounds, DataBounds)
             self.privacy_spent_ = context.charge_event(
@@ -222,16 +213,14 @@ class FairPrivateTransformer(
             units = self.bounds_.to_units(rows.astype(np.float64))
             scores = self._scores(units, cells.codes)
             self.transport_ = release_rounds(scores, self._scores, cells, plan, streams.secret)
-            self.reliability_ = Reliability(self._errors(plan, cells), _ADVICE)
+            self.reliability_ = Reliability(self._errors(), _ADVICE)
         self.reliability_.warn(name)
         return self
 
-    def _errors(self, plan: RoundsPlan, cells: Cells) -> tuple[OutputError, ...]:
-        """Return the error of the moves of each group; a round corrects the errors of the last."""
-        first, last = self.transport_.rounds[0], self.transport_.rounds[-1]
-        kept = kept_of_moves(plan.tables, cells.sizes)
-        moved = np.sqrt(np.maximum(first.lengths**2 - first.errors**2, 0.0))
-        errors = np.hypot(kept * last.errors, (1.0 - kept) * moved)
+    def _errors(self) -> tuple[OutputError, ...]:
+        """Return the error of the moves of each group."""
+        moved, first = self.transport_.signal, self.transport_.rounds[0]
+        errors = self.transport_.errors(np.maximum(moved, first.errors))
         names = ["all rows"] if self.groups_ is None else [f"group {g}" for g in self.groups_]
         return tuple(
             OutputError(
