@@ -80,6 +80,7 @@ _SHARES = {  # of the squared mu of what is measured of predictions
 # Predictions stay within the mean of the targets and so many times twice their standard deviation.
 _REACH = 2.0
 _FURTHEST = 5.0  # that of nearly all predictions, in standard deviations of these
+_VARIANCE = 0.25  # of mapped targets
 _SPREAD = 0.02  # of the squared mu of the networks, for the spread of the targets
 
 
@@ -137,7 +138,9 @@ class Barycenter(FairMechanism):
         bounds = settled_range(limits, targets, streams)
         units = bounds.to_units(targets)
         spread = release_spread(units, task.cells.codes, plan.spread, streams.secret)
-        trained = plan.networks.train(context, task, rows, spread.before(units))
+        trained = plan.networks.train(
+            context, task, rows, spread.before(units), most_signal=_VARIANCE
+        )
         known = cast(ScoreSpread, trained.spread).mapped(spread.slope, spread.shift)
         doubt = math.sqrt(q) * plan.spread.sigma / len(rows)  # of the mean of the targets
         reach = _REACH * spread.slope + 2.0 * doubt
@@ -166,7 +169,11 @@ class Barycenter(FairMechanism):
             moves_error = float(np.sqrt(np.average(noise**2, weights=task.cells.sizes)))
             mean_error = math.hypot(mean_error, error_of_means(plan.moves.slope, len(rows), q))
         errors = PredictionErrors(
-            bounds=bounds, spread=known, mean_error=mean_error, moves=moves_error
+            bounds=bounds,
+            spread=known,
+            mean_error=mean_error,
+            moves=moves_error,
+            deviation=spread.slope / 2.0,
         )
         attributes = {
             "target_bounds_": bounds,

@@ -72,9 +72,18 @@ class GroupScorePlan:
         return (self.scores.event, *hidden)
 
     def train(
-        self, context: FitContext, task: FairTask, rows: np.ndarray, targets: np.ndarray
+        self,
+        context: FitContext,
+        task: FairTask,
+        rows: np.ndarray,
+        targets: np.ndarray,
+        *,
+        most_signal: float = math.inf,
     ) -> GroupScores:
-        """Train the networks, whose events the caller has charged."""
+        """Train the networks, whose events the caller has charged.
+
+        Outputs have a variance of at most `most_signal` without noise.
+        """
         cells, n_groups = task.cells, len(task.cells.sizes)
         options = {"cells": cells, **context.training}
         inputs, seen = rows, None
@@ -88,6 +97,7 @@ class GroupScorePlan:
             context.streams,
             callbacks=task.callbacks,
             seen=seen,
+            most_signal=most_signal,
             **options,
         )
         posterior = None

@@ -1,5 +1,6 @@
 """What a private regression knows of the errors of its predictions, from its releases alone."""
 
+import math
 import warnings
 from dataclasses import dataclass
 
@@ -9,11 +10,14 @@ import pandas as pd
 from skdpot._utils.streams import Streams
 from skdpot.exceptions import PrivacyWarning
 from skdpot.fair.score_noise import ScoreSpread
+from skdpot.fair.transport import Transport
 from skdpot.privacy.reliability import OutputError
 from skdpot.release.bounds import DataBounds
 from skdpot.release.private_bounds import BoundsPlan, ball_radius
 
-_GOOD = 0.05  # of the range of a target, an error that is good enough
+# Errors that are good enough, as shares of the range and of the standard deviation of a target.
+_GOOD, _GOOD_SHARE = 0.05, 0.2
+_DOUBT = 2.0  # times its error a mean may be off
 ADVICE = (
     "Declare target_bounds=(low, high), scale X to about [-1, 1], use more rows or fewer features, "
     "or take a larger epsilon."
@@ -67,6 +71,8 @@ class PredictionErrors:
         Standard deviation of the noise of the mean of the predictions, if it is known.
     moves : float, default=0.0
         Standard deviation of the noise of what predictions are moved by.
+    deviation : float, default=inf
+        Released standard deviation of mapped targets.
     replaced : bool, default=True
         Whether predictions of which noise explains all variance have become their mean.
     """
@@ -75,6 +81,7 @@ class PredictionErrors:
     spread: ScoreSpread
     mean_error: float | None = None
     moves: float = 0.0
+    deviation: float = math.inf
     replaced: bool = True
 
     @property
@@ -105,32 +112,47 @@ class PredictionErrors:
         )
 
     def _of_predictions(self, j: int, scale: float, name: str) -> OutputError:
-        spread = self.spread
-        noise = spread.error[j] if self.replaced else spread.noise[j]
+        """Return the error of the predictions; that of their mean is one draw, so it may be twice.
+
+        Both errors count beside what the predictions explain of the target.
+        """
+        spread, of_mean = self.spread, (self.mean_error or 0.0) ** 2
+        noise = float(spread.error[j] if self.replaced else spread.noise[j])
+        explained = max(float(spread.signal[j]) - (_DOUBT**2 - 1.0) * of_mean, 0.0)
         return OutputError(
             output=f"predictions of the target{name}",
-            standard_error=scale * min(float(noise + self.moves**2) ** 0.5, 2.0),
-            trivial="the released mean",
-            trivial_error=scale * float(spread.signal[j]) ** 0.5,
-            margin=2.0 * _GOOD * scale,
+            standard_error=scale * min((noise + self.moves**2 + of_mean) ** 0.5, 2.0),
+            trivial="the mean of the target",
+            trivial_error=scale * explained**0.5,
+            margin=scale * min(2.0 * _GOOD, _GOOD_SHARE * self.deviation),
             replaced=bool(self.replaced and spread.kept[j] == 0.0),
         )
 
 
-def distance_error(frontier: pd.DataFrame, level: float, width: float) -> OutputError:
-    """Return the error of the distance between the groups' predictions at a level."""
+def distance_error(
+    frontier: pd.DataFrame, transport: Transport, level: float, half_width: float
+) -> OutputError:
+    """Return the error of the distance between the groups' predictions at a level.
+
+    It is that of the moves, or that of the measured distance if this is smaller.
+    """
 
     def at(level: float, column: str) -> float:
         return float(np.interp(level, frontier["level"], frontier[column]))
 
-    before, doubt = at(0.0, "wasserstein"), at(0.0, "wasserstein_se")
+    def of_pair(moves: np.ndarray) -> float:
+        return half_width * math.sqrt(2.0 * float(np.mean(moves**2)))
+
+    signal, first = transport.signal, transport.rounds[0]
+    before = max(at(0.0, "wasserstein") ** 2 - at(0.0, "wasserstein_se") ** 2, 0.0) ** 0.5
+    moves = of_pair(transport.errors(np.maximum(signal, first.errors)))
     return OutputError(
         output="distance between groups",
-        standard_error=at(level, "wasserstein_se"),
+        standard_error=min(level * moves, at(level, "wasserstein_se")),
         trivial="an unmoved prediction",
-        trivial_error=max(before**2 - doubt**2, 0.0) ** 0.5,
+        trivial_error=max(before, of_pair(signal)),
         estimate=at(level, "wasserstein"),
-        margin=_GOOD * width,
+        margin=2.0 * _GOOD * half_width,
     )
 
 

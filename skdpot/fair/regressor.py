@@ -233,7 +233,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         frontier, outputs = getattr(self, "frontier_", None), self._stated.outputs
         if frontier is not None and self.level > 0.0:
             rms = float(np.sqrt(np.mean(half_ranges(self.target_bounds_) ** 2)))
-            outputs = (*outputs, distance_error(frontier, float(self.level), 2.0 * rms))
+            outputs = (*outputs, distance_error(frontier, self.transport_, float(self.level), rms))
         self.reliability_ = Reliability(outputs, self._stated.advice)
 
     def _targets(self, y: Any) -> np.ndarray:

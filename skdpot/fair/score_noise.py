@@ -90,10 +90,11 @@ def spread_of_scores(
     response: "Response",
     *,
     weight: float = 1.0,
+    most_signal: float = math.inf,
 ) -> ScoreSpread:
     """Return the variances of the scores of rows whose features have some variances.
 
-    A network with hidden layers is taken to have as many directions as there are features, of equal
+    Variance beyond `most_signal`, that of the targets, is noise. A network with hidden layers is taken to have as many directions as there are features, of equal
     curvature.
     """
     outputs = evaluate(network, _made_up(len(variances)) * np.sqrt(variances), None)
@@ -113,7 +114,8 @@ def spread_of_scores(
     level = float(response.variances(np.array([curvature]))[0])
     left = response.left(curvature)
     directions = len(variances) * (q - 1 if loss.of_classes and q > 1 else 1)
-    return ScoreSpread(whole, np.full(q, noise), level, mean, left, directions)
+    of_noise = np.maximum(noise, whole - most_signal) if noise else np.zeros(q)
+    return ScoreSpread(whole, of_noise, level, mean, left, directions)
 
 
 def shrink(network: nn.Module, spread: ScoreSpread) -> nn.Module:

@@ -99,13 +99,15 @@ class ScorePlan:
         device: torch.device | None = None,
         cells: Cells | None = None,
         seen: Seen | None = None,
+        most_signal: float = math.inf,
         **options: Any,
     ) -> tuple[nn.Module, ScoreSpread]:
         """Return a trained copy of a network and the variances of its scores; `event` is charged.
 
         Targets are classes 0 and 1 ("logistic"), 0, 1, 2, ... ("softmax"), or arrays of one column
         per output with values in [-1, 1] ("squared"). For audits, `seen` makes the rows and targets
-        of the training from those of the fit and the public `cells`.
+        of the training from those of the fit and the public `cells`. Scores have a variance of at
+        most `most_signal` without noise.
         """
         look = partial(_seen, seen, cells)
         rows = rows.astype(np.float64)  # in which sums of moments are exact
@@ -142,19 +144,21 @@ class ScorePlan:
             if self.momentum is not None:
                 for parameter, mean in zip(trained.parameters(), total, strict=True):
                     parameter.copy_(mean)
-            trained, spread = self._shrunk(trained, variances, first)
+            trained, spread = self._shrunk(trained, variances, first, most_signal)
             _fold(trained, center, scale)
         return trained, spread
 
     def _shrunk(
-        self, network: nn.Module, variances: np.ndarray, first: int
+        self, network: nn.Module, variances: np.ndarray, first: int, most_signal: float
     ) -> tuple[nn.Module, ScoreSpread]:
         """Move scores of standardised rows towards their mean, as far as noise explains them."""
         steps = self.steps
         response = Response(
             steps.sigma / steps.batch_size, steps.n_steps, self.learning_rate, self.momentum, first
         )
-        spread = spread_of_scores(network, variances, self.loss, response)
+        spread = spread_of_scores(
+            network, variances, self.loss, response, most_signal=most_signal
+        )
         return shrink(network, spread), spread
 
     def _standardised(
