@@ -210,6 +210,8 @@ class MechanismResult:
         Fitted attributes that the estimator stores under these names.
     reliability : Reliability
         The errors of the main outputs, computed from the release.
+    foreseen : bool, default=False
+        Whether they follow from public facts, and the mechanism has warned before the charge.
     stopped : BaseException, optional
         What interrupted the mechanism after it had paid. The estimator raises it once all this is
         stored.
@@ -222,6 +224,7 @@ class MechanismResult:
     class_shares: np.ndarray = field(default_factory=lambda: np.ones(1))
     attributes: dict[str, Any] = field(default_factory=dict)
     reliability: Reliability = Reliability(())
+    foreseen: bool = False
     stopped: BaseException | None = None
 
 
@@ -334,7 +337,8 @@ class PrivateSampler(PrivateEstimatorMixin, BaseEstimator, ABC):
         self.mechanism_, self.bounds_ = mechanism, release.bounds
         self.privacy_spent_, self._frame_out = release.privacy_spent, isinstance(X, pd.DataFrame)
         self.reliability_ = release.reliability
-        self.reliability_.warn(type(self).__name__)
+        if not release.foreseen:
+            self.reliability_.warn(type(self).__name__)
 
     def _keep(self, value: Any) -> None:
         """Keep the released value under its public name."""

@@ -60,10 +60,10 @@ def scaler(data: PanelData, epsilon: float, seed: int) -> tuple[Any, Judged]:
     """Scales, as the largest ratio to those without noise among features that are not named."""
     fitted = PrivateScaler(epsilon, random_state=seed).fit(data.X)
     true = PrivateScaler(np.inf).fit(data.X).scale_
-    told = " ".join(getattr(getattr(fitted, "reliability_", None), "unreliable", ()))
+    told = getattr(getattr(fitted, "reliability_", None), "unreliable", ())
     ratios = np.abs(np.log(fitted.scale_ / true))
-    kept = [not any(f"scale of {n}" in told for n in (f"x{j}", str(j))) for j in range(len(true))]
-    unnamed, named = (float(np.max(ratios[part], initial=0.0)) for part in (kept, ~np.array(kept)))
+    is_named = np.array([f"the scale of feature {j}" in told for j in range(len(true))])
+    unnamed, named = (float(np.max(ratios[part], initial=0.0)) for part in (~is_named, is_named))
     return fitted, Judged(unnamed, np.log(4.0), 0.0, named)
 
 
@@ -148,7 +148,7 @@ def trajectories(data: PanelData, epsilon: float, seed: int) -> tuple[Any, Judge
     fitted = PrivateTrajectorySampler(epsilon=epsilon, bounds=(0.0, 1.0), random_state=seed)
     paths = fitted.fit(X, times).sample(2000, random_state=seed)
     true = np.array([X[times == t].mean(axis=0) for t in range(len(sizes))])
-    told = " ".join(getattr(getattr(fitted, "reliability_", None), "unreliable", ()))
+    named = " ".join(getattr(getattr(fitted, "reliability_", None), "unreliable", ()))
     kept = [f"time {t}" not in named.replace(",", " ").split("time ") for t in range(len(sizes))]
     errors = np.sqrt(((paths.mean(axis=0) - true) ** 2).mean(axis=1))[kept]
     trivials = np.sqrt(((X.mean(axis=0) - true) ** 2).mean(axis=1))[kept]
@@ -173,7 +173,7 @@ def table(data: PanelData, epsilon: float, seed: int) -> tuple[Any, Judged]:
     fitted = DPTableSynthesizer(epsilon=epsilon, random_state=seed).fit(frame)
     made = fitted.sample(2000, random_state=seed)
     errors, trivials = [], []
-    told = " ".join(getattr(getattr(fitted, "reliability_", None), "unreliable", ()))
+    named = " ".join(getattr(getattr(fitted, "reliability_", None), "unreliable", ()))
     for name in frame:
         if name in named.replace(",", " ").split():
             continue

@@ -44,6 +44,7 @@ from skdpot.exceptions import LedgerError
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.gdp import gdp_mu
+from skdpot.privacy.reliability import Reliability
 from skdpot.privacy.rounding import epsilon_text, rounded_down, rounded_up
 from skdpot.privacy.spent import silent_parts, total_spent
 from skdpot.privacy.statement import PrivacySpent
@@ -120,8 +121,9 @@ def privacy_report(
         ``version``, ``spent`` (`~skdpot.privacy.PrivacySpent`), ``releases`` (in words),
         ``meaning`` (what epsilon and delta say about an attacker), ``cautions`` (``level`` and
         ``text`` of each warning), ``budgets``, ``audits`` (``name``, ``result``, ``reason`` and
-        ``verdict`` of each part), ``confidence``, ``refuted`` (whether an audit refutes the claim),
-        ``membership`` (``found``, ``reason``, ``of_members``), ``utility`` (figures),
+        ``verdict`` of each part), ``reliability`` (name and `~skdpot.privacy.Reliability` of each
+        part that states its errors), ``confidence``, ``refuted`` (whether an audit refutes the
+        claim), ``membership`` (``found``, ``reason``, ``of_members``), ``utility`` (figures),
         ``utility_reason`` (why there are none) and ``not_covered``.
 
     Raises
@@ -189,6 +191,9 @@ def privacy_report(
         ),
         budgets=tuple(map(_read_ledger, budgets)),
         audits=audits,
+        reliability=tuple(
+            (name, part.reliability_) for name, part in parts if hasattr(part, "reliability_")
+        ),
         confidence=float(confidence),
         membership=membership,
         utility=utility,
@@ -225,6 +230,7 @@ class PrivacyReport(HtmlReport):
     cautions: tuple[Caution, ...]
     budgets: tuple[LedgerState, ...]
     audits: tuple[PartAudit, ...]
+    reliability: tuple[tuple[str, Reliability], ...]
     confidence: float
     membership: MembershipTrial
     utility: tuple[Figure, ...]
@@ -264,6 +270,9 @@ class PrivacyReport(HtmlReport):
             title="Privacy report",
             report=self,
             spent=self.spent,
+            reliability_cards=[
+                (name, stated, stated._repr_html_()) for name, stated in self.reliability
+            ],
             stops=[caution.text for caution in self.cautions if caution.level == "stop"],
             members=MEMBERS_WARNING,
             protected=protected_in_words(self.spent),

@@ -18,6 +18,7 @@ from skdpot.exceptions import BudgetExceededError, SkdpotError, is_ours
 _NARROWEST, _WIDEST = 60, 110
 
 OK, FAILED, USAGE, BUDGET_EXCEEDED, INTERRUPTED = 0, 1, 2, 3, 130
+_NAMED = 3  # hidden results in a line
 _OF_PYTHON = " In GridSearchCV"  # start of advice for Python alone
 
 
@@ -99,6 +100,21 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def verdict(fitted: Any) -> tuple[list[str], dict[str, Any]]:
+    """Return what the noise of a fit hides, in a line and as facts, if the fit states it."""
+    reliability = getattr(fitted, "reliability_", None)
+    if reliability is None:
+        return [], {}
+    frame, hidden = reliability.to_frame(), list(reliability.unreliable)
+    facts = {"unreliable": hidden, "outputs": frame.reset_index().to_dict("records")}
+    if not hidden:
+        return [f"noise hides none of {len(frame)} results as a whole"], {"reliability": facts}
+    more = f" and {len(hidden) - _NAMED} more" if len(hidden) > _NAMED else ""
+    names = f"{', '.join(hidden[:_NAMED])}{more}"
+    line = f"noise hides {len(hidden)} of {len(frame)} results: {names}"
+    return [line], {"reliability": facts}
 
 
 class CommandError(SkdpotError):

@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from skdpot.cli.console import BUDGET_EXCEEDED, USAGE, CommandError, Console, counted_columns
+from skdpot.cli.console import (
+    BUDGET_EXCEEDED,
+    USAGE,
+    CommandError,
+    Console,
+    counted_columns,
+    verdict,
+)
 from skdpot.cli.payment import Payment, budget_facts, summary, warn_of_epsilon
 from skdpot.cli.schemas import confirmed_schema
 from skdpot.cli.table_files import FileFormat, read_guessable, read_table_file
@@ -89,6 +96,9 @@ def run_distance(args: Namespace, console: Console) -> None:
         f"{counted_columns(len(names))}, {counts} rows; "
         f"each person spent epsilon = {rounded_up(args.epsilon)}"
     )
+    verdicts = [(path, *verdict(party)) for path, party in zip(args.tables, parties, strict=True)]
+    lines += [f"{path}: {line}" for path, hidden, _ in verdicts for line in hidden]
+    facts["reliability"] = [known.get("reliability") for _, _, known in verdicts]
     charged = [
         (path, budget) for path, budget in zip(ledgers, budgets, strict=True) if path and budget
     ]

@@ -5,7 +5,7 @@ from typing import Any
 
 from skdpot.audit.report import privacy_report
 from skdpot.audit.report_words import percent_at_most, protected_in_words
-from skdpot.cli.console import Console, OutputFile
+from skdpot.cli.console import Console, OutputFile, verdict
 from skdpot.cli.table_files import FileFormat, read_table_file
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.rounding import epsilon_text
@@ -35,6 +35,7 @@ def run_report(args: Namespace, console: Console) -> None:
         f"most {percent_at_most(report.meaning.right_by_noise)}.",
         *(f"{caution.level}: {caution.text}" for caution in report.cautions),
         *(part.verdict for part in report.audits),
+        *verdict(synthesizer)[0],
         *(f"{figure.name}: {figure.value:.4g} ({figure.meaning})" for figure in report.utility),
     ]
     if outputs:

@@ -7,7 +7,14 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 from skdpot.cli.conditions import check_conditions, read_conditions
-from skdpot.cli.console import USAGE, CommandError, Console, OutputFile, counted_columns
+from skdpot.cli.console import (
+    USAGE,
+    CommandError,
+    Console,
+    OutputFile,
+    counted_columns,
+    verdict,
+)
 from skdpot.cli.payment import Payment, budget_facts, summary, warn_of_epsilon
 from skdpot.cli.schemas import confirmed_schema, known_column
 from skdpot.cli.table_files import (
@@ -72,6 +79,8 @@ def run_synth(args: Namespace, console: Console) -> None:
     if not args.guard_formulas and (risky := _with_formulas(synthesizer.schema_)):
         console.warn(_FORMULAS.format(", ".join(map(repr, risky))))
     facts["seconds"] = round(time.monotonic() - started, 3)
+    hidden, known = verdict(synthesizer)
+    lines, facts = [*lines, *hidden], facts | known
     rows = (
         f"wrote {args.output}: {facts['rows']:,} rows, {counted_columns(len(synthesizer.schema_))}"
     )

@@ -574,6 +574,9 @@ class Page:
                 f"{spent['delta']:g} was spent, in {facts['seconds']:.0f} seconds. All files are "
                 f"in {self.place}."
             )
+            if hidden := facts["reliability"]["unreliable"]:
+                what = f"The noise hides {len(hidden)} results: {', '.join(hidden)}."
+                ui.label(what).classes("bg-orange-2 w-full q-pa-sm rounded-borders")
             with ui.row():
                 for label, path in zip(("table", "report", "statement"), files, strict=False):
                     ui.button(f"Download {label}", on_click=partial(ui.download.file, path))

@@ -14,9 +14,9 @@ Read in this order:
 - `distance_protocol` declares what a protocol is. `sliced` is the private one; `triangle` and
   `fedwad` share `not_private`.
 - `party` holds rows and answers with `messages`; `exchange` delivers and `transcript` records them.
-- `estimates` are the results. `debiased` corrects a distance for noise: `compared_tables` are its
-  two sides, `support` the bins that hold the data, `simulated_distances` and `sampling_errors` what
-  noise and sampling add.
+- `estimates` are the results, `reliability` the errors that a fit states. `debiased` corrects a
+  distance for noise: `compared_tables` are its two sides, `support` the bins that hold the data,
+  `simulated_distances` and `sampling_errors` what noise and sampling add.
 - `remote` and `flower` carry the same messages between machines.
 - `reconstruction` is the attack on the protocols that are not private, with its proofs.
 

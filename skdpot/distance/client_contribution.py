@@ -33,6 +33,8 @@ class ClientContribution(BaseEstimator):
         Estimator fitted to the reference rows.
     privacy_spent_ : PrivacySpent
         Privacy cost for the reference rows. Each client pays for itself.
+    reliability_ : Reliability
+        Standard error of distances from the reference, see `PrivateWassersteinDistance`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -103,7 +105,7 @@ class ClientContribution(BaseEstimator):
         with all_or_nothing(self):
             self.estimator_ = clone(self._chosen_estimator).fit(X, y)
             self.__dict__.pop("feature_names_in_", None)
-            for name in ("n_features_in_", "feature_names_in_", "privacy_spent_"):
+            for name in ("n_features_in_", "feature_names_in_", "privacy_spent_", "reliability_"):
                 if hasattr(self.estimator_, name):
                     setattr(self, name, getattr(self.estimator_, name))
         return self

@@ -16,8 +16,8 @@ from skdpot.ot.slices import binned_squared_distances, refined_cdf
 from skdpot.release.decoding import SupportedDecoder
 from skdpot.release.sketch import SlicedSketch
 
-DROWNING_NOISE = 0.2
-"""Noise of a distribution function above which the simulations are no longer trusted."""
+# Noise of a distribution function above which the simulations are no longer trusted.
+_DROWNING_NOISE = 0.2
 
 # Number of simulations: more directions need fewer.
 _FEWEST_SIMULATIONS = 32
@@ -297,7 +297,7 @@ def _corrected(
     floor = equal.bias + trust * (apart.bias - equal.bias)
     binning *= trust
     # Smoothed tables that are mostly noise mislead the simulations.
-    blindness = min(max(noise / DROWNING_NOISE - 1.0, 0.0), 1.0)
+    blindness = min(max(noise / _DROWNING_NOISE - 1.0, 0.0), 1.0)
     squared = (1 - blindness) * (raw - floor - binning)
     doubt, unsimulated = (_DOUBT, _UNSIMULATED) if noise > 0 else (0.0, 1.0)
     growth = max(unsimulated * apart.variance - equal.variance, 0.0)

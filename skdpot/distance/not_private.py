@@ -3,6 +3,7 @@
 `skdpot.distance.reconstruction` recovers the rows of every party from their messages.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,15 +27,23 @@ from skdpot.distance.messages import (
     ReferenceMeasure,
 )
 from skdpot.distance.party import Party
+from skdpot.distance.reliability import OUTPUT
 from skdpot.exceptions import MessageError, warn_not_private
 from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, weights_of
 from skdpot.ot.plans import cost_of_plan, optimal_plan
 from skdpot.privacy.charges import charge
 from skdpot.privacy.events import NonPrivateEvent
+from skdpot.privacy.reliability import OutputError, Reliability
 from skdpot.sources import Source
 
 _LONG = 2000**2  # pairs of points; a plan of so many takes seconds
 
+_WITHOUT_NOISE = Reliability(
+    (OutputError(output=OUTPUT, standard_error=0.0, trivial="no distance", trivial_error=math.inf),)
+)
+_WITHOUT_NOISE = Reliability(
+    (OutputError(output=OUTPUT, standard_error=0.0, trivial="no distance", trivial_error=math.inf),)
+)
 _numbers = count(1)  # of fitted parties: parties of one protocol need different names
 
 
@@ -108,7 +117,9 @@ class NotPrivateProtocol(DistanceProtocol[FittedParty]):
         )
         fitted = FittedParty(party, self._reference_message(sample.points))
         attributes = {"reference_": fitted.reference, "n_samples_": party.n_samples}
-        return MechanismResult(fitted, None, spent, attributes=attributes)
+        return MechanismResult(
+            fitted, None, spent, attributes=attributes, reliability=_WITHOUT_NOISE
+        )
 
     def advise(self, fitted: FittedParty, /) -> None:
         """Say that nothing is private, and how long exact transport will take."""

@@ -17,12 +17,13 @@ from skdpot._utils.parameters import Interval, StrOptions
 from skdpot._utils.streams import spawn_streams
 from skdpot.base import COUNT, FitContext, MechanismResult
 from skdpot.distance.compared_tables import table_of
-from skdpot.distance.debiased import DROWNING_NOISE, debiased_pair, debiased_squared_distance
+from skdpot.distance.debiased import debiased_pair, debiased_squared_distance
 from skdpot.distance.distance_protocol import DistanceProtocol, holds_parties, parties_of
 from skdpot.distance.estimates import DistanceEstimate, PairwiseResult, common_scale
 from skdpot.distance.exchange import SERVER, Exchange, check_participants
 from skdpot.distance.messages import Message, SketchMessage, SketchRequest, check_type
 from skdpot.distance.party import Party, data_of, rehearsed, release_seed
+from skdpot.distance.reliability import distance_reliability
 from skdpot.exceptions import BudgetExceededError, MessageError, warn_of_privacy
 from skdpot.ot.data_values import sliced_values
 from skdpot.ot.directions import make_directions
@@ -228,18 +229,16 @@ n_features), default="orthogonal"
             private, None, projections=directions, n_bins=self.n_bins, device=context.device
         )
         attributes = {"sketch_": sketch, "bounds_": sketch.bounds_, "n_samples_": sketch.n_samples_}
-        return MechanismResult(sketch, sketch.bounds_, sketch.privacy_spent_, attributes=attributes)
+        return MechanismResult(
+            sketch,
+            sketch.bounds_,
+            sketch.privacy_spent_,
+            attributes=attributes,
+            reliability=distance_reliability(sketch),
+        )
 
     def advise(self, sketch: SlicedSketch, /) -> None:
-        """Warn if noise drowns the table."""
-        noise = sketch.noise_scale_ / sketch.n_samples_ * sketch.strategy_.typical_deviation
-        if noise > DROWNING_NOISE:
-            warn_of_privacy(
-                f"Noise moves every distribution function by {noise:.2f} (of 1) for "
-                f"{sketch.n_samples_} rows along {len(sketch.directions_)} directions at this "
-                "epsilon, so distances can hardly be told apart. Use more rows, a larger epsilon, "
-                "or fewer features (and n_projections)."
-            )
+        """Have no advice: `reliability_` says what noise hides."""
 
     def compare(
         self, sketch: SlicedSketch, /, other: Any, y: ArrayLike | None, masses: ArrayLike | None

@@ -105,6 +105,8 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
         Shared sample; only with the other protocols.
     privacy_spent_ : PrivacySpent
         Privacy cost of the fit and its assumptions.
+    reliability_ : Reliability
+        Standard error of distances to parties with such a sketch, beside the spread of the rows.
     n_samples_ : int
         Number of rows, or of persons with `groups`.
     n_features_in_ : int
@@ -211,10 +213,11 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
             self.protocol_, self._fitted_side = protocol, result.value
             if isinstance(rows, Source):
                 record_columns(self, result.value)
-            self.privacy_spent_ = result.privacy_spent
+            self.privacy_spent_, self.reliability_ = result.privacy_spent, result.reliability
             self.__dict__.update(result.attributes)
         # After the fit is stored: a warning that is made an error must not lose the release.
         protocol.advise(result.value)
+        self.reliability_.warn(type(self).__name__)
         return self
 
     def compare(

@@ -40,7 +40,8 @@ def range_error(plan: DataBounds | BoundsPlan, bounds: DataBounds) -> list[Outpu
     """Return the error of bounds that did not stand out from the noise; nothing of others."""
     if isinstance(plan, DataBounds):
         return []
-    lost = bounds.radius == ball_radius(bounds.n_features)
+    unknown = (bounds.center == 0.0) & (bounds.scale == 1.0)
+    lost = unknown.any() and (plan.by_features or bounds.radius == ball_radius(bounds.n_features))
     in_one_ball = bounds.n_features > 1 and not plan.by_features and plan.features is None
     if not (lost or in_one_ball):
         return []

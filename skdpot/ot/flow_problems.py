@@ -143,6 +143,8 @@ class SmoothedFlowProblem:
     sigma: float
     radius: float
     n_projections_per_step: int | None = None
+    location: np.ndarray | float = 0.0
+    spread: float | None = None
 
     @property
     def largest_batch(self) -> int:
@@ -164,10 +166,11 @@ class SmoothedFlowProblem:
         return takes_turns and self.largest_batch < n_features
 
     def start(self, n_particles: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw a Gaussian as wide as the ball: ``N(0, R² / d)`` in each coordinate."""
+        """Draw a Gaussian, by default as wide as the ball: ``N(0, R² / d)`` in each coordinate."""
         n_features = self.batches[0].directions.shape[1]
+        spread = self.radius / math.sqrt(n_features) if self.spread is None else self.spread
         noise = rng.standard_normal((n_particles, n_features))
-        return (self.radius / math.sqrt(n_features) * noise).astype(np.float32)
+        return (self.location + spread * noise).astype(np.float32)
 
     def turns(self, rng: np.random.Generator) -> Iterator[DirectionBatch]:
         """Yield the releases in order, or parts of the single release without end."""

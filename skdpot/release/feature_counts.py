@@ -25,6 +25,8 @@ _CENTER_LEVELS = (0.05, 0.5, 0.95)
 _DEVIATIONS = 4.0  # of a normal distribution, to reach beyond its quantiles
 _LEAST_UNITS = 1.5
 _LEVELS = (0.005, 0.05)
+_MARGIN = 0.5  # of a range, beyond generous bounds,
+_FAR_TAIL = 30.0  # or times as far as a heavy tail's quantile of 95 %
 _SILENT = 2.0  # standard deviations of the noise of all cells that tell nothing from something,
 _AT_STAKE = 0.05  # or so many of the rows
 # Knots of a scale.
@@ -151,8 +153,33 @@ class FeatureCounts:
         if self.counts[: max(zero, 0)].sum() <= hidden and last > zero:
             lower = max(lower, 0.0)
         elif self.counts[max(zero + 1, 0) :].sum() <= hidden and first < zero:
-            upper = min(upper, 0.0)
+            # The cell of zero also holds positive values, unless it has no more than its neighbour.
+            if self.counts[zero] <= self.counts[zero - 1] + hidden:
+                upper = min(upper, 0.0)
         return lower, upper
+
+    def generous_range(self, n_samples: int) -> tuple[float, float]:
+        """Return wider bounds, for cells that get finer where the rows are.
+
+        They hold tails that the noise hides here, and end at zero where `range` does or nearly so.
+        """
+        lower, upper = self.range(n_samples)
+        if not self.sigma:
+            return lower, upper
+        low, center, high = map(float, self.quantiles(_CENTER_LEVELS))
+        # Whether many rows share a value near zero, which hides the law of others and its own sign.
+        zero = math.floor(-self.cells.lowest / self.cells.width)
+        zero = min(max(zero, 1), len(self.counts) - 2)
+        hidden = _SILENT * self.sigma * math.sqrt(self.cells.number)
+        shared = self.counts[zero] > self.counts[[zero - 1, zero + 1]].max() + hidden
+        ends, margin = [], _MARGIN * (upper - lower)
+        for far in (center - low, high - center):
+            is_heavy = shared or far > _HEAVY_TAIL * self.spread
+            ends.append(max(margin, _FAR_TAIL * far * is_heavy))
+        first, last = lower - ends[0], upper + ends[1]
+        if lower >= 0.0:
+            first = max(first, -self.cells.width / 2 if shared else 0.0)
+        return first, min(last, 0.0) if upper <= 0.0 else last
 
     def knots(self, lower: float, upper: float) -> FloatArray:
         """Return values at even places of a scale that gives room to where values are.

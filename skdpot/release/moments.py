@@ -216,16 +216,22 @@ class NoisyMoments:
         for mean, covariance in zip(self.means, self.covariances, strict=True):
             draws = rng.multivariate_normal(mean, covariance, _DRAWS, method="eigh")
             centres.append(KMeans(n_components, random_state=0).fit(draws).cluster_centers_)
-        return np.rint(np.stack(centres) * (_RADIUS / self.release.facts["bounds"].radius))
+        return np.rint(np.stack(centres) * (_RADIUS / self.bounds.radius))
+
+    @property
+    def bounds(self) -> DataBounds:
+        """The bounds of the rows."""
+        bounds: DataBounds = self.release.facts["bounds"]
+        return bounds
 
     @cached_property
     def means(self) -> np.ndarray:
         """Mean of the mapped rows of each part, of shape (n_parts, n_features)."""
         shares = self._matrices[:, :-1, -1] / self.sizes[:, None]
         norms = np.linalg.norm(shares, axis=1, keepdims=True)
-        return shares / np.maximum(norms, 1.0) * self.release.facts["bounds"].radius
+        return shares / np.maximum(norms, 1.0) * self.bounds.radius
 
-    @cached_property
+    @property
     def covariances(self) -> np.ndarray:
         r"""Covariance of the mapped rows of each part, positive definite.
 
@@ -235,14 +241,19 @@ class NoisyMoments:
         Variances below a fifth of that cannot be measured and are raised to it; all variances are
         raised to at least 0.0015 of the total variance.
         """
-        radius, d = self.release.facts["bounds"].radius, self.means.shape[1]
+        return self._fitted[0]
+
+    @cached_property
+    def _fitted(self) -> tuple[np.ndarray, np.ndarray]:
+        """Covariances, and by how much the variances of each part are raised in the mean."""
+        radius, d = self.bounds.radius, self.means.shape[1]
         means, shares = self.means / radius, self.sizes / self.n_samples
         moments = self._matrices[:, :-1, :-1] / self.sizes[:, None, None]
         measured = moments - means[:, :, None] * means[:, None, :]
         noise = float(np.max(self.release.sigma)) / _OFF_DIAGONAL / self.sizes
         n_classes, n_components = self.release.facts["centres"].shape[:2]
         groups = np.repeat(np.arange(n_classes), n_components) if n_components > 1 else 0 * shares
-        covariances = []
+        covariances, raised = [], []
         for of_part, deviation, group in zip(measured, noise, groups, strict=True):
             weights = shares * (groups == group) / np.sum(shares[groups == group])
             common = np.tensordot(weights, measured, axes=1)
@@ -253,16 +264,30 @@ class NoisyMoments:
             floor = max(_FLOOR_OF_NOISE * edge, _FLOOR_OF_SPREAD * float(np.trace(common)), 1e-12)
             values, vectors = np.linalg.eigh(common + kept * apart)
             covariances.append((vectors * np.maximum(values, floor)) @ vectors.T)
-        return np.stack(covariances) * radius**2
+            raised.append(float(np.mean(np.maximum(values, floor) - values)))
+        return np.stack(covariances) * radius**2, np.array(raised) * radius**2
 
     @property
-    def relative_noise(self) -> float:
-        """Error of the means relative to the spread of the rows around them."""
-        noise = float(np.max(self.release.sigma)) / _OFF_DIAGONAL * (_RADIUS / _LAST) / self.sizes
-        error = noise * self.release.facts["bounds"].radius
-        shares = self.sizes / self.n_samples
-        spread = shares @ np.trace(self.covariances, axis1=1, axis2=2)
-        return float(np.sqrt(shares @ error**2 * self.means.shape[1] / spread))
+    def errors(self) -> tuple[np.ndarray, np.ndarray]:
+        """Standard errors of the means and of the variances, of shape (n_parts, n_features).
+
+        They follow from the noise of the sums and, with several parts, of the sizes, to first order
+        in the latter. `raised` is a further error of the variances.
+        """
+        radius, ratio = self.bounds.radius, _RADIUS / _LAST
+        noise = float(np.max(self.release.sigma)) / self.sizes[:, None]
+        of_sums = noise / _OFF_DIAGONAL * ratio * radius
+        of_squares = noise / _DIAGONAL * radius**2
+        of_sizes = noise / _DIAGONAL * ratio**2 * (len(self.sizes) > 1)
+        squares = np.diagonal(self.covariances, axis1=1, axis2=2) + self.means**2
+        means = np.hypot(of_sums, self.means * of_sizes)
+        parts = (of_squares, squares * of_sizes, 2 * self.means * means)
+        return means, np.sqrt(sum(part**2 for part in parts))
+
+    @property
+    def raised(self) -> np.ndarray:
+        """By how much the noise raised the variances of each part, (n_parts, 1), in the mean."""
+        return self._fitted[1][:, None] * bool(np.any(np.asarray(self.release.sigma) > 0))
 
     @cached_property
     def _matrices(self) -> np.ndarray:

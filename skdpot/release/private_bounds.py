@@ -364,10 +364,13 @@ def release_ranges(
     plan: BoundsPlan,
     streams: Streams,
     spans: Sequence[tuple[float, float]] | None = None,
+    *,
+    generous: bool = False,
 ) -> tuple[ColumnRange, ...]:
     """Release a range of each column. Charge ``plan.event`` first.
 
     With `spans`, the bounds that are known, infinite where they are not, also knots of a scale.
+    Bounds are wider if `generous`.
 
     Privacy
     -------
@@ -384,7 +387,8 @@ def release_ranges(
         if feature is None:
             ranges.append(ColumnRange(-4.0, 4.0, False))
         elif spans is None:
-            ranges.append(ColumnRange(*feature.range(plan.n_samples), True))
+            read = feature.generous_range if generous else feature.range
+            ranges.append(ColumnRange(*read(plan.n_samples), True))
         else:
             knots = feature.knots(*spans[j])
             ranges.append(ColumnRange(float(knots[0]), float(knots[-1]), True, knots))

@@ -651,11 +651,13 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
         """
         return cls._restored(*deepcopy(SketchRecord.load(path).restore()))
 
-    def _with_statistic(self, statistic: np.ndarray, kept: Any = slice(None)) -> Self:
-        """Return a copy with another table, of some of the classes of public sizes."""
+    def _with_statistic(
+        self, statistic: np.ndarray, kept: Any = slice(None), sizes: np.ndarray | None = None
+    ) -> Self:
+        """Return a copy with another table, of some of the classes or of others of public sizes."""
         other = copy(self)
         other.release_ = replace(self.release_, value=statistic)
-        counts = cast(np.ndarray, self._label_counts)[kept]
+        counts = cast(np.ndarray, self._label_counts)[kept] if sizes is None else sizes
         other.classes_, other._label_counts = self.classes_[kept], counts
         other.n_samples_ = int(counts.sum())
         other._decode()

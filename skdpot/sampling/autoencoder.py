@@ -131,6 +131,9 @@ class PrivateSWAutoencoder(
         2,000 rows; only if nothing is protected (``epsilon=inf`` or ``private=False``).
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
+    reliability_ : Reliability
+        The error of reconstructions due to noise, as a share of that of the mean of the rows. It
+        follows from public facts, and a fit warns of it before the charge.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -259,6 +262,7 @@ class PrivateSWAutoencoder(
             self.penalty_ = None if penalty is None else chosen_mechanism(penalty, _PENALTIES)
             result = self._train(X, rows, y, groups)
             self.bounds_, self.privacy_spent_ = result.bounds, result.privacy_spent
+            self.reliability_ = result.reliability
             self.__dict__.update(result.attributes)
         if result.stopped is not None:
             raise result.stopped

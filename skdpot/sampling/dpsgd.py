@@ -11,7 +11,7 @@ import torch
 from skdpot._utils.devices import resolve_device
 from skdpot._utils.parameters import Interval, StrOptions
 from skdpot.base import COUNT, LENGTH, FitContext, MechanismResult
-from skdpot.exceptions import BudgetExceededError, warn_of_privacy
+from skdpot.exceptions import BudgetExceededError
 from skdpot.nets.cells import Cells, warn_of_small_cells
 from skdpot.nets.local_penalty import TABLE_SHARE
 from skdpot.nets.loss_curve import LossCurve
@@ -20,6 +20,7 @@ from skdpot.nets.training import noisy_learning_rate, train_network, train_priva
 from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.privacy.charges import charge
 from skdpot.privacy.events import NonPrivateEvent
+from skdpot.privacy.reliability import Reliability
 from skdpot.release.bounds import DataBounds, public_bounds
 from skdpot.release.private_bounds import planned_bounds
 from skdpot.sampling.autoencoder_mechanism import AutoencoderMechanism, AutoencoderTask
@@ -31,6 +32,7 @@ from skdpot.sampling.autoencoder_training import (
     sketched_steps,
 )
 from skdpot.sampling.code_penalties import CodePenalty
+from skdpot.sampling.training_reliability import training_reliability
 
 # Number of steps by default. Steps without noise cost no privacy, so few public rows are passed
 # over more often.
@@ -39,7 +41,8 @@ _FEWEST_STEPS = 60
 _FEWEST_PUBLIC_STEPS = 1500
 _PUBLIC_RATE = 2e-3
 _LARGEST_RATE = 0.03
-# Below these ratios of the longest sum of gradients to its noise a fit learns little.
+# Below these ratios of the longest sum of gradients to its noise, reconstructions are as bad as the
+# mean of the rows.
 _LEAST_SIGNAL = 2.0
 _LEAST_SIGNAL_OF_RANKS = 12.0
 
@@ -130,7 +133,8 @@ class DPSGD(AutoencoderMechanism):
         autoencoder, loss, cells = task.autoencoder, task.loss, task.cells
         tables, release_at = self._plan_tables(context, task)
         plan = self._plan(context, task, rows.shape[1], tables)
-        _warn_of_noise(context.caller, task, plan)
+        reliability = _reliability(task, plan)
+        reliability.warn(context.caller)
         if tables is not None and cells.strata:
             warn_of_small_cells(context.caller, cells, tables.sigma)
         spent = context.charge(
@@ -161,7 +165,15 @@ class DPSGD(AutoencoderMechanism):
         if stopped is not None and (finished == 0 or isinstance(stopped, Exception)):
             raise stopped  # the number of finished steps would depend on the rows
         attributes = {"n_steps_": finished, "losses_": curve.table()}
-        return MechanismResult(None, bounds, spent, attributes=attributes, stopped=stopped)
+        return MechanismResult(
+            None,
+            bounds,
+            spent,
+            attributes=attributes,
+            reliability=reliability,
+            foreseen=True,
+            stopped=stopped,
+        )
 
     def train_public(
         self,
@@ -201,7 +213,9 @@ class DPSGD(AutoencoderMechanism):
             progress=context.progress(context.caller),
         )
         attributes = {"n_steps_": n_steps, "losses_": curve.table()}
-        return MechanismResult(None, bounds, spent, attributes=attributes)
+        return MechanismResult(
+            None, bounds, spent, attributes=attributes, reliability=Reliability(())
+        )
 
     def _plan(
         self, context: FitContext, task: AutoencoderTask, n_features: int, tables: TableNoise | None
@@ -273,21 +287,21 @@ def _described(plan: TrainingPlan, n_tables: int) -> str:
     return f"{plan.n_steps} noisy sums of clipped gradients over {batches}"
 
 
-def _warn_of_noise(caller: str, task: AutoencoderTask, plan: TrainingPlan) -> None:
-    """Warn before the charge, from public facts, if the noise will hide the gradients."""
-    if plan.sigma == 0.0:
-        return
+def _reliability(task: AutoencoderTask, plan: TrainingPlan) -> Reliability:
+    """State the error of reconstructions, from public facts."""
     loss = task.loss
-    longest = plan.batch_size * (1.0 - loss.alpha) * loss.clip * math.sqrt(plan.n_steps)
-    ratio = longest / (plan.sigma * math.sqrt(trained_numbers(task.autoencoder)))
     by_ranks = plan.sampling != "poisson" and loss.penalty is not None and loss.alpha > 0
-    if ratio < (_LEAST_SIGNAL_OF_RANKS if by_ranks else _LEAST_SIGNAL):
-        instead = 'comparison="sketch" in the penalty, ' if by_ranks else ""
-        warn_of_privacy(
-            f"{caller} will learn little: over all steps its gradients are at most {ratio:.1f} "
-            f"times as long as their noise. Use {instead}more rows, a larger epsilon, a smaller "
-            "network, larger batches or public rows (private=False)."
-        )
+    instead = 'comparison="sketch" in the penalty, ' if by_ranks else ""
+    return training_reliability(
+        task.autoencoder,
+        plan,
+        longest=(1.0 - loss.alpha) * loss.clip,
+        least=_LEAST_SIGNAL_OF_RANKS if by_ranks else _LEAST_SIGNAL,
+        output="the reconstructions",
+        trivial="the mean of the rows",
+        advice=f"Use {instead}more rows, a larger epsilon, a smaller network, larger batches or "
+        "public rows (private=False).",
+    )
 
 
 def _mapped(context: FitContext, bounds: DataBounds, rows: np.ndarray) -> torch.Tensor:

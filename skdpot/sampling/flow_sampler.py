@@ -15,6 +15,7 @@ from skdpot._utils.arguments import check_count
 from skdpot._utils.devices import resolve_device
 from skdpot._utils.parameters import Interval, StrOptions, check_is_fitted
 from skdpot._utils.streams import solver_generator
+from skdpot.base import MechanismResult
 from skdpot.ot.flow import FlowResult, FlowSchedule, sliced_flow
 from skdpot.ot.flow_problems import SlicedFlowProblem
 from skdpot.sampling.moments import Moments
@@ -92,9 +93,10 @@ class DPSlicedFlowSampler(SyntheticRows):
     n_steps : int, default=200
         Steps of the flow. With `Resample` each step is a release that is charged.
     step_size : float or "auto", default="auto"
-        First step, as a share of the longest stable one, in (0, 1]. "auto" is 1 for a sketch;
-        otherwise all steps are equal and "auto" is 0.375, as in the code of the paper (h = 3 where
-        d = 8).
+        First step, as a share of the longest stable one, in (0, 1]. "auto" is 1 for a sketch. For
+        noisy rows it is 0.375 at most (as in the code of the paper, h = 3 where d = 8), and less
+        where the noise of the steps would scatter the particles; steps then fall in the second
+        half. A number makes the equal steps of the paper.
     diffusion : float, default=0.0
         Entropic regularisation λ in the units of the mapped features, squared, at most 1e30. It
         smooths the sample and adds no privacy. Above 0 the flow takes Euler-Maruyama steps; at 0
@@ -121,11 +123,11 @@ class DPSlicedFlowSampler(SyntheticRows):
     n_samples_ : int
         Number of rows, or of persons with `groups`.
     particles_ : ndarray of shape (n_particles, n_features)
-        Synthetic rows in the units of the data. Those of a sketch are inside the bounds; those of
-        `Resample`, `Presample` or ``diffusion > 0`` are where the paper's process leaves them,
-        which may be outside. `sample` draws from them without replacement, and runs a new flow for
-        more. Missing after a fit that was interrupted in its flow: the first `sample` or `score`
-        then runs it.
+        Synthetic rows in the units of the data, inside the bounds; with ``diffusion > 0``, or noisy
+        rows and a number as `step_size`, they are where the process leaves them, which may be
+        outside. `sample` draws from them without replacement, and runs a new flow for more.
+        Missing after a fit that was interrupted in its flow: the first `sample` or `score` then
+        runs it.
     particle_labels_ : ndarray of shape (n_particles,)
         Their classes; only with ``conditional=True``.
     displacements_ : ndarray of shape (n_classes, n_steps)
@@ -134,6 +136,9 @@ class DPSlicedFlowSampler(SyntheticRows):
         Classes; only with ``conditional=True``.
     privacy_spent_ : PrivacySpent
         Cost of the fit, and its assumptions.
+    reliability_ : Reliability
+        The error of the distribution of each feature (or class) due to noise, beside that of a
+        uniform one in the bounds (or of all classes). A fit warns of what the noise hides.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -230,7 +235,7 @@ class DPSlicedFlowSampler(SyntheticRows):
         (3, 1000, 2)
         """
         check_is_fitted(self)
-        wanted = _recorded_steps(steps, self._schedule().n_steps)
+        wanted = _recorded_steps(steps, self._schedule(self.mechanism_, self._released).n_steps)
         sizes = apportion(check_count(n_particles, "n_particles"), self._class_shares)
         rng = solver_generator(random_state)
         results = [self._flow(k, size, rng, wanted) for k, size in enumerate(sizes.tolist())]
@@ -257,6 +262,13 @@ class DPSlicedFlowSampler(SyntheticRows):
             classes,
         )
 
+    def _store(self, mechanism: Any, release: MechanismResult, X: Any) -> None:
+        """Keep the release, and the errors of the flow."""
+        names = getattr(self, "feature_names_in_", None)
+        schedule = self._schedule(mechanism, release.value)
+        reliability = mechanism.reliability_of_flow(release, schedule, names)
+        super()._store(mechanism, replace(release, reliability=reliability), X)
+
     def _make(self, rng: np.random.Generator) -> None:
         """Run the flow of each class, and keep its particles."""
         total = self.n_particles or int(np.clip(self.n_samples_, _MIN_PARTICLES, _MAX_PARTICLES))
@@ -281,7 +293,7 @@ class DPSlicedFlowSampler(SyntheticRows):
         result = sliced_flow(
             self.mechanism_.problem(self._released, radius=self.bounds_.radius, label=label),
             max(n_particles, _FEWEST_PARTICLES),
-            self._schedule(),
+            self._schedule(self.mechanism_, self._released),
             rng,
             device=resolve_device(self.device),
             progress=progress if self.verbose else None,
@@ -295,14 +307,15 @@ class DPSlicedFlowSampler(SyntheticRows):
         values = (getattr(self, name) for name in _RELEASED if hasattr(self, name))
         return next(values, None)
 
-    def _schedule(self) -> FlowSchedule:
+    def _schedule(self, mechanism: Any, released: Any) -> FlowSchedule:
         """Return the steps of the flow."""
-        return self.mechanism_.schedule(
-            self._released,
+        schedule: FlowSchedule = mechanism.schedule(
+            released,
             n_steps=self.n_steps,
             step_size=self.step_size,
             diffusion=self.diffusion,
         )
+        return schedule
 
     def _scored_rows(self) -> np.ndarray:
         return self.particles_
@@ -325,7 +338,7 @@ class DPSlicedFlowSampler(SyntheticRows):
     def _to_data(self, particles: np.ndarray) -> np.ndarray:
         """Map particles to the units of the data, and into the bounds unless they are a process."""
         rows = self.bounds_.from_ball(particles.astype(np.float64))
-        if self._schedule().is_process:
+        if self._schedule(self.mechanism_, self._released).is_process:
             return rows
         return self.bounds_.from_ball(self.bounds_.to_ball(rows))
 

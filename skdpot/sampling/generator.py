@@ -131,7 +131,7 @@ class DPSlicedGenerator(SyntheticRows):
     sketch_ : SlicedSketch
         The release; only with a `Sketch`.
     releases_ : SmoothedProjections
-        The release, one batch per step; only with `Resample`, whose rows may be outside the bounds.
+        The release, one batch per step; only with `Resample`.
     bounds_ : DataBounds
         Map from the data to the ball of projected rows.
     n_samples_ : int
@@ -142,6 +142,10 @@ class DPSlicedGenerator(SyntheticRows):
         Classes; only with ``conditional=True``.
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
+    reliability_ : Reliability
+        The error of the distribution of each feature (or class) due to noise, beside that of a
+        uniform one in the bounds (or of all classes). With `Gradient`, that of generated rows as a
+        share of the error of the untrained network, from public facts.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -308,7 +312,7 @@ class DPSlicedGenerator(SyntheticRows):
         self, described: GeneratorNetwork, draw: Draw, rng: np.random.Generator
     ) -> tuple[OutputUnits, GradientStep, int]:
         """Return units of outputs, steps and their number for released noisy projections."""
-        units = OutputUnits.of_release(self.releases_, self.bounds_.radius)
+        units = OutputUnits.of_release(self.releases_)
         if isinstance(described, ImageNetwork):
             units = described.units(self.bounds_)
         size = min(self.mechanism_.batch_size, self.n_samples_)
@@ -359,8 +363,6 @@ class DPSlicedGenerator(SyntheticRows):
         latents = draw_latents(n_samples, self._latent_dim, rng, indicators)
         outputs = evaluate(self.module_, latents, resolve_device(self.device))
         rows = self.bounds_.from_ball(self._units.to_mapped(outputs))
-        if hasattr(self, "releases_"):  # the paper's generator may leave the bounds
-            return rows, positions
         return self.bounds_.from_ball(self.bounds_.to_ball(rows)), positions
 
 

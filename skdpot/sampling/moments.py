@@ -8,17 +8,15 @@ from numpy.typing import ArrayLike
 
 from skdpot._utils.labels import encode_labels
 from skdpot.base import COUNT, FitContext, MechanismResult
-from skdpot.exceptions import warn_of_privacy
 from skdpot.ot.flow import FlowSchedule
 from skdpot.ot.flow_problems import GaussianFlowProblem
 from skdpot.privacy.events import Event
 from skdpot.release.bounds import public_bounds
 from skdpot.release.moments import NoisyMoments, plan_moments, release_moments
+from skdpot.sampling.feature_laws import laws_of_moments
 from skdpot.sampling.row_mechanism import FlowMechanism
 
-# Error of the means, in spreads of the rows, beyond which a fit warns. It is 0.08 for MNIST at ε =
-# 0.2, where samples are useful, and 0.5 for 900 digits at ε = 1, where they are not.
-_MOST_NOISE = 0.3
+_ADVICE = "Use more rows, a larger epsilon, fewer features{}, tight bounds or a Sketch."
 
 
 @dataclass(eq=False, repr=False)
@@ -124,13 +122,14 @@ class Moments(FlowMechanism):
         moments = released_around(np.zeros((n_classes, 1, d)), plan.noises[0])
         if self.n_components > 1:
             moments = released_around(moments.centres(self.n_components), plan.noises[1])
-        if moments.relative_noise > _MOST_NOISE:
-            warn_of_privacy(
-                f"{context.caller}: the noise hides the data: the means of classes have an error "
-                f"of about {moments.relative_noise:.0%} of the spread of the rows. Use more rows, "
-                "a larger epsilon, fewer features or classes, tight bounds or a Sketch."
-            )
-        return MechanismResult(moments, bounds, spent, classes, moments.class_shares)
+        shares, laws = moments.class_shares, laws_of_moments(moments)
+        if n_classes > 1:
+            advice = _ADVICE.format(", no classes")
+            reliability = laws.reliability_of_classes(classes, shares, bounds, advice)
+        else:
+            advice = _ADVICE.format("")
+            reliability = laws.of_class(0).reliability(context.feature_names, bounds, advice)
+        return MechanismResult(moments, bounds, spent, classes, shares, reliability=reliability)
 
     def problem(self, released: NoisyMoments, radius: float, label: Any) -> GaussianFlowProblem:
         """Return the Gaussians of the parts of a class."""

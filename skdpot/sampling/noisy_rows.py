@@ -1,6 +1,7 @@
 """The mechanisms of the flow paper: projections of rows with noise on every value."""
 
-from dataclasses import KW_ONLY, dataclass
+import math
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -10,7 +11,9 @@ from skdpot._utils.parameters import Interval, StrOptions
 from skdpot.base import COUNT, FitContext, MechanismResult, refuse_classes
 from skdpot.ot.flow import FlowSchedule
 from skdpot.ot.flow_problems import SmoothedFlowProblem
+from skdpot.privacy.reliability import Reliability
 from skdpot.release.bounds import public_bounds
+from skdpot.sampling.feature_laws import FeatureLaws, half_width, laws_of_rows, start_of_rows
 from skdpot.sampling.row_mechanism import FlowMechanism
 from skdpot.sampling.row_releases import (
     SmoothedProjections,
@@ -24,6 +27,14 @@ from skdpot.sampling.row_releases import (
 _STEP_SIZE = 0.375
 _FROZEN_SLICES = 31
 _SHARE_OF_FROZEN = 25 / 31
+# Quantiles of noisy values move a particle at random in each step. The mean square of the error of
+# n normal quantiles is about this, over n, in squared deviations (it grows like log log n).
+_QUANTILE_NOISE = 3.0
+_WALK = 0.1  # largest spread of these moves over all steps, as a share of half the range
+# What few steps leave of the difference between the spread of a feature and the common one, if
+# nothing is known of it, as a share of the common spread.
+_COMMON = 0.25
+_ADVICE = "Use a Sketch, which needs far less noise, more rows or a larger epsilon."
 # Expected rows of all Poisson samples: they are all empty with a probability below 1e-9.
 _FEWEST_ROWS = 21
 # The default number of steps is this many passes over the rows, within limits.
@@ -47,8 +58,20 @@ class NoisyRows(FlowMechanism):
     def problem(
         self, released: SmoothedProjections, radius: float, label: Any
     ) -> SmoothedFlowProblem:
-        """Return the distance to the released projections."""
-        return SmoothedFlowProblem(released.batches, released.sigma, radius)
+        """Return the distance to the released projections; particles start at their moments."""
+        location, spread = start_of_rows(released)
+        return SmoothedFlowProblem(
+            released.batches,
+            released.sigma,
+            radius,
+            self._per_step(len(released.batches[0].directions)),
+            location=location,
+            spread=spread,
+        )
+
+    def _per_step(self, n_projections: int) -> int:
+        """Return the number of directions of a step of the flow."""
+        return n_projections
 
     def schedule(
         self,
@@ -57,11 +80,56 @@ class NoisyRows(FlowMechanism):
         step_size: float | str,
         diffusion: float,
     ) -> FlowSchedule:
-        """Return the Euler-Maruyama steps of the paper, all of equal length."""
-        n_turns = self.problem(released, radius=1.0, label=None).n_turns
-        share = _STEP_SIZE if isinstance(step_size, str) else step_size
-        n_steps = n_steps if n_turns is None else n_turns
-        return FlowSchedule(n_steps, share, diffusion, momentum=0.0, decay=False)
+        """Return Euler-Maruyama steps.
+
+        Steps of a given length are equal, as in the paper. By default they are shorter where the
+        noise would scatter the particles, and fall in the second half.
+        """
+        n_batches = len(released.batches)
+        n_steps = n_steps if n_batches == 1 else n_batches
+        if not isinstance(step_size, str):
+            return FlowSchedule(n_steps, step_size, diffusion, momentum=0.0, decay=False)
+        schedule = FlowSchedule(n_steps, _STEP_SIZE, diffusion, momentum=0.0)
+        walk = self._walk(released, schedule) / half_width(released.bounds)
+        return replace(schedule, step_size=_STEP_SIZE * min(1.0, _WALK / max(walk, _WALK)))
+
+    def _noise_of_step(self, released: SmoothedProjections) -> float:
+        """Return the deviation that one noisy value per direction gives a full step."""
+        batch = released.batches[0]
+        n_projections, n_features = batch.directions.shape
+        ratio = self._per_step(n_projections) / n_features
+        return released.sigma * math.sqrt(ratio) / max(1.0, ratio)
+
+    def _walk(self, released: SmoothedProjections, schedule: FlowSchedule) -> float:
+        """Return the spread that noise gives particles over all steps, in mapped units."""
+        of_step = self._noise_of_step(released) * math.sqrt(_QUANTILE_NOISE / released.n_rows)
+        shares = [schedule.share(step) for step in range(schedule.n_steps)]
+        return of_step * math.sqrt(math.fsum(share**2 for share in shares))
+
+    def reliability_of_flow(
+        self, result: MechanismResult, schedule: FlowSchedule, names: Any
+    ) -> Reliability:
+        """Add the errors of a flow to those of the means and the spread of the release.
+
+        Noisy quantiles scatter the particles, and pull them weakly: what few steps leave of the
+        common spread at the start is an error of the spreads of single features.
+        """
+        released = result.value
+        laws = laws_of_rows(released)
+        variance, sigma = float(laws.spreads[0]) ** 2, released.sigma
+        walk, of_step = self._walk(released, schedule), self._noise_of_step(released)
+        shares = [schedule.share(step) for step in range(schedule.n_steps)]
+        left = math.exp(-math.fsum(shares) * variance / (variance + sigma**2)) if sigma else 0.0
+        moved = laws.mean_errors**2
+        for share in shares:
+            moved = (1 - share) ** 2 * moved + share**2 * of_step**2 / released.n_rows
+        squares = laws.spread_errors**2 + walk**2 + (_COMMON * left) ** 2 * variance
+        laws = replace(
+            laws,
+            mean_errors=np.sqrt(np.maximum(moved, laws.mean_errors**2)),
+            spread_errors=np.sqrt(squares),
+        )
+        return laws.reliability(names, released.bounds, _ADVICE)
 
     def _noisy_rows(
         self,
@@ -105,7 +173,19 @@ class NoisyRows(FlowMechanism):
                 "All Poisson samples were empty, so nothing was released, but the charge stands. "
                 "Increase batch_size or n_steps."
             )
-        return MechanismResult(SmoothedProjections(releases), bounds, spent)
+        released = SmoothedProjections(releases)
+        laws = _laws_of_network(released)
+        reliability = laws.reliability(context.feature_names, bounds, _ADVICE)
+        return MechanismResult(released, bounds, spent, reliability=reliability)
+
+
+def _laws_of_network(released: SmoothedProjections) -> FeatureLaws:
+    """Return the errors of a generator, whose spread shrinks by the noise's share of a variance."""
+    laws, sigma = laws_of_rows(released), released.sigma
+    if sigma == 0:
+        return laws
+    lost = laws.spreads * sigma**2 / (laws.spreads**2 + sigma**2)
+    return replace(laws, spread_errors=np.hypot(laws.spread_errors, lost))
 
 
 @dataclass(eq=False, repr=False)
@@ -264,15 +344,10 @@ class Presample(NoisyRows):
             n_projections = max(_FROZEN_SLICES, rows.shape[1])
         return self._noisy_rows(context, rows, n_steps=1, n_projections=n_projections)
 
-    def problem(
-        self, released: SmoothedProjections, radius: float, label: Any
-    ) -> SmoothedFlowProblem:
-        """Return the distance to the released projections, along some directions per step."""
-        n_projections = len(released.batches[0].directions)
+    def _per_step(self, n_projections: int) -> int:
+        """Return the number of directions of a step, which are drawn anew in each."""
         some = max(1, round(_SHARE_OF_FROZEN * n_projections))
-        return SmoothedFlowProblem(
-            released.batches, released.sigma, radius, self.n_projections_per_step or some
-        )
+        return min(self.n_projections_per_step or some, n_projections)
 
 
 def steps_of_epochs(n_samples: int, batch_size: int) -> int:

@@ -7,11 +7,11 @@ import numpy as np
 
 from skdpot.ot.slices import CDFTable
 from skdpot.release.bounds import DataBounds
+from skdpot.sampling.feature_laws import start_of_rows
 from skdpot.sampling.row_releases import SmoothedProjections
 
 _N_LEVELS = 256  # of quantiles that mean and spread are computed from
 _NARROWEST = 1e-3  # spread, as a share of the range of the table
-_LEAST_VARIANCE = 0.01  # as a share of the largest possible one
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,20 +37,9 @@ class OutputUnits:
         return cls(location, max(math.sqrt(quantiles.var(axis=1).mean()), narrowest))
 
     @classmethod
-    def of_release(cls, projections: SmoothedProjections, radius: float) -> "OutputUnits":
-        """Compute mean and spread from noisy projections, restricted to the ball."""
-        d = projections.batches[0].directions.shape[1]
-        gram, moments, variances = np.zeros((d, d)), np.zeros(d), []
-        for batch in projections.batches:
-            directions, values = (x.astype(np.float64) for x in (batch.directions, batch.values))
-            gram += directions.T @ directions
-            moments += directions.T @ values.mean(axis=1)
-            variances.append(values.var(axis=1).mean())
-        location = np.linalg.lstsq(gram, moments)[0]
-        location *= radius / max(radius, float(np.linalg.norm(location)))
-        largest = radius**2 / d
-        variance = float(np.mean(variances)) - projections.sigma**2
-        return cls(location, math.sqrt(min(max(variance, _LEAST_VARIANCE * largest), largest)))
+    def of_release(cls, projections: SmoothedProjections) -> "OutputUnits":
+        """Compute mean and spread from noisy projections."""
+        return cls(*start_of_rows(projections))
 
     def to_mapped(self, outputs: np.ndarray) -> np.ndarray:
         """Map outputs of shape (n_rows, n_features) to the units of the mapped rows."""

@@ -8,6 +8,7 @@ import numpy as np
 from skdpot.base import FitContext, Mechanism, MechanismResult
 from skdpot.ot.flow import FlowSchedule
 from skdpot.ot.flow_problems import GaussianFlowProblem, SlicedFlowProblem, SmoothedFlowProblem
+from skdpot.privacy.reliability import Reliability
 
 
 class RowMechanism(Mechanism):
@@ -105,3 +106,24 @@ class FlowMechanism(RowMechanism):
         FlowSchedule
             The steps of all classes.
         """
+
+    def reliability_of_flow(
+        self, result: MechanismResult, schedule: FlowSchedule, names: Any
+    ) -> Reliability:
+        """Return the errors of particles that have flowed; by default those of the release.
+
+        Parameters
+        ----------
+        result : MechanismResult
+            The result of `release`.
+        schedule : FlowSchedule
+            The steps of the flow.
+        names : ndarray of shape (n_features,), or None
+            Names of the features.
+
+        Returns
+        -------
+        Reliability
+            Post-processing of the release.
+        """
+        return result.reliability

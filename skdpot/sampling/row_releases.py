@@ -83,6 +83,17 @@ class SmoothedProjections:
         return tuple(ProjectedRows(r.facts["directions"], r.value) for r in self.releases)
 
     @property
+    def bounds(self) -> DataBounds:
+        """The bounds of the rows."""
+        bounds: DataBounds = self.releases[0].facts["bounds"]
+        return bounds
+
+    @property
+    def n_rows(self) -> float:
+        """Mean number of rows in a batch."""
+        return float(np.mean([batch.values.shape[1] for batch in self.batches]))
+
+    @property
     def sigma(self) -> float:
         """Standard deviation of the noise, in the units of the mapped rows; 0 without privacy."""
         return float(np.max(self.releases[0].sigma))

@@ -1,6 +1,7 @@
 """The mechanism "sketch": a `SlicedSketch` of the rows, released once."""
 
-from dataclasses import KW_ONLY, dataclass
+import math
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,16 +11,15 @@ from skdpot.base import COUNT, FitContext, MechanismResult
 from skdpot.exceptions import warn_of_privacy
 from skdpot.ot.flow import FlowSchedule
 from skdpot.ot.flow_problems import SlicedFlowProblem
-from skdpot.release.decoding import measured_cdf
+from skdpot.privacy.reliability import Reliability
 from skdpot.release.private_bounds import MAX_AUTO_FEATURES, ball_radius
 from skdpot.release.sketch import SlicedSketch
+from skdpot.release.sketch_reliability import sketch_reliability
 from skdpot.sampling.row_mechanism import FlowMechanism
 
 # Parameters that are passed on to the sketch.
 _PASSED_ON = ("n_projections", "n_bins", "projections", "classes", "public_labels", "group_size")
-# Thresholds of the warning. Beyond the first, synthetic rows were at least 0.6 times, mostly more
-# than 0.8 times, as far from the data as their repeated mean (`doc/bounds.rst`).
-_MOST_NOISE = 0.2
+# Thresholds of the warning of bounds that do not fit.
 _MOST_NARROW = 0.05  # share of the features, with more than MAX_AUTO_FEATURES
 _MOST_NARROW_OF_FEW = 0.5
 
@@ -103,15 +103,25 @@ class Sketch(FlowMechanism):
         sketch = context.sketch(rows, y, **options)
         if context.feature_names is not None:
             sketch.feature_names_in_ = context.feature_names
+            sketch.reliability_ = sketch_reliability(sketch)  # with their names
         return self.result_of(sketch, context.caller)
 
     def result_of(self, sketch: SlicedSketch, caller: str) -> MechanismResult:
         """Return a closed sketch, released now or before, as a result for samplers."""
-        warn_of_noise(sketch, caller)
+        reliability = as_a_whole(sketch.reliability_)
+        if not reliability.unreliable:
+            warn_of_bounds(sketch, caller)
         counts = sketch.class_counts_  # noisy where labels are private
         shares = counts / counts.sum()
         classes = getattr(sketch, "classes_", None)
-        return MechanismResult(sketch, sketch.bounds_, sketch.privacy_spent_, classes, shares)
+        return MechanismResult(
+            sketch,
+            sketch.bounds_,
+            sketch.privacy_spent_,
+            classes,
+            shares,
+            reliability=reliability,
+        )
 
     def problem(self, released: SlicedSketch, radius: float, label: Any) -> SlicedFlowProblem:
         """Return the distance to the table of a class."""
@@ -126,20 +136,22 @@ class Sketch(FlowMechanism):
         return FlowSchedule(n_steps, share, diffusion, momentum)
 
 
-def warn_of_noise(sketch: SlicedSketch, caller: str) -> None:
-    """Warn if synthetic rows will show the noise, or leave the range of the data.
+def as_a_whole(reliability: Reliability) -> Reliability:
+    """Return the errors of a sketch for samplers, whose rows are compared as a whole.
+
+    Where few features or classes are hidden, the rows are still far better than trivial ones.
+    """
+    squares = [item.trivial_error**2 for item in reliability]
+    enough = math.sqrt(math.fsum(squares) / len(squares))
+    outputs = (replace(item, margin=max(item.margin, enough)) for item in reliability)
+    return Reliability(tuple(outputs), reliability.advice)
+
+
+def warn_of_bounds(sketch: SlicedSketch, caller: str) -> None:
+    """Warn if synthetic rows will leave the range of the data.
 
     Reads released values and the law of their noise alone.
     """
-    noise = _typical_noise(sketch)
-    if noise > _MOST_NOISE:
-        classes = " conditional=False," if sketch.conditional else ""
-        warn_of_privacy(
-            f"{caller}: the noise hides the data: averaged over the slices, its standard deviation "
-            f"is about {noise:.2f} on the scale of a distribution function, from 0 to 1. Use more "
-            f"rows, a larger epsilon,{classes} fewer features or tight bounds."
-        )
-        return
     bounds, n_features = sketch.bounds_, len(sketch.bounds_.center)
     # Private bounds may be a single estimated radius; the fallback has a warning of its own.
     is_estimated = not sketch._is_declared and bounds.radius != ball_radius(n_features)
@@ -153,19 +165,6 @@ def warn_of_noise(sketch: SlicedSketch, caller: str) -> None:
                 "features vary less than its resolution, so synthetic values leave their range. "
                 "Declare the limits of the features, such as bounds=(0, 1) for pixels."
             )
-
-
-def _typical_noise(sketch: SlicedSketch) -> float:
-    """Return the standard deviation of a distribution function, averaged over the slices."""
-    n_projections, n_features = sketch.directions_.shape
-    labels = getattr(sketch, "classes_", (None,))
-    shares = sketch.class_counts_ / sketch.class_counts_.sum()
-    noise = [
-        share * np.sqrt(np.mean(measured_cdf(sketch, label)[1][:, 1:-1] ** 2))
-        for label, share in zip(labels, shares, strict=True)
-        if share > 0
-    ]
-    return float(np.sum(noise) * np.sqrt(n_features / n_projections))
 
 
 def _narrow_features(sketch: SlicedSketch) -> float:

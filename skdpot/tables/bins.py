@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import softmax
 
-from skdpot._utils.arrays import FloatArray, IntArray
+from skdpot._utils.arrays import BoolArray, FloatArray, IntArray
+from skdpot.tables.cells import counts_with_total, covariance_of
 from skdpot.tables.contingency import NoisyMarginal
 from skdpot.tables.grids import ColumnGrid
 
@@ -19,7 +21,15 @@ MAX_BINS = 24  # bins of a column with a scale or an order
 _MAX_CATEGORIES = 64  # bins of a column of categories
 # Standard deviations of noise at which a bin of its own pays: for a category, for an interval, and
 # for a part of a tail (its error only shifts the end of the tail).
-_SEEN_CATEGORY, _SEEN_INTERVAL, _SEEN_TAIL = 3.0, 4.0, 1.5
+_SEEN_CATEGORY, _SEEN_INTERVAL, _SEEN_TAIL = 3.0, 4.0, 3.0
+# The outermost visible cell is isolated if it stands out and the cells beside it, up to so many, do
+# not exceed so many standard deviations of noise.
+_BESIDE, _HIDDEN = 9, 2.0
+_MOST_HIDDEN = 0.9  # share of the rows that hidden tails may have
+# The mass of a hidden tail falls by this power of the distance from the visible part. Its usual
+# scale is a share of the distance to the median; others are less probable by so much per octave
+# (natural logarithm), longer ones because they move the mean.
+_TAIL_POWER, _USUAL_TAIL, _LONGER, _SHORTER = 3.0, 0.5, 1.0, 0.25
 FEW_GROUPS = 4  # groups of a column in triples
 POSSIBLE = 1e-9  # smallest share of a cell: values that noise hides may occur
 
@@ -76,29 +86,33 @@ def bin_codes(codes: IntArray, bins: Sequence[ColumnBins]) -> IntArray:
     return binned
 
 
-def coarsen(noisy: NoisyMarginal, grid: ColumnGrid, n_rows: int, n_groups: int) -> ColumnBins:
-    """Choose bins from a noisy histogram.
+def coarsen(
+    tables: Sequence[NoisyMarginal], grid: ColumnGrid, n_rows: int, n_groups: int
+) -> ColumnBins:
+    """Choose bins from noisy counts of a column, in tables from coarse to fine.
 
     Neighbouring cells of a scale are joined until a bin stands out of the noise and holds about an
     equal share of the rows; rare categories share one bin. Missing values have a bin of their own.
     """
-    counts, sigma = noisy.counts, noisy.sigma
-    counts = counts + (n_rows - counts.sum()) / len(counts)  # the total is public
+    sigma = tables[-1].sigma
+    counts = counts_with_total(tables, n_rows)
     ordered, missing = grid.ordered, grid.column.missing
+    weights = grid.weights
     empty = grid.is_doubtful & (counts <= _SEEN_CATEGORY * sigma)
-    if ordered:
-        # Clipped noise on many empty cells would look like a long tail. From either end, parts are
-        # dropped if noise explains both their sum and each of their counts.
+    tails = np.zeros(len(counts))
+    if ordered and sigma > 0.0:
         last = len(counts) - missing
-        empty[: _first_visible(counts[:last], sigma)] = True
-        empty[last - _first_visible(counts[:last][::-1], sigma) : last] = True
+        hidden, tails[:last] = _tails(tables, counts[:last], weights[:last], n_rows, grid.sides)
+        empty[:last] |= hidden
     if empty.all():
-        empty[:] = False
-    nearest = project_to_total(np.where(empty, -math.inf, counts), n_rows)
+        empty[:], tails[:] = False, 0.0
+    tails *= min(_MOST_HIDDEN * n_rows / max(tails.sum(), 1e-300), 1.0)
+    left = n_rows - tails.sum()
+    nearest = project_to_total(np.where(empty, -math.inf, counts), left)
     n_bins, seen = (MAX_BINS, _SEEN_INTERVAL) if ordered else (_MAX_CATEGORIES, _SEEN_CATEGORY)
-    bins = _join_cells(nearest, n_bins, seen * sigma, ordered=ordered, missing=missing)
-    weights = np.where(empty, 0.0, grid.weights)
-    cells = np.maximum(_shrink_cells(counts, nearest, bins, sigma, weights) / n_rows, POSSIBLE)
+    bins = _join_cells(nearest + tails, n_bins, seen * sigma, ordered=ordered, missing=missing)
+    cells = _shrink_cells(counts, nearest, bins, sigma, np.where(empty, 0.0, weights)) + tails
+    cells = np.maximum(cells / n_rows, POSSIBLE)
     cells /= cells.sum()
     shares = np.bincount(bins, weights=cells).astype(np.float64)
     groups: IntArray = np.arange(len(shares))
@@ -107,18 +121,87 @@ def coarsen(noisy: NoisyMarginal, grid: ColumnGrid, n_rows: int, n_groups: int) 
     return ColumnBins(bins, cells, groups)
 
 
-def _first_visible(counts: FloatArray, sigma: float) -> int:
+def _tails(
+    tables: Sequence[NoisyMarginal],
+    counts: FloatArray,
+    weights: FloatArray,
+    n_rows: int,
+    sides: tuple[int, int],
+) -> tuple[BoolArray, FloatArray]:
+    """Return the cells at both ends that noise hides one by one, and estimates of their counts.
+
+    Clipped noise on many empty cells would look like a long tail, and the rows of a true tail must
+    not vanish: the best-fitting tail that falls outwards takes their place. There is none beyond an
+    isolated cell, and none that crosses zero.
+    """
+    covariance = covariance_of(tables, n_rows)[: len(counts), : len(counts)]
+    sums = np.pad(covariance.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
+    variances = np.diagonal(sums)[:, None] + np.diagonal(sums) - 2 * sums
+    noise = np.sqrt(np.maximum(variances, 0.0))
+    single = np.sqrt(np.diagonal(covariance))
+    starts = [
+        _first_visible(counts, noise, single),
+        _first_visible(counts[::-1], noise[::-1, ::-1], single[::-1]),
+    ]
+    hidden, tails = np.zeros(len(counts), dtype=np.bool_), np.zeros(len(counts))
+    visible = np.arange(starts[0], len(counts) - starts[1])
+    if not len(visible):  # nothing stands out
+        return hidden, tails
+    ends = np.append(0.0, np.cumsum(weights))
+    below = np.cumsum(np.maximum(counts[visible], 0.0))
+    middle = ends[visible[np.searchsorted(below, below[-1] / 2)]]
+    for start, turned in zip(starts, (slice(None), slice(None, None, -1)), strict=True):
+        run = np.arange(len(counts))[turned][:start][::-1]  # outwards
+        hidden[run] = True
+        if turned.step is None and sides[0] <= visible[0]:
+            run = run[run >= sides[0]]
+        elif turned.step and sides[1] > visible[-1]:
+            run = run[run < sides[1]]
+        edge_cell, *beside = visible[turned][:_BESIDE]
+        first, after = min(beside, default=0), max(beside, default=-1) + 1
+        alone = counts[edge_cell] > _SEEN_INTERVAL * single[edge_cell] and (
+            counts[first:after].sum() <= _HIDDEN * noise[first, after]
+        )
+        if len(run) and not alone:
+            edge = ends[run[0] + (turned.step is None)]
+            inverse = np.asarray(np.linalg.inv(covariance[np.ix_(run, run)]), dtype=np.float64)
+            usual = abs(edge - middle) * _USUAL_TAIL
+            tails[run] = _fit_tail(counts[run], inverse, weights[run], usual)
+    return hidden, tails
+
+
+def _first_visible(counts: FloatArray, noise: FloatArray, single: FloatArray) -> int:
     """Return the start of the first half, quarter and so on that stands out of the noise."""
     start, stop = 0, len(counts)
     while stop - start > 1:
         middle = (start + stop) // 2
         half = counts[start:middle]
-        limit = _SEEN_TAIL * sigma * math.sqrt(len(half))
-        if half.sum() > limit or half.max() > _SEEN_INTERVAL * sigma:
+        large = (half > _SEEN_INTERVAL * single[start:middle]).any()
+        if half.sum() > _SEEN_TAIL * noise[start, middle] or large:
             stop = middle
         else:
             start = middle
     return start
+
+
+def _fit_tail(
+    counts: FloatArray, precision: FloatArray, widths: FloatArray, usual: float
+) -> FloatArray:
+    """Return the expected counts of a run of cells, outwards, that follow a power law.
+
+    This is the mean over scales of the law, weighted by how well each fits and is probable before.
+    """
+    ends = np.append(0.0, np.cumsum(np.maximum(widths, POSSIBLE)))
+    usual = max(usual, ends[1])
+    octaves = np.arange(math.log2(ends[1] / usual), math.log2(4 * ends[-1] / usual) + 1)
+    scales = usual * 2.0**octaves
+    laws = -np.diff((1 + ends / scales[:, None]) ** -_TAIL_POWER, axis=1)
+    laws /= laws.sum(axis=1, keepdims=True)
+    weighted = laws @ precision
+    information = (weighted * laws).sum(axis=1)
+    sizes = np.maximum(weighted @ counts / information, 0.0)
+    unusual = np.where(octaves > 0, _LONGER, -_SHORTER) * octaves
+    return softmax(sizes**2 * information / 2 - unusual) * sizes @ laws
 
 
 def _join_cells(

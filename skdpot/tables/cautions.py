@@ -6,6 +6,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from skdpot.privacy.charges import SEEDED
 from skdpot.privacy.statement import PrivacySpent
@@ -63,6 +64,17 @@ def cautions_of_columns(model: TableModel, grids: Sequence[ColumnGrid]) -> Itera
         yield from _cautions_of_bounds(grid, noisy, model.n_rows)
     for grid, _, bins in visible:
         yield from _cautions_of_rare(grid, bins)
+
+
+def cautions_of_signs(columns: pd.DataFrame) -> Iterator[str]:
+    """Yield a warning if synthetic values, or their mean, are negative where none are known."""
+    known = columns[columns["smallest"] >= 0.0]
+    for figure, what in (("mean", "a negative mean"), ("smallest", "negative values")):
+        if names := [str(name) for name in known.index[known[f"synthetic_{figure}"] < 0.0]]:
+            yield (
+                f"Synthetic rows have {what} in {_listed(names)}, where no negative value is "
+                "known. State lower=0 in the schema if there can be none."
+            )
 
 
 def _is_hidden_by_noise(

@@ -1,6 +1,7 @@
 """Rows of a table with mixed columns as points of the unit ball, and back."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self
@@ -17,11 +18,18 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.charges import SEEDED, charge
 from skdpot.privacy.earlier_steps import made_by, warn_of_composition
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.privacy.reliability import Reliability
 from skdpot.privacy.targets import privacy_target
 from skdpot.release.private_scaler import whole_mu
 from skdpot.tables.frames import Table, build_table, open_table, table_rows, validate_table
 from skdpot.tables.schema import GUESSED, TableSchema, bound_schema, warn_of_guess
-from skdpot.tables.schema_release import SchemaPlan, plan_schema, release_schema, to_measure
+from skdpot.tables.schema_release import (
+    SchemaEstimate,
+    SchemaPlan,
+    plan_schema,
+    release_schema,
+    to_measure,
+)
 
 _PUBLIC = (
     "the number of rows",
@@ -74,6 +82,9 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         The schema with all bounds, scales, categories and data types, in the order of the columns.
     column_blocks_ : dict of str to slice
         Coordinates of each column.
+    reliability_ : Reliability
+        The share of the rows that noise hides from the bounds, the scale or the categories of each
+        column; 0 if the schema states them.
     privacy_spent_ : PrivacySpent or None
         The privacy statement of the fit. None if nothing was estimated: then no private value
         influences the encoder, and nothing was charged.
@@ -182,13 +193,15 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             rows = table_rows(table, source, schema.names, schema.read, type(self).__name__, 1)
             warn_of_guess(schema, type(self).__name__)
             self.privacy_spent_ = None
+            estimates: tuple[SchemaEstimate, ...] = ()
             if not self._is_known(schema):
                 plan = self._plan(rows.n_rows, schema)
                 self._charge(plan)
                 warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
                 streams = spawn_streams(self.random_state, type(self).__name__)
-                schema = release_schema(rows, plan, streams)
-            self._store(schema, table)
+                schema, estimates = release_schema(rows, plan, streams)
+            self._store(schema, table, estimates)
+        self.reliability_.warn(type(self).__name__)
         return self
 
     def _plan(self, n_rows: int, schema: TableSchema) -> SchemaPlan:
@@ -221,14 +234,24 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             mechanism=" and ".join(parts),
         )
 
-    def _store(self, schema: TableSchema, table: Table) -> None:
-        """Store the schema and the coordinates of each column."""
+    def _store(
+        self, schema: TableSchema, table: Table, estimates: Sequence[SchemaEstimate]
+    ) -> None:
+        """Store the schema, the coordinates of each column, and the errors of estimates."""
         self.schema_, self._kind, self._column_names = schema, table.kind, table.names
         self.column_blocks_, start = {}, 0
         for column in schema:
             width = len(column.coordinates)
             self.column_blocks_[column.name] = slice(start, start + width)
             start += width
+        estimated = {estimate.column: estimate for estimate in estimates}
+        self.reliability_ = Reliability(
+            tuple(
+                estimated.get(c.name, SchemaEstimate.stated(c.name, c.on_scale)).output
+                for c in schema
+            ),
+            "State bounds and categories that are public, or use more rows or a larger epsilon.",
+        )
 
     def transform(self, X: Any) -> npt.NDArray[np.float64]:
         """Encode rows.

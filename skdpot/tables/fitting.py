@@ -77,8 +77,8 @@ class TableFit:
         n_rows, n_columns = self.plan.n_samples, len(self.grids)
         n_groups = self.plan.n_groups(n_columns)
         bins = tuple(
-            coarsen(noisy, grid, n_rows, n_groups)
-            for noisy, grid in zip(cells.counts, cells.grids, strict=True)
+            coarsen(tables, grid, n_rows, n_groups)
+            for tables, grid in zip(cells.tables, cells.grids, strict=True)
         )
         self.advance("columns")
         rows = CountedRows(cells.rows.map(partial(_to_bins, bins=bins)))

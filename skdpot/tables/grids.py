@@ -1,5 +1,6 @@
 """Cells of one column: its categories, its possible values, or intervals of its scale."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from skdpot._utils.arrays import BoolArray, FloatArray, IntArray
 # Slots of the fast search, by the bits of a double: octaves below 1, slots per octave (powers of
 # 2), and the number of places from which on a table of slots pays.
 _FINEST, _PER_OCTAVE, _MANY = 30, 10, 2**14
+_FEW_CELLS = 32  # one per value, up to which blocks of them tell little more
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +51,18 @@ class ColumnGrid:
         return not self.on_scale or not self.has_intervals
 
     @property
+    def is_long(self) -> bool:
+        """Whether each of many values has a cell, so that blocks of cells are counted as well."""
+        return self.on_scale and self.is_final and self.n_cells > _FEW_CELLS
+
+    @property
+    def blocks(self) -> IntArray:
+        """Block of each cell of a long column, as many blocks as cells in each."""
+        length = math.ceil(math.sqrt(self.n_cells))
+        blocks = np.arange(self.n_cells) // length
+        return np.append(blocks, blocks[-1] + 1) if self.column.missing else blocks
+
+    @property
     def is_doubtful(self) -> BoolArray:
         """Whether each cell may be empty: the one of missing values, and of other categories."""
         doubtful = np.zeros(self.size, dtype=np.bool_)
@@ -64,6 +78,17 @@ class ColumnGrid:
         return np.isin(np.asarray(self.edges)[:-1], starts)
 
     @property
+    def sides(self) -> tuple[int, int]:
+        """Number of cells below zero, and of those that hold no positive value; else 0 and all."""
+        if self.edges is None or not self.column.is_numbered or self.column.lower >= 0:
+            return 0, self.n_cells
+        if self.column.upper <= 0:
+            return 0, self.n_cells
+        zero = self.column.to_unit(np.zeros(1))
+        starts = np.searchsorted(self.edges, np.concatenate(self.column.ends(zero)))
+        return int(starts[0]), int(starts[1])
+
+    @property
     def weights(self) -> FloatArray:
         """Relative share of rows per cell under a uniform distribution of round values."""
         if self.edges is None or not self.has_intervals:
@@ -72,6 +97,11 @@ class ColumnGrid:
         weights[self.alone] = weights.min()
         weights /= weights.max()
         return np.append(weights, 1.0) if self.column.missing else weights
+
+    @property
+    def widths(self) -> FloatArray:
+        """Lengths of the intervals, of which none is too small to divide by."""
+        return np.maximum(np.diff(self.column.steps_at(np.asarray(self.edges))), 1e-250)
 
     @property
     def finest(self) -> IntArray:
@@ -104,10 +134,32 @@ class ColumnGrid:
         cells = _cuts_below(np.asarray(self.edges)[1:-1], unit)
         return np.where(np.isnan(unit), self.n_cells, cells).astype(np.int32)
 
+    def tilts(self, shares: FloatArray) -> FloatArray | None:
+        """Return how the density of each cell changes from its middle to its ends, from shares.
+
+        It is between -1 and 1, and not zero where densities rise or fall on both sides.
+        """
+        if self.edges is None or not self.has_intervals:
+            return None
+        density = shares[: self.n_cells] / self.widths
+        density[self.alone] = np.nan
+        inner = np.sqrt(density[:-1]) * np.sqrt(density[1:])  # between two cells
+        low, high = np.full((2, self.n_cells), np.nan)
+        low[1:], high[:-1] = inner, inner
+        monotone = (low - density) * (density - high) > 0.0
+        return np.where(monotone, (high - low) / np.maximum(high + low, 1e-300), 0.0)
+
     def values(
-        self, codes: IntArray, rng: np.random.Generator, within: tuple[float, float] | None = None
+        self,
+        codes: IntArray,
+        rng: np.random.Generator,
+        within: tuple[float, float] | None = None,
+        tilts: FloatArray | None = None,
     ) -> pd.Series:
-        """Draw one value per code; on a scale equally round as others, and in the part `within`."""
+        """Draw one value per code; on a scale equally round as others, and in the part `within`.
+
+        The density of a cell is linear, with `tilts`, or even.
+        """
         column = self.column
         if self.edges is None:
             return column.from_codes(np.where(codes == self.n_cells, -1, codes))
@@ -120,6 +172,8 @@ class ColumnGrid:
         levels = np.searchsorted(below.ravel(), cells + rng.random(len(codes)), side="right")
         levels = np.minimum(levels - cells * below.shape[1], below.shape[1] - 1)
         shares, places = rng.random(len(codes)), column.steps_at(edges)
+        if tilts is not None:
+            shares = _tilted(shares, tilts[cells])
         unit = column._places(places[cells] + (places[cells + 1] - places[cells]) * shares)
         unit = np.clip(unit, edges[cells], np.nextafter(edges[cells + 1], -1.0))
         steps = np.array(column.rounding.steps, dtype=np.float64)[levels]
@@ -161,6 +215,13 @@ class ColumnGrid:
         rounding, numbers = self.column.rounding, self.column.lattice(edges)
         rounded = rounding.unknown if self.rounded is None else self.rounded
         return rounding.multiples(numbers[:-1], numbers[1:], rounded)
+
+
+def _tilted(shares: FloatArray, tilts: FloatArray) -> FloatArray:
+    """Return where densities ``1 + tilt * (2 * x - 1)`` on [0, 1] have these shares below."""
+    # The root of (1 - tilt) x + tilt x^2 = share, in a form that is stable for small tilts.
+    start = 1.0 - tilts
+    return 2.0 * shares / (start + np.sqrt(start**2 + 4.0 * tilts * shares) + 1e-300)
 
 
 def _cuts_below(cuts: FloatArray, places: FloatArray) -> IntArray:

@@ -38,9 +38,9 @@ def frames_of(model: TableModel) -> tuple[pd.DataFrame, ...]:
     for place, (noisy, grid) in enumerate(zip(model.columns, model.grids, strict=True)):
         rounds = [
             table
-            for release in model.releases[min(1, model.n_rounds - 1) : model.n_rounds]
+            for release in model.releases[: model.n_rounds]
             for table in tables_of(release)
-            if table.marginal.columns == (place,)
+            if table.marginal.columns == (place,) and table.marginal.levels != (0,)
         ]
         counts, errors = combined(rounds) if noisy.sigma > 0.0 else (noisy.counts, noisy.sigma)
         frames.append(_counts_frame(noisy.marginal, [grid], [np.arange(grid.size)], counts, errors))
@@ -181,7 +181,7 @@ def _publish_column(
     noisy = NoisyMarginal(
         Marginal((place,), (np.arange(grid.size),)), counts[cells] * shares, sigma
     )
-    single = coarsen(noisy, grid, n_rows, MOST_GROUPS)
+    single = coarsen([noisy], grid, n_rows, MOST_GROUPS)
     joint = [parts[name] for name, (t, _) in axes.items() if len(t.columns) > 1]
     _, bins = np.unique([single.bins, *joint], axis=1, return_inverse=True)
     joined = ColumnBins(bins.reshape(-1), single.cell_shares, np.arange(int(bins.max()) + 1))

@@ -24,6 +24,9 @@ LARGEST_INTEGER, LARGEST_NUMBER = 2**62, 1e300
 _LARGEST_RANGE = 2**48
 # Digits in which round numbers are sought, far fewer than a double has.
 _DIGITS, _SHORT_DIGITS = 13, {"float16": 2, "float32": 5, "Float32": 5}
+# Zero, and numbers that often stand for missing values.
+_NINES = [10**power - 1 for power in range(2, 10)]
+_CODES = [0, -1, *_NINES, *(-number for number in _NINES), -(2**31), 2**31 - 1]
 # A guess from values.
 _FEW_VALUES = 20  # shorter ranges of integers keep their ends; fewer texts may be categories
 _HEAVY = 3.0  # a range that exceeds the 99 % quantile this often has a heavy tail
@@ -358,9 +361,9 @@ class NumericColumn(ScaledColumn):
         return LARGEST_UNEVEN if self.log_scale or self.knots is not None else _LARGEST_RANGE
 
     def _alone(self) -> FloatArray:
-        """Return the places of values that many rows may share: the bounds, and zero."""
+        """Return the places of values that many rows may share: the bounds, zero, usual codes."""
         lower, upper = self._bounds()
-        values = [lower, upper, *([0.0] if lower < 0.0 < upper else [])]
+        values = [lower, upper, *(code for code in _CODES if lower < code < upper)]
         return self.to_unit(np.array([int(value) for value in values] if self.integer else values))
 
     def ends(self, places: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -21,7 +21,7 @@ from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent
 from skdpot.privacy.noise import MAX_TABLE_S, required_bits
 from skdpot.privacy.targets import PrivacyTarget
 from skdpot.tables.bins import MAX_BINS
-from skdpot.tables.cells import ROUNDS
+from skdpot.tables.cells import BLOCKS, ROUNDS
 from skdpot.tables.choices import choice_sensitivity
 from skdpot.tables.contingency import Marginal, NoisyMarginal
 from skdpot.tables.marginal_release import MARGINAL_SENSITIVITY, misfit_sensitivity
@@ -51,10 +51,11 @@ _MANY = {
 # Columns with more values than cells need more rounds of counts. If their share exceeds the usual
 # one, single columns get this part of the excess from the other releases.
 _WIDE_SHARE, _USUAL_WIDE = 0.6, 0.2
+_LONG_SHARE = 0.1  # more, times the part of columns that are counted in blocks as well
 MOST_FEW = 30  # columns up to which all pairs are candidates
 _LABELS = {
     "roundness": "Counts of round numbers in columns on a scale",
-    "magnitudes": "Counts of columns on a scale, by magnitude",
+    "magnitudes": "Counts of columns on a scale, in coarse cells",
     "cells": "Counts of columns on a scale, in finer cells",
     "columns": "Counts of each column",
     "edges": "Choice of pairs that are far from independent",
@@ -127,7 +128,7 @@ def plan_marginals(
     """Share a target among the releases of a fit to `n_samples` persons."""
     n_open = sum(not column.is_resolved for column in schema)
     mu = target.mu_cap * math.sqrt(_SCHEMA_SHARE * n_open / len(schema)) if n_open else math.inf
-    first = plan_schema(schema, n_samples, mu=mu, delta=target.tail_delta)
+    first = plan_schema(schema, n_samples, mu=mu, delta=target.tail_delta, scale="cells")
     shares = shares_of(schema)
     before = () if first.event is None else (first.event,)
 
@@ -149,11 +150,16 @@ def shares_of(schema: TableSchema) -> dict[str, float]:
     usual = _FEW if len(schema) <= MOST_FEW else _MANY
     shares = {1: {"columns": 1.0}, 2: _TWO}.get(len(schema), usual)
     wide = [c.on_scale and not (c.is_resolved and c.grid().is_final) for c in schema]
-    part = sum(wide) / len(wide)
-    left = 1 - _WIDE_SHARE * max(part - _USUAL_WIDE, 0.0)  # for pairs and choices
+    long = [c.on_scale and c.is_resolved and c.grid().is_long for c in schema]
+    part, long_part = sum(wide) / len(wide), sum(long) / len(long)
+    # For pairs and choices:
+    left = 1 - _WIDE_SHARE * max(part - _USUAL_WIDE, 0.0) - _LONG_SHARE * long_part
     shares = {name: share * left for name, share in shares.items()}
     shares["columns"] += 1 - left
-    rounds = {name: share * shares["columns"] * part for name, share in ROUNDS.items() if part}
+    rounds = {name: share * part for name, share in ROUNDS.items() if part}
+    if long_part:
+        rounds["magnitudes"] = rounds.get("magnitudes", 0.0) + BLOCKS * long_part
+    rounds = {name: share * shares["columns"] for name, share in rounds.items()}
     return rounds | shares | {"columns": shares["columns"] - sum(rounds.values())}
 
 

@@ -15,7 +15,7 @@ from skdpot.privacy.noise import noise_lattice
 from skdpot.privacy.statement import PrivacySpent, check_epsilon_delta, check_statement, scales_of
 from skdpot.release.contributions import WEIGHTINGS, Unit
 from skdpot.tables.bins import ColumnBins
-from skdpot.tables.cells import MAX_CELLS, ROUNDS
+from skdpot.tables.cells import MAX_CELLS, ROUNDS, rounds_of
 from skdpot.tables.contingency import Marginal, NoisyMarginal
 from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.marginal_release import (
@@ -26,8 +26,10 @@ from skdpot.tables.marginal_release import (
 )
 from skdpot.tables.model import TableModel
 from skdpot.tables.plan import events_of
+from skdpot.tables.reliability import table_reliability
 from skdpot.tables.row_map import RowMap, constants_of
 from skdpot.tables.schema import TableSchema
+from skdpot.tables.schema_release import DEFAULTS, SchemaEstimate
 from skdpot.tables.tree import ColumnTree
 
 _PARAMETERS = ("epsilon", "delta", "target", "unit", "max_rows", "weighting", "n_particles")
@@ -65,6 +67,7 @@ class TableRecord(Record):
     potentials: tuple[FloatArray, ...]
     edges: tuple[FloatArray, ...]
     rounded: tuple[FloatArray, ...]
+    estimates: tuple[SchemaEstimate, ...]
 
     kind: ClassVar[str] = "skdpot.DPTableSynthesizer"
     noun: ClassVar[str] = "synthesizer"
@@ -92,6 +95,7 @@ class TableRecord(Record):
             potentials=model.potentials,
             edges=tuple(_as_stored(grid.edges, 1) for grid in model.grids),
             rounded=tuple(_as_stored(grid.rounded, 2) for grid in model.grids),
+            estimates=synthesizer._estimates,
         )
 
     def restore(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -110,13 +114,16 @@ class TableRecord(Record):
         weight = Unit.of_parameters(self.unit, self.max_rows, self.weighting).weight
         releases = tuple(
             release_of(tables, event, weight)
-            for tables, event in zip(self.releases, self._events(), strict=True)
+            for tables, event in zip(self.releases, self._events(grids), strict=True)
         )
         model = TableModel(self.n_rows, releases, self.bins, self.tree, self.potentials, grids)
         least, most = self.n_samples, self.n_samples * weight
         _require(2 <= least <= self.n_rows <= most <= LARGEST_COUNT, "n_rows cannot be")
         _check_model(model, [grid.size for grid in grids], most)
-        self._check_statement(weight)
+        self._check_statement(weight, grids)
+        for item in self.estimates:
+            known = item.column in schema.names and item.what in DEFAULTS
+            _require(known and 0.0 <= item.hidden <= 1.0, "its errors do not fit its columns")
         names = self.feature_names
         fitted: dict[str, Any] = {
             "schema_": schema,
@@ -127,14 +134,18 @@ class TableRecord(Record):
             "_kind": self.makes,
             "_grids": grids,
             "_rules": rules,
+            "_estimates": self.estimates,
+            "reliability_": table_reliability(
+                model, rules.place(self.target) if len(grids) > 1 else None, self.estimates
+            ),
         }
         if names is not None:
             fitted["feature_names_in_"] = np.array(names, dtype=object)
         return {name: getattr(self, name) for name in _PARAMETERS} | {"schema": stated}, fitted
 
-    def _events(self) -> list[Any]:
+    def _events(self, grids: Sequence[ColumnGrid]) -> list[Any]:
         """Return the event of each release; a tree without edges has no release."""
-        due = [*ROUNDS] * any(len(rounded) for rounded in self.rounded)
+        due = [*rounds_of(grids)]
         due += {1: ["columns"], 2: ["columns", "pairs"]}.get(
             len(self.bins), ["columns", "tree", "pairs"]
         )
@@ -161,7 +172,7 @@ class TableRecord(Record):
         unnamed = self.feature_names is None and self.makes == "array"
         _require(alike or unnamed, "its columns are not those of its schema")
 
-    def _check_statement(self, weight: float) -> None:
+    def _check_statement(self, weight: float, grids: Sequence[ColumnGrid]) -> None:
         """Refuse a statement that promises more than its events and the noise of the counts."""
         spent = self.spent
         events, charged = check_statement(spent, self.noun)
@@ -183,7 +194,7 @@ class TableRecord(Record):
             close = alike and np.allclose(stated, due, rtol=_ROUNDING, atol=0.0)
             _require(close, "the noise that it states is not that of its events")
         _require(len(events) >= len(self.releases), "its statement lacks releases")
-        for squared_mu, event in zip(paid, self._events(), strict=True):
+        for squared_mu, event in zip(paid, self._events(grids), strict=True):
             limit = (event.sensitivity / event.sigma) ** 2
             _require(squared_mu <= limit * (1 + _ROUNDING), _LESS_NOISE)
 
@@ -222,25 +233,26 @@ def _grid(column: Any, edges: FloatArray, rounded: FloatArray) -> ColumnGrid:
 
 def _check_rounds(model: TableModel) -> None:
     """Refuse counts of single columns unless the cells of each round refine the previous ones."""
-    wide = [c for c, grid in enumerate(model.grids) if not grid.is_final]
-    _require(model.n_rounds == (1 + len(ROUNDS) if wide else 1), "it lacks counts of columns")
-    finer: dict[int, IntArray] = {c: np.arange(model.grids[c].size) for c in wide}
-    for level in reversed(range(model.n_rounds - 1)):
-        tables = tables_of(model.releases[level])
-        due = [Marginal((c,), (), (level,)) for c in wide]
+    rounds = rounds_of(model.grids)
+    _require(model.n_rounds == 1 + len(rounds), "it lacks counts of columns")
+    finer: dict[int, IntArray] = {}
+    for place, (name, columns) in reversed([*enumerate(rounds.items())]):
+        level = [*ROUNDS].index(name)
+        tables = tables_of(model.releases[place])
+        due = [Marginal((c,), (), (level,)) for c in columns]
         _require([noisy.marginal for noisy in tables] == due, _NO_CELLS)
-        for c, noisy in zip(wide, tables, strict=True):
+        for c, noisy in zip(columns, tables, strict=True):
             (groups,) = noisy.marginal.groups
             grid = model.grids[c]
-            if level == 0:
-                whole = np.array_equal(groups, np.arange(grid.column.rounding.n_codes))
-                _require(whole, _NO_CELLS)
+            if grid.is_final or level == 0:
+                whole = grid.blocks if level else np.arange(grid.column.rounding.n_codes)
+                _require(np.array_equal(groups, whole), _NO_CELLS)
                 continue
             _check_shape(groups, (grid.size,), "cells")
             steps = np.diff(groups)
             _require(groups[0] == 0 and ((steps == 0) | (steps == 1)).all(), _NO_CELLS)
             # Cells that a later round joins are joined in all earlier rounds.
-            _require((steps <= np.diff(finer[c])).all(), _NO_CELLS)
+            _require((steps <= np.diff(finer.get(c, np.arange(grid.size)))).all(), _NO_CELLS)
             finer[c] = groups
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,13 +14,20 @@ from skdpot.__about__ import __version__
 from skdpot._utils.pages import HtmlReport, render
 from skdpot._utils.panels import cut_short, data_address
 from skdpot._utils.streams import solver_generator
+from skdpot.privacy.reliability import Reliability
 from skdpot.privacy.rounding import epsilon_text
 from skdpot.privacy.statement import PrivacySpent
-from skdpot.tables.cautions import COMPARED_WITH_ROWS, cautions_of_columns, cautions_of_fit
+from skdpot.tables.cautions import (
+    COMPARED_WITH_ROWS,
+    cautions_of_columns,
+    cautions_of_fit,
+    cautions_of_signs,
+)
 from skdpot.tables.frames import Table, validate_table
+from skdpot.tables.losses import SEEN
 from skdpot.tables.marginals import ColumnShares
 from skdpot.tables.marginals_display import MarginalsDisplay, draw_pairs
-from skdpot.tables.report_figures import SUMMARIES, compare_with_releases, compare_with_rows
+from skdpot.tables.report_figures import RANGES, SUMMARIES, compare_with_releases, compare_with_rows
 from skdpot.tables.rules import LessEqual, numbers_of
 from skdpot.tables.schema import TableSchema
 
@@ -33,6 +40,7 @@ _NOT_COMPARED = "0.88"  # colour of pairs
 MOST_DRAWN = 24  # columns in pictures,
 _MOST_ROWS = 40  # columns in tables,
 _MOST_PAIRS = 20  # and pairs
+_MOST_PARTS = 4  # lost parts per column
 _ACROSS = 3  # panels in a row of a page
 _PANEL = (2.8, 2.1)  # inches
 _NOTHING = "nothing spent"
@@ -54,6 +62,13 @@ class TableQualityReport(HtmlReport):
     counts, or the sampling error of two samples of rows. For counts noise is simulated, for rows it
     is computed, both under the distribution of the synthetic rows.
 
+    `losses` lists the parts of columns that synthetic rows lack: values beyond their range, the
+    tails below the 1 % and above the 99 % quantile, tenths of the range, and categories of which
+    less than four fifths is left, by more than four standard deviations of noise or chance. Beside
+    noisy counts it also lists parts that synthetic rows lack, and that may have half a percent of
+    the rows or more (two standard deviations of noise above their count).
+    `reliability` is that of the fit: what the noise hides whatever the synthetic rows are.
+
     Privacy
     -------
     Without rows the report is post-processing of releases. With rows it is computed from them
@@ -65,6 +80,8 @@ class TableQualityReport(HtmlReport):
     n_samples: int
     columns: pd.DataFrame
     pairs: pd.DataFrame
+    losses: pd.DataFrame
+    reliability: Reliability
     marginals: tuple[ColumnShares, ...]
     rules: pd.DataFrame
     orders: pd.Series
@@ -108,7 +125,32 @@ class TableQualityReport(HtmlReport):
             figures[f"{what}_beyond_noise"] = int(frame["beyond_noise"].sum())
         distances = self.columns.get("normalized_wasserstein", pd.Series(dtype=np.float64))
         figures["normalized_wasserstein"] = mean(distances[np.isfinite(distances)])
-        return figures | {"warnings": len(self.cautions)}
+        return figures | {
+            "lost_parts": len(self.lost),
+            "hidden_parts": len(self.hidden),
+            "hidden_by_noise": list(self.reliability.unreliable),
+            "warnings": len(self.cautions),
+        }
+
+    @property
+    def lost(self) -> list[str]:
+        """One sentence per column about the parts that synthetic rows lack."""
+        words = "{} ({:.2%} of the rows, {:.2%} of the synthetic ones)"
+        return self._listed(self.losses["lost"], words, ("given", "synthetic"))
+
+    @property
+    def hidden(self) -> list[str]:
+        """One sentence per column about the parts that may have rows, and synthetic ones lack."""
+        return self._listed(~self.losses["lost"], "{} (at most {:.2%} of the rows)", ("at_most",))
+
+    def _listed(self, wanted: pd.Series, words: str, figures: tuple[str, ...]) -> list[str]:
+        """Return a sentence per column with some of its parts."""
+        sentences = []
+        for name, parts in self.losses[wanted].groupby(level=0, sort=False):
+            texts = [words.format(*row) for row in parts[["part", *figures]].to_numpy().tolist()]
+            more = f" and {len(texts) - _MOST_PARTS} more parts" if len(texts) > _MOST_PARTS else ""
+            sentences.append(f"{name!r}: {'; '.join(texts[:_MOST_PARTS])}{more}.")
+        return sentences
 
     @property
     def broken_rules(self) -> list[tuple[str, str]]:
@@ -164,7 +206,14 @@ class TableQualityReport(HtmlReport):
             columns_picture=_columns_picture(self),
             column_heads=["column", *heads, *(["W₁ / range"] if self.of_rows else [])],
             column_rows=[[str(name), *_figures_of_row(row)] for name, row in columns.iterrows()],
-            number_rows=list(_number_rows(columns[columns["kind"] == "numeric"])),
+            number_rows=list(_number_rows(columns[columns["kind"] == "numeric"], SUMMARIES)),
+            range_rows=list(_number_rows(columns[columns["kind"] == "numeric"], RANGES)),
+            lost=self.lost,
+            hidden_parts=self.hidden,
+            most_listed=_MOST_ROWS,
+            seen=f"{SEEN:.0f}",
+            reliability=self.reliability,
+            reliability_card=self.reliability._repr_html_(),
             pairs_picture=_pairs_picture(self) if few else None,
             pair_heads=["pair", "cells", *heads],
             pair_rows=[
@@ -213,7 +262,12 @@ def make_report(
         **compared,
         rules=synthesizer._rules.broken(drawn),
         orders=_orders(schema, drawn),
-        cautions=(*cautions_of_fit(schema, spent, of_rows), *cautions_of_columns(model, grids)),
+        reliability=synthesizer.reliability_,
+        cautions=(
+            *cautions_of_fit(schema, spent, of_rows),
+            *cautions_of_columns(model, grids),
+            *cautions_of_signs(compared["columns"]),
+        ),
         schema=schema,
         spent=spent,
         target=synthesizer.target,
@@ -249,11 +303,11 @@ def _figures_of_row(row: pd.Series) -> Iterator[str]:
         yield "" if pd.isna(distance) else f"{distance:.4f}"
 
 
-def _number_rows(frame: pd.DataFrame) -> Iterator[list[str]]:
-    """Yield the row of each column of numbers in the table of the page."""
+def _number_rows(frame: pd.DataFrame, figures: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the row of each column of numbers in a table of the page."""
     for name, row in frame.iterrows():
         cells = [str(name)]
-        for figure in SUMMARIES:
+        for figure in figures:
             shown = _shown_number(row[figure])
             if figure == "mean" and row.get("mean_noise", 0.0) > 0.0:
                 shown += f" ± {_shown_number(row['mean_noise'], digits=2)}"

@@ -6,13 +6,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import isotonic_regression
 
 from skdpot._utils.arrays import FloatArray, IntArray
 from skdpot.tables.bins import bin_codes, project_to_total
 from skdpot.tables.contingency import NoisyMarginal
 from skdpot.tables.frames import Table
 from skdpot.tables.grids import ColumnGrid
+from skdpot.tables.losses import (
+    Part,
+    Side,
+    frame_of,
+    missing_part,
+    parts_of_categories,
+    parts_of_scale,
+)
 from skdpot.tables.marginals import (
     PAIR_BINS,
     CodedTables,
@@ -24,14 +31,16 @@ from skdpot.tables.marginals import (
     normalized_wasserstein_distance,
 )
 from skdpot.tables.model import TableModel
+from skdpot.tables.reliability import cell_counts
 from skdpot.tables.schema import TableSchema
 
 _N_DRAWS = 100  # simulated noises per table
 _SURE = 5.0  # standard deviations above the mean that count as more than noise
 _ROUNDING = 1e-12  # of a distance
 _FIGURES = ("total_variation", "expected", "limit", "beyond_noise")
-SUMMARIES = ("mean", "std", "quantile_99")
-_HIGH = 0.99  # the reported quantile
+SUMMARIES = ("mean", "std")
+RANGES = ("smallest", "quantile_1", "quantile_99", "largest")
+_LEVELS = (0.01, 0.99)  # the reported quantiles
 _DRAWN_BINS = 24  # of a plotted column
 _TAIL = 0.005  # share of the rows on each side that end intervals include
 
@@ -46,15 +55,26 @@ def compare_with_releases(
     values = [drawn[grid.column.name] for grid in grids]
     codes = np.stack([grid.codes(v) for grid, v in zip(grids, values, strict=True)], axis=1)
     marginals, columns = [], []
+    parts: list[tuple[str, Part]] = []
     pairs: dict[tuple[str, ...], tuple[int, dict[str, Any]]] = {}  # in the finest table of each
-    for grid, noisy, drawn_values, cells in zip(grids, model.columns, values, codes.T, strict=True):
+    for place, (grid, noisy, drawn_values, cells) in enumerate(
+        zip(grids, model.columns, values, codes.T, strict=True)
+    ):
         shares = np.bincount(cells, minlength=grid.size) / len(codes)
         marginal, joined = drawn_marginal(grid, noisy, shares, model.n_rows, _DRAWN_BINS)
         marginals.append(marginal)
         columns.append(compare_counts(noisy, shares, joined, model.n_rows, len(codes), rng))
+        name, sizes = grid.column.name, (model.n_rows, len(codes))
         if grid.column.figure == "number":
             columns[-1] |= figures_of_counts(grid, noisy)
             columns[-1] |= _figures_of_values(grid.column.numbers(drawn_values), "synthetic_")
+        if grid.on_scale:
+            given = Side.of_counts(grid, *cell_counts(model, place), model.n_rows)
+            side = Side(given.values, shares[: grid.n_cells], len(codes))
+            parts += [(name, part) for part in parts_of_scale(grid.column, given, side)]
+        else:
+            parts += [(name, part) for part in parts_of_categories(marginal, *sizes)]
+        parts.append((name, missing_part(marginal, *sizes)))
     binned = bin_codes(codes, model.bins)
     for noisy in (noisy for noisy in model.marginals if len(noisy.marginal.columns) == 2):
         shares = noisy.marginal.counts(binned) / len(codes)
@@ -64,14 +84,15 @@ def compare_with_releases(
             figures = compare_counts(noisy, shares, cells, model.n_rows, len(codes), rng)
             pairs[names] = len(shares), figures
     listed = [(names, *pair) for names, pair in pairs.items()]
-    return _compared([grid.column for grid in grids], columns, listed, marginals)
+    compared = _compared([grid.column for grid in grids], columns, listed, marginals)
+    return compared | {"losses": frame_of(parts, by_noise=True)}
 
 
 def compare_with_rows(schema: TableSchema, rows: Table, synthetic: Table) -> dict[str, Any]:
     """Compare synthetic rows with public ones."""
-    both = (
+    both = [
         dict(zip(t.names, as_columns(t.data, "X").values(), strict=True)) for t in (rows, synthetic)
-    )
+    ]
     real, drawn = ({c.name: c.compared(side[c.name]) for c in schema} for side in both)
     tables = CodedTables.of(real, drawn, PAIR_BINS)
     distances = normalized_wasserstein_distance(pd.DataFrame(real), pd.DataFrame(drawn))
@@ -88,7 +109,18 @@ def compare_with_rows(schema: TableSchema, rows: Table, synthetic: Table) -> dic
         for pair in itertools.combinations(range(len(schema)), 2)
     ]
     marginals = [marginal_of(name, real[name], drawn[name], _DRAWN_BINS) for name in real]
-    return _compared(schema.columns, columns, pairs, marginals)
+    sizes, parts = (rows.n_rows, synthetic.n_rows), []
+    for column, marginal in zip(schema, marginals, strict=True):
+        found = [missing_part(marginal, *sizes)]
+        if column.on_scale:
+            scale: Any = column
+            sides = [Side.of_rows(scale.numbers(table[column.name])) for table in both]
+            found += parts_of_scale(column, *sides)
+        else:
+            found += parts_of_categories(marginal, *sizes)
+        parts += [(column.name, part) for part in found]
+    losses = frame_of(parts, by_noise=False)
+    return _compared(schema.columns, columns, pairs, marginals) | {"losses": losses}
 
 
 def _compared(
@@ -99,9 +131,10 @@ def _compared(
 ) -> dict[str, Any]:
     """Return the tables of columns and of pairs, and the marginals to plot."""
     frame = pd.DataFrame(figures, pd.Index([column.name for column in columns], name="column"))
-    numbers = ["normalized_wasserstein", *SUMMARIES, "mean_noise"]
-    numbers = [name for name in numbers if name in frame or name in SUMMARIES]
-    numbers += [f"synthetic_{name}" for name in SUMMARIES]
+    figured = [*SUMMARIES, *RANGES]
+    numbers = ["normalized_wasserstein", *figured, "mean_noise"]
+    numbers = [name for name in numbers if name in frame or name in figured]
+    numbers += [f"synthetic_{name}" for name in figured]
     frame = frame.reindex(columns=[*_FIGURES, *numbers]).astype(dict.fromkeys(numbers, "float64"))
     frame.insert(0, "kind", [column.kind for column in columns])
     index = pd.MultiIndex.from_tuples([names for names, *_ in pairs], names=["first", "second"])
@@ -164,27 +197,36 @@ def _figures_of_values(values: FloatArray, prefix: str) -> dict[str, float]:
     present = values[~np.isnan(values)]
     if not present.size:
         return {}
-    high = np.quantile(present, _HIGH, method="inverted_cdf")
-    figures = (present.mean(), present.std(), high)
-    return {f"{prefix}{name}": float(f) for name, f in zip(SUMMARIES, figures, strict=True)}
+    low, high = np.quantile(present, _LEVELS, method="inverted_cdf")
+    found = (present.mean(), present.std(), present.min(), low, high, present.max())
+    return {f"{prefix}{n}": float(f) for n, f in zip((*SUMMARIES, *RANGES), found, strict=True)}
 
 
 def figures_of_counts(grid: ColumnGrid, noisy: NoisyMarginal) -> dict[str, float]:
-    """Return the summaries that noisy counts of cells give, with values at mean values of cells."""
+    """Return the summaries that noisy counts of cells give, with values at mean values of cells.
+
+    The mean lies within the values that stand out of the noise, so that noise on values that no row
+    has does not make it negative. Quantiles beyond these are unknown.
+    """
     values = column_numbers(grid.column.compared(grid.middles), "number")
-    order = np.argsort(values, kind="stable")
-    values, counts = values[order], noisy.counts[: grid.n_cells][order]
+    counts = noisy.counts[: grid.n_cells]
     total = counts.sum()
     if total <= noisy.sigma * np.sqrt(len(counts)):
-        return dict.fromkeys((*SUMMARIES, "mean_noise"), np.nan)
+        return dict.fromkeys((*SUMMARIES, *RANGES, "mean_noise"), np.nan)
     mean = float(counts @ values / total)
     variance = float(counts @ (values - mean) ** 2 / total)
-    below: FloatArray = isotonic_regression(np.cumsum(counts)).x
-    place = int(np.searchsorted(below, _HIGH * below[-1]))
+    noise = np.full(len(counts), noisy.sigma**2)
+    side = Side(values, counts / total, round(total), noise / total**2)
+    least, most = side.ends()
+    quantiles = side.quantiles(_LEVELS)
+    low, high = np.where((least <= quantiles) & (quantiles <= most), quantiles, np.nan).tolist()
     return {
-        "mean": mean,
+        "mean": float(np.clip(mean, least, most)),
         "std": float(np.sqrt(variance)) if variance >= 0.0 else np.nan,
-        "quantile_99": float(values[place]),
+        "smallest": least,
+        "quantile_1": low,
+        "quantile_99": high,
+        "largest": most,
         "mean_noise": float(noisy.sigma * np.sqrt(((values - mean) ** 2).sum()) / total),
     }
 

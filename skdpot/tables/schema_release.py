@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from skdpot._utils.streams import Streams
-from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.events import ComposedEvent
+from skdpot.privacy.reliability import OutputError
 from skdpot.release.private_bounds import BoundsPlan, plan_private_bounds, release_ranges
 from skdpot.sources import Rows, Tables
 from skdpot.tables.category_selection import (
@@ -27,9 +27,15 @@ from skdpot.tables.column_base import TableColumn
 from skdpot.tables.column_values import PlainColumn
 from skdpot.tables.schema import TableSchema
 
-ScaleOption: TypeAlias = Literal["auto", "private", "even"]
+ScaleOption: TypeAlias = Literal["auto", "private", "even", "cells"]
 _ROUNDING = 1 - 1e-13  # rounding of roots must not exceed the given mu
-_LEAST_SHOWN = 0.5  # share of the rows below which hidden categories call for a warning
+_MARGIN = 0.05  # share of the rows that bounds and categories may always miss
+_CELLS_AT_A_BOUND = 9  # whose noise moves the rows beyond a bound
+DEFAULTS = {
+    "bounds": "the default bounds",
+    "scale": "an even scale",
+    "categories": "no list of categories",
+}
 
 
 @dataclass(frozen=True)
@@ -49,14 +55,46 @@ class SchemaPlan:
         return ComposedEvent(events=events) if len(events) > 1 else next(iter(events), None)
 
 
+@dataclass(frozen=True)
+class SchemaEstimate:
+    """What noise hides of the bounds, the scale or the categories of one column.
+
+    `hidden` is a share of the rows: for bounds and scales the standard deviation of those beyond
+    them that is due to noise, or those that later counts place there; for categories the rows whose
+    values are not in the list.
+    """
+
+    column: str
+    what: str  # a key of `DEFAULTS`
+    hidden: float
+    found: bool = True
+
+    @classmethod
+    def stated(cls, column: str, on_scale: bool) -> "SchemaEstimate":
+        """Return that of a column whose bounds or categories the schema states."""
+        return cls(column, "bounds" if on_scale else "categories", 0.0)
+
+    @property
+    def output(self) -> OutputError:
+        """The error beside that of the public default."""
+        return OutputError(
+            output=f"{self.what} of {self.column}",
+            standard_error=self.hidden,
+            trivial=DEFAULTS[self.what],
+            trivial_error=1.0 - self.hidden,
+            margin=_MARGIN,
+            replaced=not self.found,
+        )
+
+
 def plan_schema(
     schema: TableSchema, n_samples: int, *, mu: float, delta: float, scale: ScaleOption = "even"
 ) -> SchemaPlan:
     """Plan the estimates of open bounds and categories, with an equal share of mu² per column.
 
     `delta` is the share of delta for the selection of categories. Private scales come from the
-    histograms of columns without bounds, or of all columns ("private"). The plan is made of public
-    facts alone.
+    histograms of columns without bounds, or of all columns ("private"). With "cells", bounds are
+    generous, because cells get finer where the rows are. The plan is made of public facts alone.
     """
     scaled, coded = len(to_measure(schema, scale)), len(_open_columns(schema, False))
     per_column = mu * _ROUNDING / math.sqrt(max(scaled + coded, 1))
@@ -70,47 +108,47 @@ def plan_schema(
     return SchemaPlan(schema, n_samples, scale, ranges, categories)
 
 
-def release_schema(rows: Rows, plan: SchemaPlan, streams: Streams) -> TableSchema:
+def release_schema(
+    rows: Rows, plan: SchemaPlan, streams: Streams
+) -> tuple[TableSchema, tuple[SchemaEstimate, ...]]:
     """Estimate open bounds and categories from batches of rows that `TableSchema.read` returned.
 
     The caller has charged ``plan.event``. The releases are those of `skdpot.release.bounds` and
     `skdpot.tables.category_selection`. Missing values are not counted.
     """
     columns: list[TableColumn] = []
-    unseen, hidden = [], []
+    estimates = []
     if plan.ranges is not None:
         measured = to_measure(plan.schema, plan.scale)
         numbers = rows.map(partial(_measured_numbers, columns=measured))
-        spans = None if plan.scale == "even" else [column.span for column in measured]
-        ranges = release_ranges(numbers, plan.ranges, streams, spans)
+        scaled = plan.scale in ("auto", "private")
+        spans = [column.span for column in measured] if scaled else None
+        generous = plan.scale == "cells"
+        ranges = release_ranges(numbers, plan.ranges, streams, spans, generous=generous)
         for column, bounds in zip(measured, ranges, strict=True):
             bounded = column.bounded(bounds.lower, bounds.upper, bounds.found)
             columns.append(bounded if bounds.knots is None else bounded.stretched(bounds.knots))
-            if not bounds.found and not column.is_resolved:
-                unseen.append(repr(column.name))
+            what = "scale" if column.is_resolved else "bounds"
+            hidden = _noise_at_bounds(plan.ranges) if bounds.found else 1.0
+            estimates.append(SchemaEstimate(column.name, what, hidden, bounds.found))
     if plan.categories is not None:
         unlisted = _open_columns(plan.schema, False)
         occurring = rows.sum(partial(_occurring_categories, columns=unlisted))
+        is_private = plan.categories.event.is_private
         for column, values in zip(unlisted, occurring, strict=True):
             selected, counts = select_categories(values, plan.categories, streams.secret)
             columns.append(column.listed(selected))
-            shown = float(counts.sum()) / plan.n_samples
-            if shown < _LEAST_SHOWN and plan.categories.event.is_private:
-                hidden.append(f"{column.name!r} (about {shown:.0%})")
-    if unseen:
-        warn_of_privacy(
-            f"Private bounds: {', '.join(unseen)} did not stand out from the privacy noise. "
-            "Default bounds were used, which may not fit the data (-4 and 4, or 1900 and 2100). "
-            "State bounds in the schema, or use more rows or a larger epsilon."
-        )
-    if hidden:
-        warn_of_privacy(
-            f"Private categories: only some rows keep their values in {', '.join(hidden)}; rare "
-            "values become missing or 'other'. State the categories if they are public, say how "
-            "texts of dates and of numbers are written, exclude names and free text, or raise "
-            "epsilon."
-        )
-    return plan.schema.replace(*columns)
+            hidden = 1.0 - float(counts.sum()) / plan.n_samples if is_private else 0.0
+            hidden = min(max(hidden, 0.0), 1.0)
+            estimates.append(SchemaEstimate(column.name, "categories", hidden, bool(selected)))
+    return plan.schema.replace(*columns), tuple(estimates)
+
+
+def _noise_at_bounds(plan: BoundsPlan) -> float:
+    """Return the noise of the rows beyond a bound, as a share of the rows."""
+    if plan.features is None:
+        return 0.0
+    return min(math.sqrt(_CELLS_AT_A_BOUND) * plan.features.sigma / plan.n_samples, 1.0)
 
 
 def _measured_numbers(batch: Mapping[str, PlainColumn], columns: Sequence[Any]) -> Any:

@@ -24,7 +24,7 @@ from skdpot._utils.parameters import (
     fit_context,
 )
 from skdpot._utils.streams import Streams, solver_generator, spawn_streams
-from skdpot.exceptions import warn_of_privacy
+from skdpot.exceptions import warn_unreliable
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.charges import SEEDED, charge
 from skdpot.privacy.earlier_steps import warn_of_composition
@@ -45,10 +45,11 @@ from skdpot.tables.model import TableModel, draw_cells
 from skdpot.tables.pattern import Pattern
 from skdpot.tables.plan import TablePlan, plan_marginals
 from skdpot.tables.record import TableRecord
+from skdpot.tables.reliability import table_reliability
 from skdpot.tables.report import TableQualityReport, make_report
 from skdpot.tables.row_map import RowMap
 from skdpot.tables.schema import GUESSED, TableSchema, bound_schema, warn_of_guess
-from skdpot.tables.schema_release import release_schema
+from skdpot.tables.schema_release import SchemaEstimate, release_schema
 
 _ASSUMPTIONS = (
     "the names, the data types and the order of the columns; a data type that a file reader "
@@ -124,6 +125,10 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         ends, except for values that have a cell of their own.
     model_ : TableModel
         The fitted distribution.
+    reliability_ : Reliability
+        The error that noise leaves in the distribution of each column, in its mean if it holds
+        numbers, and in each pair of columns with released counts, beside that of a uniform
+        distribution, of the middle of the bounds, and of independent columns.
     n_samples_ : int
         Number of rows, or of persons with `unit`.
     privacy_spent_ : PrivacySpent
@@ -240,8 +245,9 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
         Warns
         -----
-        PrivacyWarning
-            If the noise on the counts of a column exceeds a tenth of the number of rows.
+        ReliabilityWarning
+            Before the charge if the noise on the counts of a column exceeds a tenth of the number
+            of rows, or else after the fit if noise hides a part of `reliability_`.
         """
         name = type(self).__name__
         streams = spawn_streams(self.random_state, name)
@@ -251,11 +257,14 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             n_samples = count_records(rows, persons)
             target = privacy_target(self.epsilon, self.delta, self.budget)
             plan = plan_marginals(target, rules.model, n_samples, unit.weight)
-            _warn_of_small_table(plan)
+            warned = _warn_of_small_table(plan, name)
             self._charge(plan, unit, rules.schema)
             warn_of_composition(X, self.privacy_spent_, self.budget, name)
-            schema, self.model_ = self._release(plan, unit, rows, persons, rules, streams)
-            self._store(rules.resolved(schema), n_samples, kind)
+            schema, estimates, model = self._release(plan, unit, rows, persons, rules, streams)
+            self.model_ = model
+            self._store(rules.resolved(schema), n_samples, kind, estimates)
+        if not warned:
+            self.reliability_.warn(name)
         return self
 
     def _charge(self, plan: TablePlan, unit: Unit, schema: TableSchema) -> None:
@@ -279,7 +288,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         persons: IntArray | None,
         rules: RowMap,
         streams: Streams,
-    ) -> tuple[TableSchema, TableModel]:
+    ) -> tuple[TableSchema, tuple[SchemaEstimate, ...], TableModel]:
         """Draw rows of persons, resolve the schema, release counts and fit a model to them."""
         with tqdm(total=len(_STAGES), desc="synthesizer", disable=not self.verbose) as bar:
 
@@ -292,7 +301,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
                 drawn = unit.draw(persons, streams.secret)
                 one_each = rows.map(partial(_take_rows, rows=drawn.one_each))
                 rows, weights = rows.map(partial(_take_rows, rows=drawn.rows)), drawn.weights
-            schema = release_schema(one_each, plan.schema, streams)
+            schema, estimates = release_schema(one_each, plan.schema, streams)
             fit = TableFit(
                 plan,
                 streams,
@@ -302,7 +311,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
                 n_particles=self._n_particles(plan.n_samples),
                 advance=advance,
             )
-            return schema, fit.model()
+            return schema, estimates, fit.model()
 
     def _validate(self, X: Any) -> tuple[Rows, RowMap, IntArray | None, str]:
         """Validate the table, its schema, the unit and the target; number the persons."""
@@ -321,12 +330,24 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         warn_of_guess(schema, name)
         return rows, rules, persons, table.kind
 
-    def _store(self, rules: RowMap, n_samples: int, kind: str) -> None:
-        """Store the rules, the schema and the kind of table that samples need."""
+    def _store(
+        self,
+        rules: RowMap,
+        n_samples: int,
+        kind: str,
+        estimates: tuple[SchemaEstimate, ...] = (),
+    ) -> None:
+        """Store the rules, the schema, the errors, and the kind of table that samples need."""
         self._rules, self._grids = rules, self.model_.grids
         self._rules = rules.learned(partial(self._draw, rng=solver_generator(0)))
         self.schema_ = self._rules.schema
         self.n_samples_, self._kind = n_samples, kind
+        self._estimates = estimates
+        self.reliability_ = table_reliability(self.model_, self._target_place(), estimates)
+
+    def _target_place(self) -> int | None:
+        """Return the place of the target among several columns of the model."""
+        return self._rules.place(self.target) if len(self._grids) > 1 else None
 
     def _stated_schema(self) -> TableSchema | None:
         if self.schema is None or isinstance(self.schema, TableSchema):
@@ -428,6 +449,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             self._store(rules.resolved(rules.model), n_rows, "pandas")
             self.privacy_spent_, self.n_features_in_ = statement, len(schema)
             self.feature_names_in_ = np.array(schema.names, dtype=object)
+        self.reliability_.warn(type(self).__name__)
         return self
 
     def sample(
@@ -495,7 +517,8 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         for place, grid in enumerate(self._grids):
             if (condition := wanted.get(place)) is None:
                 cells = draw_cells(codes[:, place], model.bins[place], rng)
-                columns[grid.column.name] = grid.values(cells, rng)
+                tilts = grid.tilts(model.bins[place].cell_shares)
+                columns[grid.column.name] = grid.values(cells, rng, tilts=tilts)
             else:
                 cells = draw_cells(codes[:, place], model.bins[place], rng, condition.kept)
                 values = grid.values(cells, rng, condition.within)
@@ -645,12 +668,14 @@ def _take_rows(readings: dict[str, PlainColumn], rows: IntArray) -> dict[str, Pl
     return {name: column.take(rows) for name, column in readings.items()}
 
 
-def _warn_of_small_table(plan: TablePlan) -> None:
-    """Warn of noise that hides most of a table."""
+def _warn_of_small_table(plan: TablePlan, caller: str) -> bool:
+    """Warn of noise that hides most of a table, by public facts alone; return whether it does."""
     sigma = float(plan.marginal_sigmas("columns", np.ones(len(plan.schema.schema)))[0])
-    if sigma > _MOST_NOISE * plan.n_samples:
-        warn_of_privacy(
-            f"The table is too small for this epsilon: it has {plan.n_samples:,} records, and the "
-            f"noise on the counts of a column has a standard deviation of {sigma:,.3g} rows. Use "
-            "more rows, fewer columns or a larger epsilon."
-        )
+    if sigma <= _MOST_NOISE * plan.n_samples:
+        return False
+    warn_unreliable(
+        f"{caller}: The table is too small for this epsilon: it has {plan.n_samples:,} records, "
+        f"and the noise on the counts of a column has a standard deviation of {sigma:,.3g} rows. "
+        "Use more rows, fewer columns or a larger epsilon."
+    )
+    return True

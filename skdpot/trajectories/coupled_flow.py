@@ -114,7 +114,8 @@ def coupled_flow(
             particles += step
             displacements[number] = np.sqrt(np.mean(np.sum(step**2, axis=-1)))
     moved = particles.astype(np.float64)
-    return MovedParticles(moved, displacements, problem.fit(moved))
+    followed = problem.followed is not None
+    return MovedParticles(moved, displacements, problem.fit(moved), followed)
 
 
 class _Ties:

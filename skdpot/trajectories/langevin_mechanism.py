@@ -13,6 +13,7 @@ from skdpot.ot.sinkhorn import WarmCoupling
 from skdpot.release.bounds import public_bounds
 from skdpot.release.private_bounds import planned_bounds
 from skdpot.trajectories.langevin_release import LangevinPlan, mean_field_langevin, plan_langevin
+from skdpot.trajectories.mean_motion import MeanMotion
 from skdpot.trajectories.mechanism import MovedParticles, TrajectoryMechanism
 from skdpot.trajectories.schedule import read_phases
 from skdpot.trajectories.time_axis import TimeAxis
@@ -24,6 +25,7 @@ from skdpot.trajectories.warm_start_release import (
     release_mean_start,
     start_particles,
 )
+from skdpot.trajectories.weak_times import Knots
 
 # The default schedule; steps are shorter if times are close to each other: at most this share of
 # the longest stable step.
@@ -38,6 +40,11 @@ _LONGEST_MOVE = 1e6
 # Spread of particles around a released mean, and around the centre of the bounds.
 _SPREAD_AROUND_MEAN = 0.2
 _SPREAD_AROUND_ORIGIN = 0.5
+# Times whose mean has more noise than this, in units of length, follow their neighbours alone.
+_MOST_NOISE = 0.5
+# Root mean square distance of the centre from a point anywhere in the box.
+_ERROR_OF_ORIGIN = 1 / math.sqrt(3)
+_ADVICE = ', a warm start (warm_start="mean") and a schedule of more steps'
 
 
 @dataclass(eq=False, repr=False)
@@ -170,6 +177,14 @@ class MeanFieldLangevin(TrajectoryMechanism):
             spread = self.bandwidth
             centers, shares = release_kmeans_start(rows, plan.warm, streams.secret, streams.public)
             released |= {"centers_": centers, "cluster_shares_": shares}
+        counts, times = data.counts, data.axis.unit_knots
+        deviations = plan.mean_deviations(counts, n_particles)
+        steered = deviations <= _MOST_NOISE
+        steered |= not steered.any()
+        # A time that is not steered starts where the nearest one that is does.
+        known = np.flatnonzero(steered)
+        nearest = known[np.abs(times[:, None] - times[known]).argmin(axis=1)]
+        centers, shares = centers[nearest], None if shares is None else shares[nearest]
         start = start_particles(centers, shares, m=n_particles, spread=spread, rng=streams.solver)
         moved = mean_field_langevin(
             rows,
@@ -180,12 +195,22 @@ class MeanFieldLangevin(TrajectoryMechanism):
             regularization=float(self.regularization),
             secret=streams.secret,
             coupling=WarmCoupling(),
+            steered=steered,
             smoothing=_NEIGHBOURHOOD * self.bandwidth if self.smooth else None,
             radius=math.sqrt(n_features),
             wander=streams.solver if self.entropy else None,
             progress=context.progress("steps"),
         )
-        return MechanismResult(moved, bounds, spent, attributes=released)
+        motion = MeanMotion.of_particles(moved.particles, times, counts, deviations)
+        knots = Knots.of_visible(motion)
+        errors = np.hypot(deviations, _error_of_start(plan, n_particles))
+        return MechanismResult(
+            moved._replace(particles=knots.fill(moved.particles[~knots.filled], False)),
+            bounds,
+            spent,
+            attributes=released,
+            reliability=motion.reliability(data.axis.stamps, errors, knots.filled, _ADVICE),
+        )
 
     def move(
         self,
@@ -198,10 +223,6 @@ class MeanFieldLangevin(TrajectoryMechanism):
     ) -> MovedParticles:
         """Return the released particles, which have been moved already."""
         return released
-
-    def follows(self, axis: TimeAxis) -> bool:
-        """Return False: each step moves particles at random."""
-        return False
 
     def _plan(
         self, context: FitContext, data: TimedRows, *, n_particles: int, diffusivity: float
@@ -249,6 +270,18 @@ class MeanFieldLangevin(TrajectoryMechanism):
                 f"regularization={self.regularization:g} must be above 0, and not tiny or huge: "
                 "MeanFieldLangevin divides the data fit by it. Use 1, for example."
             )
+
+
+def _error_of_start(plan: LangevinPlan, n_particles: int) -> float:
+    """Return the error that is left of a start that knows nothing of the rows.
+
+    Rows far from all particles pull at the nearest of them, with at most the clipped length; the
+    mean of all particles moves by as much, divided by their number. Without privacy, errors are 0.
+    """
+    if plan.warm is not None or not plan.protects_rows:
+        return 0.0
+    reach = sum(phase.n_iter * phase.step_size for phase in plan.phases) * plan.clip / n_particles
+    return _ERROR_OF_ORIGIN * max(0.0, 1.0 - reach)
 
 
 def _refuse_long_moves(plan: LangevinPlan, *, n_rows: int, n_numbers: int) -> None:

@@ -62,7 +62,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm.auto import tqdm
 
-from skdpot._utils.arrays import FloatArray
+from skdpot._utils.arrays import BoolArray, FloatArray, IntArray
 from skdpot._utils.streams import SecretStream
 from skdpot.privacy.batches import poisson_batches
 from skdpot.privacy.calibration import calibrate
@@ -121,6 +121,18 @@ class LangevinPlan:
     def noise_multipliers(self) -> tuple[float, ...]:
         """Noise of each phase in units of the *clipping norm* (half of the sensitivity)."""
         return tuple(sigma / self.clip for sigma in self.sigma)
+
+    def mean_deviations(self, counts: IntArray, n_particles: int) -> FloatArray:
+        """Return the deviations (T,) of the noise in the mean particle of each time, per feature.
+
+        The steps add up. Nothing is subtracted for the pull of the rows, which takes off a part.
+        """
+        steps = [phase.step_size * math.sqrt(phase.n_iter) for phase in self.phases]
+        of_steps = math.hypot(*np.multiply(steps, self.sigma)) / self.sampling_rate
+        of_start = 0.0
+        if self.warm is not None and self.warm.noise is not None:
+            of_start = self.warm.noise.sigma * math.sqrt(self.warm.n_clusters)
+        return np.hypot(of_steps / math.sqrt(n_particles), of_start) / counts
 
     @property
     def n_iter(self) -> int:
@@ -227,6 +239,7 @@ def mean_field_langevin(
     regularization: float,
     secret: SecretStream,
     coupling: PairGradients,
+    steered: BoolArray | None = None,
     smoothing: float | None = None,
     radius: float | None = None,
     wander: np.random.Generator | None = None,
@@ -235,8 +248,9 @@ def mean_field_langevin(
     """Move particles by noisy gradients of the data fit. Charge ``plan.event`` first.
 
     Releases the noisy sums of every iteration, and thereby the particles after it. The numbers of
-    rows per time are public. With `wander` each step also adds the variance of Langevin dynamics
-    that the noise lacks: post-processing.
+    rows per time are public. The sums move only the times that are `steered` (T,); the others
+    follow their neighbours. With `wander` each step also adds the variance of Langevin dynamics
+    that the noise lacks. Both are post-processing.
     """
     particles = np.array(start, dtype=np.float64)
     gaps = np.asarray(spacings, dtype=np.float64)
@@ -251,6 +265,8 @@ def mean_field_langevin(
     for number, (phase, noise) in enumerate(bar):
         chosen = [next(of_time) for of_time in batches]
         gradient = data_fit.release_gradient(particles, chosen, noise, secret)
+        if steered is not None:
+            gradient[~steered] = 0.0
         if smoothing is not None:
             gradient = averaged_over_neighbours(gradient, particles, smoothing)
         if len(gaps):

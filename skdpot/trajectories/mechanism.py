@@ -16,12 +16,13 @@ class MovedParticles(NamedTuple):
 
     Particles have shape (T, m, d) and displacements, the root mean square step of each iteration,
     shape (n_iter,). The data fit at the final positions is None if the release does not determine
-    it.
+    it. If particles are `followed`, those of one index, at all times, form one path.
     """
 
     particles: FloatArray
     displacements: FloatArray
     fit: float | None = None
+    followed: bool = False
 
 
 class TrajectoryMechanism(Mechanism):
@@ -29,8 +30,7 @@ class TrajectoryMechanism(Mechanism):
 
     The sampler calls `release` once per fit. It stores the value of the result, and gives it to
     `move` whenever it makes particles: at the end of the fit, and again for other paths from the
-    same release. Couplings and bridges between the times are made by the sampler, which asks
-    `follows` how.
+    same release. Couplings and bridges between the times are made by the sampler.
 
     Lengths are in mapped units: the rows of a fit lie in a ball of radius sqrt(d). Times are on
     an axis from 0 to 1.
@@ -108,7 +108,3 @@ class TrajectoryMechanism(Mechanism):
         MovedParticles
             Particles of shape (T, n_particles, d), in mapped units.
         """
-
-    @abstractmethod
-    def follows(self, axis: TimeAxis) -> bool:
-        """Return whether particles of one index, at all times of an axis, form one path."""

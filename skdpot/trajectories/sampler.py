@@ -172,6 +172,9 @@ class PrivateTrajectorySampler(PrivateSampler):
         Number of rows that were used.
     privacy_spent_ : PrivacySpent
         Cost of the fit, and the assumptions behind it.
+    reliability_ : Reliability
+        Standard errors of the means at all times, beside the distance from the mean of all times.
+        Root mean squares over the features, in units of length (see `diffusivity`).
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -532,7 +535,11 @@ class PrivateTrajectorySampler(PrivateSampler):
         check_parameters(other)
         other.mechanism_ = chosen_mechanism(other.mechanism, MECHANISMS)
         if set(params) == {"coupling"}:
-            other._join(self.path_.particles, self.path_.fit)
+            other._join(
+                MovedParticles(
+                    self.path_.particles, self.displacements_, self.path_.fit, self.path_.followed
+                )
+            )
         else:
             other._make(rng)
         return other
@@ -656,11 +663,11 @@ class PrivateTrajectorySampler(PrivateSampler):
         )
         self.displacements_ = moved.displacements
         self.particles_ = self._to_data(moved.particles)
-        self._join(moved.particles, moved.fit)
+        self._join(moved)
 
-    def _join(self, particles: np.ndarray, fit: float | None) -> None:
+    def _join(self, moved: MovedParticles) -> None:
         """Couple particles of neighbouring times, and keep the law of their paths."""
-        followed = self.mechanism_.follows(self._axis)
+        particles, followed = moved.particles, moved.followed
         if self.coupling == "exact":
             plans = (kept_plans if followed else exact_plans)(particles)
         else:
@@ -672,7 +679,7 @@ class PrivateTrajectorySampler(PrivateSampler):
             plans=plans,
             diffusivity=self.diffusivity,
             followed=followed,
-            fit=fit,
+            fit=moved.fit,
         )
 
     def _to_data(self, points: np.ndarray) -> np.ndarray:

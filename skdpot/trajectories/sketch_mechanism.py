@@ -13,16 +13,19 @@ from skdpot._utils.parameters import Interval
 from skdpot.base import FitContext, MechanismResult
 from skdpot.ot.sinkhorn import WarmCoupling
 from skdpot.ot.slices import CDFTable
+from skdpot.privacy.reliability import Reliability
 from skdpot.release.decoding import measured_cdf
 from skdpot.release.projection_counts import count_projections
 from skdpot.release.sketch import SlicedSketch
 from skdpot.trajectories.coupled_flow import CoupledFlowProblem, along_paths, coupled_flow
 from skdpot.trajectories.followed_flow import smoothed_along_the_flow
+from skdpot.trajectories.mean_motion import MeanMotion
 from skdpot.trajectories.mechanism import MovedParticles, TrajectoryMechanism
 from skdpot.trajectories.schedule import Phase, read_phases
 from skdpot.trajectories.smoothing import FEWEST_TIMES
 from skdpot.trajectories.time_axis import TimeAxis
 from skdpot.trajectories.timed_rows import TimedRows
+from skdpot.trajectories.weak_times import Knots
 
 # The default phases of the particle flow: share of the longest stable step, the diffusivity of the
 # sampler, and number of iterations.
@@ -53,7 +56,9 @@ n_features), default="axes+orthogonal"
         flow instead, without transport and 100 times as strongly: it does not hold back the flow.
     smooth : bool, default=True
         Whether tables are smoothed over times, along the flow of the population from one time to
-        the next, by amounts estimated from the released tables. For at least four times.
+        the next, by amounts estimated from the released tables. For at least four times. Weak
+        times, in which the noise of the mean exceeds half the spread of the population, are merged
+        with each other; where this does not help, the flow of their neighbours fills them.
     schedule : list of (step, tau, n_iter), optional
         Phases of the particle flow: step size as a share of the longest stable step, diffusivity
         of the reference process (None: that of the sampler), and number of iterations.
@@ -116,7 +121,15 @@ n_features), default="axes+orthogonal"
             assumptions=(*spent.assumptions, *data.assumptions),
             mechanism=f"{spent.mechanism}, at each of {data.axis.n_times} times",
         )
-        return MechanismResult(sketch, sketch.bounds_, spent)
+        reliability = self.reliability(sketch, data.axis)
+        return MechanismResult(sketch, sketch.bounds_, spent, reliability=reliability)
+
+    def reliability(self, sketch: SlicedSketch, axis: TimeAxis) -> Reliability:
+        """State the errors of the means of all times, beside those of the mean of all rows."""
+        motion = MeanMotion.of(sketch, axis.unit_knots)
+        replaced = motion.hidden & Knots.of(motion, merge=self.smooth).filled
+        errors = motion.errors if self.smooth else motion.deviations
+        return motion.reliability(axis.stamps, errors, replaced)
 
     def move(
         self,
@@ -128,25 +141,20 @@ n_features), default="axes+orthogonal"
         progress: bool,
     ) -> MovedParticles:
         """Run the flow towards the tables of all times, which are smoothed along it before."""
-        unit = released.bounds_.radius / math.sqrt(released.bounds_.n_features)
-        tables = [
-            CDFTable(released.directions_, released.half_widths_ / unit, cdf)
-            for cdf in released.cdf_
-        ]
+        knots = Knots.of(MeanMotion.of(released, axis.unit_knots), merge=self.smooth)
+        strong = released if knots.are_all_times else knots.merged(released)
+        unit = strong.bounds_.radius / math.sqrt(strong.bounds_.n_features)
+        widths = strong.half_widths_ / unit
+        tables = [CDFTable(strong.directions_, widths, cdf) for cdf in strong.cdf_]
         phases = self._phases(diffusivity)
-        problem = CoupledFlowProblem(
-            tables, axis.unit_knots, n_particles, float(self.regularization)
-        )
-        if self.follows(axis):
-            problem, phases = _smoothed(problem, released, phases, rng)
+        problem = CoupledFlowProblem(tables, knots.times, n_particles, float(self.regularization))
+        if self.smooth and len(tables) >= FEWEST_TIMES:
+            problem, phases = _smoothed(problem, strong, phases, rng)
         label = "flow of all times" if progress else None
         followed = problem.followed
         coupling = WarmCoupling() if followed is None else along_paths(followed)
-        return coupled_flow(problem, phases, rng, coupling, progress=label)
-
-    def follows(self, axis: TimeAxis) -> bool:
-        """Return whether tables are smoothed along a flow, which particles of one index follow."""
-        return bool(self.smooth) and axis.n_times >= FEWEST_TIMES
+        moved = coupled_flow(problem, phases, rng, coupling, progress=label)
+        return moved._replace(particles=knots.fill(moved.particles, moved.followed))
 
     def simulate(
         self, sketch: SlicedSketch, particles: np.ndarray, rng: np.random.Generator

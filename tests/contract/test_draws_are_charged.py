@@ -122,7 +122,7 @@ def test_every_noise_of_a_table_is_charged(name):
     tables = [r for r in seen.releases if r.kind in ("marginals", "misfits", "choices")]
     kinds = ["marginals", "misfits", "marginals", "choices", "misfits", "marginals"]
     kinds = kinds if n_columns > 2 else ["marginals"] * n_columns
-    if any(phase.label == "Counts of columns on a scale, by magnitude" for phase in phases):
+    if any(phase.label == "Counts of columns on a scale, in coarse cells" for phase in phases):
         kinds = ["marginals"] * len(ROUNDS) + kinds
     kinds = kinds if "synth" in name else []
     before, after = phases[: len(phases) - len(kinds)], phases[len(phases) - len(kinds) :]

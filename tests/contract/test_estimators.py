@@ -34,7 +34,6 @@ pytestmark = [
         ".*makes the privacy noise reproducible",
         "Private bounds. .*stand out",
         "Private categories",
-        ".*distances can hardly be told",
         "The table is too small",
         ".*a feature beyond 10",  # features of one check are about 100
     )

@@ -23,6 +23,7 @@ from skdpot.exceptions import (
     NotPrivateWarning,
     PrivacyWarning,
     ProtocolRefusedError,
+    ReliabilityWarning,
 )
 from skdpot.metrics import wasserstein_distance
 from skdpot.ot.measures import gaussian_reference, labelled_measure
@@ -430,13 +431,13 @@ def test_what_cannot_be_compared_is_named(exact):
     assert hasattr(private_distance("triangle"), "transform")
 
 
-@pytest.mark.filterwarnings("error::skdpot.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("error::skdpot.exceptions.ReliabilityWarning")
 def test_a_drowned_table_warns_and_its_interval_is_honest():
     """30 rows: the noise of a distribution function is above .4, and nothing can be told."""
     rng, drowned = np.random.default_rng(1), [sliced(budget=PrivacyBudget(1.0)) for _ in range(2)]
     for estimator in drowned:
         # A warning that is made an error loses no release.
-        with pytest.raises(PrivacyWarning, match="hardly be told"):
+        with pytest.raises(ReliabilityWarning, match="noise hides distances to other parties"):
             estimator.fit(rng.normal(0, 0.15, size=(30, 4)))
         assert len(estimator.budget.history()) == 1
     estimate = drowned[0].compare(drowned[1])

@@ -146,19 +146,20 @@ def test_an_interrupted_fit_keeps_the_steps_that_were_finished(refit, monkeypatc
     assert not estimator.encoder_.training
 
 
-@pytest.mark.filterwarnings("error:.* will learn little")
+@pytest.mark.filterwarnings("error:.* hides the reconstructions")
 def test_it_says_that_noise_will_hide_the_rows_before_the_charge():
     """Ranks of codes need more rows than a sketch of them, which has nothing to say here."""
     budget = PrivacyBudget(1.0, 1e-5)
     rows, options = np.tile(X, (20, 1)), {"n_steps": 60, "batch_size": 3000, "latent_dim": 2}
     groups = np.arange(len(rows)) % 2
     ranked = autoencoder(penalty="parity", alpha=0.75, budget=budget, **options)
-    with pytest.raises(PrivacyWarning, match='learn little.*comparison="sketch"'):
+    with pytest.raises(PrivacyWarning, match='hides the reconstr.*comparison="sketch"'):
         ranked.fit(rows, sensitive_features=groups)
     assert budget.remaining() == 1.0
     sketched = autoencoder(penalty="parity", alpha=0.75, comparison="sketch", **options)
     sketched.fit(rows, sensitive_features=groups)
     spent = sketched.privacy_spent_
+    assert not sketched.reliability_.unreliable
     tables, training = spent.event.phases[-2:]
     assert tables.n_steps == 20
     assert training.sampling == "poisson"

@@ -83,7 +83,7 @@ def test_a_seeded_fit_repeats_itself_and_warns_once(kind):
     assert not other
     with pytest.warns(PrivacyWarning, match="(Sampler|Generator): `random_state`") as shown:
         one.fit(X, T)
-    assert len(shown) == 1
+    assert sum("random_state" in str(each.message) for each in shown) == 1
 
 
 @EVERY

@@ -13,6 +13,7 @@ from skdpot.ot.flow_problems import DirectionBatch
 from skdpot.ot.slices import CDFTable
 from skdpot.ot.transport import wasserstein_1d
 from skdpot.privacy.events import GaussianEvent
+from skdpot.release.bounds import DataBounds
 from skdpot.release.releases import Release
 from skdpot.release.sketch import SlicedSketch
 from skdpot.sampling import generator_training
@@ -53,7 +54,7 @@ def releases(n_batches=4, n_rows=8, sigma=0.5):
         rows = MEAN + SPREAD * RNG.normal(size=(n_rows, 3))
         values = np.sort(directions @ rows.T + sigma * RNG.normal(size=(6, n_rows)))
         event = GaussianEvent(sigma=sigma, sensitivity=1.0)
-        facts = {"directions": directions}
+        facts = {"directions": directions, "bounds": DataBounds.from_norm(1.0, 3)}
         batches.append(Release("rows", values.astype(np.float32), facts, sigma=sigma, event=event))
     return SmoothedProjections(tuple(batches))
 
@@ -122,10 +123,10 @@ def test_release_batches_come_in_their_order_with_their_noise():
 
 def test_units_of_a_release_leave_its_noise_out_and_stay_in_the_ball():
     """2,000 rows with twice as much noise as spread; the estimate is good to a few percent."""
-    units = OutputUnits.of_release(releases(20, 2000, 0.5), 1.0)
+    units = OutputUnits.of_release(releases(20, 2000, 0.5))
     np.testing.assert_allclose(units.location, MEAN, atol=0.05)
     assert units.scale == pytest.approx(SPREAD, rel=0.1)
-    units = OutputUnits.of_release(releases(3, 5, 1000.0), 1.0)
+    units = OutputUnits.of_release(releases(3, 5, 1000.0))
     assert np.linalg.norm(units.location) <= 1 + 1e-9
     assert 0.05 < units.scale <= 1 / np.sqrt(3) + 1e-9
 

@@ -71,7 +71,7 @@ def test_bins_and_groups_have_public_bounds_whatever_the_noise(counts, sigma, n_
     column = CategoricalColumn("any", categories=range(len(counts)), ordered=ordered)
     grid = ColumnGrid(column, len(counts), ordered)
     noisy = NoisyMarginal(Marginal((0,), (np.arange(len(counts)),)), counts, sigma)
-    found = coarsen(noisy, grid, 100, n_groups)
+    found = coarsen([noisy], grid, 100, n_groups)
     assert found.n_bins <= (3 * 24 if ordered else 65)
     for level, most in ((0, 3 * 24), (1, 3 * n_groups), (2, 3 * 4 + 1)):
         assert found.groups(level).max() < most

@@ -56,12 +56,21 @@ N_GROUPS = 8
 
 
 def coarsen(counts, sigma=0.0, n_rows=1000, *, ordered=False, missing=False, doubtful=()):
-    noisy = NoisyMarginal(None, np.asarray(counts, dtype=float), sigma)
+    marginal = Marginal((0,), (np.arange(len(counts)),))
+    noisy = NoisyMarginal(marginal, np.asarray(counts, dtype=float), sigma)
     is_doubtful = np.isin(np.arange(len(counts)), doubtful)
     column = SimpleNamespace(missing=missing)
     known = {"is_doubtful": is_doubtful, "weights": np.ones(len(counts))}
-    grid = SimpleNamespace(ordered=ordered, column=column, **known)
-    return bins.coarsen(noisy, grid, n_rows, N_GROUPS)
+    grid = SimpleNamespace(ordered=ordered, column=column, sides=(0, len(counts)), **known)
+    return bins.coarsen([noisy], grid, n_rows, N_GROUPS)
+
+
+def test_tails_never_hold_all_rows():
+    """A negative count of missing values lets the others add up to more than all rows."""
+    counts = [100.0, *[5.0] * 39, -265.0]
+    found = coarsen(counts, sigma=10.0, n_rows=30, ordered=True, missing=True, doubtful=[40])
+    assert found.cell_shares.sum() == pytest.approx(1.0)
+    assert found.cell_shares[0] > 0.09
 
 
 @given(st.data())

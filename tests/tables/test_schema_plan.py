@@ -9,8 +9,14 @@ import polars as pl
 import pytest
 
 from skdpot._utils.streams import SecretStream, Streams
-from skdpot.exceptions import PrivacyWarning
-from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, NumericColumn, TableSchema
+from skdpot.exceptions import ReliabilityWarning
+from skdpot.preprocessing import (
+    CategoricalColumn,
+    DatetimeColumn,
+    NumericColumn,
+    TableEncoder,
+    TableSchema,
+)
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.statement import scales_of
@@ -43,7 +49,7 @@ def released(frame, plan, seed=0):
 def resolved(frame, mu=MU, columns=None, seed=0):
     schema = TableSchema(columns) if columns else TableSchema.from_dtypes(frame)
     plan = plan_schema(schema.bind(frame), len(frame), mu=mu, delta=TAIL)
-    return released(frame, plan, seed)
+    return released(frame, plan, seed)[0]
 
 
 # --------------------------------------------------------------- what is paid
@@ -117,14 +123,18 @@ def test_bounds_hold_nearly_all_values_and_not_much_more(frame):
         assert max(part.mean() for part in outside) < 0.03
 
 
-def test_what_is_not_seen_gets_public_bounds_and_a_warning_that_names_it(frame):
+def test_what_is_not_seen_gets_public_bounds_and_one_warning_names_it(frame):
     few = frame.iloc[:40]
-    hidden = (
-        r"Private categories: only some rows keep their values in 'job' \(about 0%\); .* 'other'"
-    )
-    bounds = "Private bounds: 'age', 'gain', 'height', 'since' did"
-    with pytest.warns(PrivacyWarning, match=hidden), pytest.warns(PrivacyWarning, match=bounds):
-        schema = resolved(few, mu=0.1)
+    plan = plan_schema(TableSchema.from_dtypes(few), len(few), mu=0.1, delta=TAIL)
+    schema, estimates = released(few, plan)
+    names = ("age", "gain", "height", "since", "job")
+    whats = dict.fromkeys(names, "bounds") | {"job": "categories"}
+    assert {item.column: item.what for item in estimates} == whats
+    assert not any(item.found or item.output.reliable for item in estimates)
+    with pytest.warns(ReliabilityWarning, match="hides bounds of .* in their place. State") as told:
+        encoder = TableEncoder(epsilon=0.05).fit(few)
+    assert len(told) == 1
+    assert set(encoder.reliability_.unreliable) == {f"{w} of {n}" for n, w in whats.items()}
     assert (schema["age"].lower, schema["age"].upper) == (-4, 4)
     assert (schema["since"].lower, schema["since"].upper) == ("1900-01-01", "2100-01-01")
     assert (schema["job"].categories, schema["job"].other) == ((), "other")
@@ -219,6 +229,7 @@ def test_everything_is_exact_at_infinite_mu():
     plan = plan_schema(TableSchema.from_dtypes(frame), 2, mu=math.inf, delta=TAIL)
     assert all(isinstance(event, NonPrivateEvent) for event in leaves(plan.event))
     assert scales_of(plan.event) == (None, None)
-    schema = released(frame, plan)
+    schema, estimates = released(frame, plan)
     assert (schema["n"].lower, schema["n"].upper) == (3, 8)
+    assert [item.hidden for item in estimates] == [0.0, 0.0]
     assert schema["c"].categories == ("y", "z")

@@ -185,7 +185,7 @@ SAMPLED = {
 FREE = {"type": "NonPrivateEvent", "label": "", "relation": REPLACED}
 COLUMN, PAIR, BINS, TREE = "releases.3.0", "releases.4.0", "bins.0", "tree"
 CONDITIONAL, GROUPS = f"{TREE}.conditionals.0", f"{PAIR}.marginal.groups.0"
-ROUND, MAGNITUDES = "releases.0.0", "releases.1.0"
+ROUND, BLOCKS, MAGNITUDES = "releases.0.0", "releases.1.0", "releases.1.1"
 # What the error says, and the changes that it is said of.
 LIES = {
     "unknown kind": [fact("makes", value="spark"), column(0, kind="x")],
@@ -210,6 +210,7 @@ LIES = {
         array("edges.1", lambda a: a[::-1]), array("edges.1", shorter), array("edges.1", 1, 1e-30),
         array("rounded.0", lambda a: np.ones((1, 1))),
         *(array(f"{MAGNITUDES}.marginal.groups.0", place, 1) for place in (0, 9)),
+        *(array(f"{BLOCKS}.marginal.groups.0", place, 1) for place in (0, 8)),
         fact("releases", 1, 0, "marginal", "levels", value=[2]),
         array(f"{ROUND}.marginal.groups.0", lambda a: a[::-1]),
     ],
