@@ -45,7 +45,6 @@ from skdpot.fair.regression_errors import (
     ADVICE,
     PredictionErrors,
     half_ranges,
-    range_error,
     settled_range,
 )
 from skdpot.fair.regression_frontier import (
@@ -183,7 +182,7 @@ class Barycenter(FairMechanism):
             "transport_": transport,
             "frontier_": frontier,
         }
-        reliability = Reliability((*range_error(limits, bounds), *errors.outputs()), ADVICE)
+        reliability = Reliability(tuple(errors.outputs(limits)), ADVICE)
         return MechanismResult(
             scores.network, None, spent, attributes=attributes, reliability=reliability
         )

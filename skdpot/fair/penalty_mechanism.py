@@ -27,7 +27,7 @@ from skdpot.fair.fair_loss import FairLoss
 from skdpot.fair.mechanism import FairMechanism, FairTask
 from skdpot.fair.recalibration import plan_recalibration, recalibrated
 from skdpot.fair.regression_errors import ADVICE as OF_TARGETS
-from skdpot.fair.regression_errors import PredictionErrors, range_error, settled_range
+from skdpot.fair.regression_errors import PredictionErrors, settled_range
 from skdpot.fair.score_losses import LOSSES, ScoreLoss
 from skdpot.fair.score_noise import spread_after_adam
 from skdpot.fair.target_bins import plan_target_bins, release_target_bins
@@ -169,8 +169,7 @@ class PenaltyMechanism(FairMechanism):
             stated = Reliability(tuple(probability_errors(spread, shrunk=False)), OF_CLASSES)
         else:
             errors = PredictionErrors(bounds=bounds, spread=spread, replaced=False)
-            known = (*range_error(task.bounds, bounds), *errors.outputs())
-            stated = Reliability(known, OF_TARGETS)
+            stated = Reliability(tuple(errors.outputs(task.bounds)), OF_TARGETS)
         network, threshold = _levelled(network, task, side.level, rows, targets, secret)
         attributes |= {"losses_": curve.table(), **threshold}
         return MechanismResult(network, None, spent, attributes=attributes, reliability=stated)

@@ -29,14 +29,14 @@ def settled_range(
 ) -> DataBounds:
     """Return the bounds of targets, which are released if they are private.
 
-    What the release of bounds says of rows and features is left to `range_error`.
+    What the release of bounds says of rows and features is left to `PredictionErrors`.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Private bounds", PrivacyWarning)
         return bounds.settled(targets, streams)
 
 
-def range_error(plan: DataBounds | BoundsPlan, bounds: DataBounds) -> list[OutputError]:
+def _range_error(plan: DataBounds | BoundsPlan, bounds: DataBounds) -> list[OutputError]:
     """Return the error of bounds that did not stand out from the noise; nothing of others."""
     if isinstance(plan, DataBounds):
         return []
@@ -85,13 +85,13 @@ class PredictionErrors:
     deviation: float = math.inf
     replaced: bool = True
 
-    @property
-    def scales(self) -> np.ndarray:
-        """Half ranges of the targets."""
-        return half_ranges(self.bounds)
+    def outputs(self, plan: DataBounds | BoundsPlan) -> list[OutputError]:
+        """Return the errors of the mean and of the predictions of each target.
 
-    def outputs(self) -> list[OutputError]:
-        """Return the errors of the mean and of the predictions of each target."""
+        If the range of the targets, as planned, is lost, nothing else is known.
+        """
+        if lost := _range_error(plan, self.bounds):
+            return lost
         scales = half_ranges(self.bounds)
         names = [""] if len(scales) == 1 else [f" {j}" for j in range(len(scales))]
         found = []
@@ -115,11 +115,11 @@ class PredictionErrors:
     def _of_predictions(self, j: int, scale: float, name: str) -> OutputError:
         """Return the error of the predictions; that of their mean is one draw, so it may be twice.
 
-        Both errors count beside what the predictions explain of the target.
+        Both errors count beside what the predictions surely explain of the target.
         """
         spread, of_mean = self.spread, (self.mean_error or 0.0) ** 2
         noise = float(spread.error[j] if self.replaced else spread.noise[j])
-        explained = max(float(spread.signal[j]) - (_DOUBT**2 - 1.0) * of_mean, 0.0)
+        explained = max(float(spread.sure_signal[j]) - (_DOUBT**2 - 1.0) * of_mean, 0.0)
         return OutputError(
             output=f"predictions of the target{name}",
             standard_error=scale * min((noise + self.moves**2 + of_mean) ** 0.5, 2.0),
@@ -147,12 +147,13 @@ def distance_error(
     signal, first = transport.signal, transport.rounds[0]
     before = max(at(0.0, "wasserstein") ** 2 - at(0.0, "wasserstein_se") ** 2, 0.0) ** 0.5
     moves = of_pair(transport.errors(np.maximum(signal, first.errors)))
+    measured = at(level, "wasserstein_se")
     return OutputError(
         output="distance between groups",
-        standard_error=min(level * moves, at(level, "wasserstein_se")),
+        standard_error=min(level * moves, measured),
         trivial="an unmoved prediction",
         trivial_error=max(before, of_pair(signal)),
-        estimate=at(level, "wasserstein"),
+        estimate=at(level, "wasserstein") if measured <= level * moves else None,
         margin=2.0 * _GOOD * half_width,
     )
 

@@ -51,9 +51,14 @@ class ScoreSpread:
 
     @property
     def hidden(self) -> bool:
-        """Whether noise alone might explain all variance, which is known to two of its errors."""
+        """Whether noise alone might explain all variance."""
+        return not self.sure_signal.any()
+
+    @property
+    def sure_signal(self) -> np.ndarray:
+        """Variance beyond that of the noise and two of its errors."""
         doubt = 1.0 + 2.0 * math.sqrt(2.0 / self.directions)
-        return bool(self.whole.mean() < doubt * self.noise.mean())
+        return np.maximum(self.whole - doubt * self.noise, 0.0)
 
     @property
     def kept(self) -> np.ndarray:
