@@ -12,6 +12,7 @@ from skdpot.privacy.reliability import OutputError, Reliability, named
 
 # Errors that are good enough: of accuracies and probabilities, of rates, and of ratios of these.
 _GOOD, _GOOD_RATE, _GOOD_RATIO = 0.05, 0.1, 0.2
+_GOOD_OF_GROUP = 0.2  # error of the rate of a group, which the comparison of groups judges again
 _STEEPEST = 0.25  # slope of a probability by its logit
 ADVICE = (
     "Merge small groups, scale X to about [-1, 1], use more rows or fewer features, or take a "
@@ -109,7 +110,7 @@ def _of_groups(
                 trivial="the rate of all groups" if alone else f"that of {named(members)} together",
                 trivial_error=max((rate - common) ** 2 - error**2, 0.0) ** 0.5,
                 estimate=rate if alone else common,
-                margin=_GOOD_RATE,
+                margin=_GOOD_OF_GROUP,
                 replaced=not alone,
             )
         )
