@@ -27,7 +27,6 @@ from numbers import Real
 from typing import Any, ClassVar, cast
 
 import numpy as np
-import pandas as pd
 
 from skdpot._utils.parameters import Interval
 from skdpot._utils.streams import SecretStream
@@ -36,15 +35,35 @@ from skdpot.exceptions import told_safely
 from skdpot.fair.group_scores import GroupScorePlan, plan_group_scores
 from skdpot.fair.mechanism import FairMechanism, FairTask
 from skdpot.fair.recalibration import (
+    error_of_means,
     plan_recalibration,
     plan_spread,
     release_recalibration,
     release_spread,
 )
-from skdpot.fair.regression_frontier import FrontierPlan, plan_frontier, release_frontier
-from skdpot.fair.transport import BallScores, RoundsPlan, Transport, plan_rounds, release_rounds
+from skdpot.fair.regression_errors import (
+    ADVICE,
+    PredictionErrors,
+    half_ranges,
+    settled_range,
+)
+from skdpot.fair.regression_frontier import (
+    Frontier,
+    FrontierPlan,
+    plan_frontier,
+    release_frontier,
+)
+from skdpot.fair.score_noise import ScoreSpread
+from skdpot.fair.transport import (
+    BallScores,
+    RoundsPlan,
+    Transport,
+    plan_rounds,
+    release_rounds,
+)
 from skdpot.nets.cells import Cells
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
+from skdpot.privacy.reliability import Reliability
 from skdpot.release.bounds import DataBounds
 from skdpot.release.moments import SumNoise
 from skdpot.release.private_bounds import BoundsPlan, bounds_share
@@ -57,6 +76,10 @@ _SHARES = {  # of the squared mu of what is measured of predictions
     "sizes": 0.015,
     "moments": 0.025,
 }
+# Predictions stay within the mean of the targets and so many times twice their standard deviation.
+_REACH = 2.0
+_FURTHEST = 5.0  # that of nearly all predictions, in standard deviations of these
+_VARIANCE = 0.25  # of mapped targets
 _SPREAD = 0.02  # of the squared mu of the networks, for the spread of the targets
 
 
@@ -110,18 +133,25 @@ class Barycenter(FairMechanism):
             + ", and noisy distributions and errors of predictions" * (plan.moves is not None),
         )
         streams, q = context.streams, task.compared.n_outputs
-        bounds = cast(DataBounds | BoundsPlan, task.bounds).settled(targets, streams)
+        limits = cast(DataBounds | BoundsPlan, task.bounds)
+        bounds = settled_range(limits, targets, streams)
         units = bounds.to_units(targets)
         spread = release_spread(units, task.cells.codes, plan.spread, streams.secret)
-        trained = plan.networks.train(context, task, rows, spread.before(units))
+        trained = plan.networks.train(
+            context, task, rows, spread.before(units), most_signal=_VARIANCE
+        )
+        known = cast(ScoreSpread, trained.spread).mapped(spread.slope, spread.shift)
+        doubt = math.sqrt(q) * plan.spread.sigma / len(rows)  # of the mean of the targets
+        reach = _REACH * spread.slope + 2.0 * doubt
         scores = BallScores(
             spread.after(trained.network), trained.posterior, n_groups=trained.n_groups
         )
         transport, frontier = Transport(), None
+        mean_error, moves_error = math.hypot(math.sqrt(known.level), known.left * doubt), 0.0
         if plan.moves is not None:
-            scales = bounds.scale * bounds.radius / math.sqrt(q)  # of units in the ball
+            deviations = known.kept * np.sqrt(known.whole)
             # A network of the caller may quote rows in its errors.
-            transport, frontier = told_safely(
+            transport, measured = told_safely(
                 context.caller,
                 _moved_and_measured,
                 scores,
@@ -129,17 +159,33 @@ class Barycenter(FairMechanism):
                 plan.moves,
                 rows,
                 units,
-                scales,
+                half_ranges(bounds),
+                (known.mean, _FURTHEST * deviations),
                 streams.secret,
             )
+            frontier = measured.table(spread.slope**2 / 4.0, reach)
+            noise = transport.errors(0.0)
+            moves_error = float(np.sqrt(np.average(noise**2, weights=task.cells.sizes)))
+            mean_error = math.hypot(mean_error, error_of_means(plan.moves.slope, len(rows), q))
+        errors = PredictionErrors(
+            bounds=bounds,
+            spread=known,
+            mean_error=mean_error,
+            moves=moves_error,
+            deviation=spread.slope / 2.0,
+        )
         attributes = {
             "target_bounds_": bounds,
             "_spread": spread,
+            "_reach": (spread.shift - reach, spread.shift + reach),
             "posterior_": scores.posterior,
             "transport_": transport,
             "frontier_": frontier,
         }
-        return MechanismResult(scores.network, None, spent, attributes=attributes)
+        reliability = Reliability(tuple(errors.outputs(limits)), ADVICE)
+        return MechanismResult(
+            scores.network, None, spent, attributes=attributes, reliability=reliability
+        )
 
     def _plan(
         self, context: FitContext, task: FairTask, n_samples: int, n_features: int
@@ -229,11 +275,12 @@ def _moved_and_measured(
     rows: np.ndarray,
     units: np.ndarray,
     scales: np.ndarray,
+    known: tuple[np.ndarray, np.ndarray],
     secret: SecretStream,
-) -> tuple[Transport, pd.DataFrame]:
+) -> tuple[Transport, Frontier]:
     """Release the transport, its mean and slope, and the frontier."""
     outputs, weights = scores = scores_of(rows, cells.codes)
-    transport = release_rounds(scores, scores_of, cells, plan.rounds, secret)
+    transport = release_rounds(scores, scores_of, cells, plan.rounds, secret, known)
     last = release_recalibration(
         transport(outputs, weights),
         units,
@@ -246,4 +293,4 @@ def _moved_and_measured(
     frontier = release_frontier(
         scores, units, scores_of, cells, plan.frontier, transport, scales, secret
     )
-    return transport, frontier.table()
+    return transport, frontier

@@ -11,14 +11,16 @@ import numpy as np
 from skdpot._utils.parameters import Interval
 from skdpot.base import FitContext, MechanismResult
 from skdpot.exceptions import told_safely
+from skdpot.fair.decision_errors import probability_errors
 from skdpot.fair.group_scores import GroupScorePlan, plan_group_scores
 from skdpot.fair.mechanism import FairMechanism, FairTask
 from skdpot.fair.score_law import ScoreLaw
 from skdpot.fair.score_lists import ScoreLists
 from skdpot.fair.score_tables import plan_score_tables, release_score_tables
-from skdpot.nets.cells import Cells, warn_of_small_cells
+from skdpot.nets.cells import Cells
 from skdpot.nets.output_tables import TableNoise
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
+from skdpot.privacy.reliability import Reliability
 from skdpot.release.releases import Records
 
 
@@ -60,7 +62,7 @@ class BayesRule(FairMechanism):
         compared, cells = bool(task.cells.strata), task.cells
         mu, noise = context.divisible_mu, None
         if compared:
-            noise = plan_counts(context, cells, mu * math.sqrt(self.share))
+            noise = plan_score_tables(mu * math.sqrt(self.share))
             mu *= math.sqrt(1.0 - self.share)
         loss = "logistic" if task.compared.n_outputs == 1 else "softmax"
         networks = plan_group_scores(mu, self.posterior_share, task, rows.shape[1], loss)
@@ -82,7 +84,14 @@ class BayesRule(FairMechanism):
             placed = attributes["scores_"] = PlacedScores(scores, lists)
             law = release_law(placed, cells, noise, (rows, targets), context)
             attributes["score_law_"] = law
-        return MechanismResult(scores.network, None, spent, attributes=attributes)
+        stated = () if scores.spread is None else probability_errors(scores.spread)
+        return MechanismResult(
+            scores.network,
+            None,
+            spent,
+            attributes=attributes,
+            reliability=Reliability(tuple(stated)),
+        )
 
 
 class Scores(Protocol):
@@ -128,14 +137,6 @@ def _event_of_fit(networks: GroupScorePlan, noise: TableNoise | None) -> Event:
     """Return the event of the networks and of the counts."""
     counts = () if noise is None else (noise.event,)
     return ComposedEvent(events=(*networks.events, *counts))
-
-
-def plan_counts(context: FitContext, cells: Cells, mu: float) -> TableNoise:
-    """Plan the counts of scores, and warn of groups that their noise hides."""
-    noise = plan_score_tables(mu)
-    error = noise.sigma * noise.strategy.typical_deviation
-    warn_of_small_cells(context.caller, cells, error)
-    return noise
 
 
 def release_law(

@@ -20,6 +20,7 @@ from skdpot.fair.score_losses import LOSSES
 from skdpot.nets.cells import SAME_CLASS, SAME_GROUP, Cells, within_classes
 from skdpot.nets.compared_outputs import Probabilities
 from skdpot.privacy.charges import KNOWN_LABELS
+from skdpot.privacy.reliability import Reliability
 
 _LABELS = {
     "needed_by": "A classifier",
@@ -121,6 +122,10 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
     losses_ : DataFrame or None
         Loss and penalty before at most 300 steps, on at most 2,000 records; only at ``epsilon=inf``
         and not with "bayes".
+    reliability_ : Reliability
+        The errors that noise adds to accuracy, fairness and the rate of each group ("bayes" with
+        groups), and to predicted probabilities. Groups of which noise hides the rates are pooled in
+        the rule, and scores that are all noise become constant; both are told here.
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
     n_features_in_ : int
@@ -245,9 +250,10 @@ class FairPrivateClassifier(FairDecisions, FairPredictor):
     def _targets(self, y: Any) -> np.ndarray:
         return encode_labels(y, len(y), self.classes_)[0]
 
-    def _finish(self) -> None:
-        law = getattr(self, "score_law_", None)
-        self.rule_ = None if law is None else self._best_rule()
+    def _finish(self, stated: Reliability) -> None:
+        self.score_law_ = getattr(self, "score_law_", None)
+        self._score_errors = stated.outputs
+        self._decide()
 
     def _places(
         self, X: Any, sensitive_features: Any

@@ -13,9 +13,11 @@ from sklearn.metrics import accuracy_score
 
 from skdpot._utils.parameters import Interval, StrOptions, check_is_fitted, check_parameters
 from skdpot.exceptions import warn_of_fairness
+from skdpot.fair.decision_errors import as_reliability, decision_errors
 from skdpot.fair.fair_rule import FairConstraint, FairRule, RuleProgram, frontier
 from skdpot.fair.notions import DEMOGRAPHIC_PARITY, EQUALIZED_ODDS, NOTIONS
 from skdpot.fair.score_law import ScoreLaw
+from skdpot.privacy.reliability import Reliability
 
 _N_HASHES = 2.0**64  # of rows, which make coins in [0, 1)
 RULE_PARAMETERS: dict[str, list[Any]] = {
@@ -44,6 +46,8 @@ class FairDecisions(ClassifierMixin, ABC):
     randomized: bool
     pos_label: Any
     classes_: np.ndarray
+    groups_: np.ndarray | None
+    reliability_: Reliability
     score_law_: ScoreLaw | None
     rule_: FairRule | None
     pos_label_: Any
@@ -95,14 +99,28 @@ class FairDecisions(ClassifierMixin, ABC):
 
     def _law(self) -> ScoreLaw:
         check_is_fitted(self)
-        if getattr(self, "score_law_", None) is None:
+        if (law := getattr(self, "score_law_", None)) is None:
             raise AttributeError(_NO_LAW)
-        return self.score_law_  # type: ignore[return-value]
+        return law.pooled
+
+    def _decide(self) -> None:
+        """Find the rule, and state the errors of its decisions beside those of the scores."""
+        of_scores = getattr(self, "_score_errors", ())
+        if (law := self.score_law_) is None or self.groups_ is None:
+            self.rule_, self.reliability_ = None, as_reliability(of_scores)
+            return
+        self.rule_ = self._best_rule()
+        of_decisions = decision_errors(
+            law, self.rule_, self._constraint, self.classes_, self.groups_
+        )
+        self.reliability_ = as_reliability((*of_decisions, *of_scores))
 
     def with_constraint(
         self, fairness: str | None = None, *, level: float | None = None, measure: str | None = None
     ) -> Self:
         """Return a fitted copy with another constraint, at no cost.
+
+        Its `reliability_` is that of its own decisions.
 
         Parameters
         ----------
@@ -127,15 +145,15 @@ class FairDecisions(ClassifierMixin, ABC):
         for name, value in constraint.items():
             setattr(other, name, getattr(self, name) if value is None else value)
         check_parameters(other)
-        other.rule_ = other._best_rule()
+        other._decide()
         return other
 
     @property
     def frontier_(self) -> pd.DataFrame:
         """Accuracy and fairness of the best rules for 21 levels, estimated from the release.
 
-        Standard errors cover the noise of the release and that of sampling: the figures are for
-        other rows of the same distribution.
+        Groups that are pooled (`reliability_`) count as one. Standard errors cover the noise of the
+        release and that of sampling: the figures are for other rows of the same distribution.
         """
         return frontier(self._law(), self._constraint, randomized=self.randomized).copy()
 

@@ -114,6 +114,9 @@ class DPDomainAdapter(ClassifierMixin, NetworkPredictor):
     losses_ : DataFrame or None
         Loss and penalty before at most 300 steps, on at most 2,000 records; only with "sketch" and
         "ranks" at ``epsilon=inf``.
+    reliability_ : Reliability
+        The errors that noise adds to predicted probabilities and, with "transport", to the map from
+        source to target.
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
     n_features_in_ : int
@@ -233,6 +236,8 @@ class DPDomainAdapter(ClassifierMixin, NetworkPredictor):
             self.network_, self.privacy_spent_ = result.value, result.privacy_spent
             self.__dict__.update(result.attributes)
             self.__dict__.pop("threshold_", None)
+            self.reliability_ = result.reliability
+        self.reliability_.warn(type(self).__name__)
         return self
 
     def _codes(self, y: Any, cells: Cells) -> tuple[np.ndarray, np.ndarray]:

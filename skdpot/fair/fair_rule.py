@@ -8,7 +8,9 @@ constraint.
 
 The programme is solved for smoothed numbers, since thresholds chosen for noisy ones would exploit
 the noise. Its rates are then corrected by what was measured for the rule that it found, until both
-agree. Only one number per rate then depends on the noise.
+agree. Only one number per rate then depends on the noise, and noise that is larger than usual
+corrections makes them smaller. Groups of which noise hides the rates are pooled before
+(`skdpot.fair.score_law.ScoreLaw.pools`).
 
 References
 ----------
@@ -37,6 +39,8 @@ _FEWEST = 1.0  # records of a group, so that rates are defined
 _WORSE_THAN_ERRORS = 10.0  # weight of a missed rate, per wrong decision
 _MISSED = 0.005  # of a rate, which a rule without coins may miss
 _MOST_CHOICES = 4096  # of thresholds, that are compared for a rule without coins
+# Usual difference of a rate from that of the smoothed numbers; noise is weighed against it.
+_USUAL_CORRECTION = 0.1
 _GAINED = 1e-10  # of the accuracy, by a threshold that a solution does not use yet
 _SHOWN = np.linspace(0.0, 1.0, 21)  # levels of a frontier
 
@@ -91,22 +95,31 @@ class FairRule:
         cumulative = np.cumsum(self.weights, axis=1)[:, :-1]
         return margins - edges[(cumulative[lists] <= coins[:, None]).sum(axis=1)]
 
-    def rates(self, constraint: FairConstraint) -> tuple[np.ndarray, np.ndarray]:
-        """Return the measured rates of a constraint, (n_rates, n_groups), and their errors."""
+    def rates(
+        self, constraint: FairConstraint, *, sampling: bool = True
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the measured rates of a constraint, (n_rates, n_groups), and their errors.
+
+        Errors are those of noise, and with `sampling` also those of the sample of the records.
+        """
         of_constraint = constraint.rates(self.law.lists.n_classes)
-        rates, errors = zip(*(self._rate(c, mask) for c, mask in of_constraint), strict=True)
+        found = [self._rate(c, mask, sampling) for c, mask in of_constraint]
+        rates, errors = zip(*found, strict=True)
         return np.array(rates), np.array(errors)
 
-    def _rate(self, decision: int, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _rate(
+        self, decision: int, classes: np.ndarray, sampling: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the rate of a decision in each group among some classes, with standard errors."""
-        law, in_list = self.law, self.law.lists.holds
+        law = self.law
         chosen = self._chosen(decision)
         measured = law.measured[:, :, classes].sum(axis=2)
         number = np.maximum(measured[..., 0].sum(axis=0), _FEWEST)
         rate = np.clip(np.einsum("lt,lat->a", chosen, measured) / number, 0.0, 1.0)
         terms = chosen[:, None] - rate[:, None] * np.eye(chosen.shape[1])[0]
-        noise = (_variances(terms, law.covariance) * in_list).sum(axis=0) * classes.sum()
-        return rate, np.sqrt(noise / number**2 + rate * (1.0 - rate) / number)
+        noise = (_variances(terms, law.covariance) * law.summed).sum(axis=0) * classes.sum()
+        errors = np.sqrt(noise / number**2 + sampling * rate * (1.0 - rate) / number)
+        return rate, np.minimum(errors, 1.0)  # a rate errs by less
 
     def _chosen(self, decision: int) -> np.ndarray:
         """Return the weights of the measured numbers, whose sum is decided for a class, by list."""
@@ -116,7 +129,14 @@ class FairRule:
 
     @property
     def accuracy(self) -> tuple[float, float]:
-        """The accuracy of the smoothed numbers, with a standard error on the safe side.
+        """The accuracy of the smoothed numbers, with a standard error on the safe side."""
+        accuracy, noise = self.noisy_accuracy
+        sampling = accuracy * (1.0 - accuracy) / self.law.sizes.sum()
+        return accuracy, float(np.sqrt(min(noise**2 + sampling, 1.0)))
+
+    @property
+    def noisy_accuracy(self) -> tuple[float, float]:
+        """The accuracy of the smoothed numbers, with a standard error of the noise alone.
 
         The measured accuracy is too high on average, since its noise has chosen the rule. The error
         is that of the measured share, whose numerator and denominator share noise.
@@ -128,9 +148,9 @@ class FairRule:
             right += np.einsum("lt,lat->", chosen, law.smoothed[:, :, c])
         accuracy = float(np.clip(right / n, 0.0, 1.0))
         for chosen in decided:
-            terms, n_groups = chosen - accuracy * everyone, law.lists.holds.sum(axis=1)
-            noise += float(_variances(terms, law.covariance) @ n_groups)
-        return accuracy, float(np.sqrt(noise / n**2 + accuracy * (1.0 - accuracy) / n))
+            terms, n_tables = chosen - accuracy * everyone, law.summed.sum(axis=1)
+            noise += float(_variances(terms, law.covariance) @ n_tables)
+        return accuracy, min(float(np.sqrt(noise)) / n, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +224,9 @@ class RuleProgram:
 
     def _error(self, rule: FairRule) -> np.ndarray:
         smooth = np.einsum("ralt,lt->ra", self._linear[1], rule.weights)
-        return rule.rates(self.constraint)[0] - smooth
+        rates, noise = rule.rates(self.constraint, sampling=False)
+        share = _USUAL_CORRECTION**2 / (_USUAL_CORRECTION**2 + noise**2)
+        return share * (rates - smooth)
 
     def _best(self, shifts: np.ndarray) -> FairRule:
         """Solve for the weights, the largest rate of all groups, and the violation.
@@ -288,7 +310,7 @@ def _points(
         rule, shifts = program.solve(randomized=randomized, start=shifts, n_rounds=n_rounds)
         n_rounds = _MORE_ROUNDS
         accuracy, accuracy_error = rule.accuracy
-        ratio, ratio_error = _least_ratio(*rule.rates(parity))
+        ratio, ratio_error = least_ratio(*rule.rates(parity))
         gap, gap_error = _largest_gap(*rule.rates(odds))
         yield {
             "level": float(level),
@@ -301,7 +323,7 @@ def _points(
         }
 
 
-def _least_ratio(rates: np.ndarray, errors: np.ndarray) -> tuple[float, float]:
+def least_ratio(rates: np.ndarray, errors: np.ndarray) -> tuple[float, float]:
     """Return the least ratio of two groups' rates, with its standard error."""
     low, high = rates.argmin(axis=1), rates.argmax(axis=1)
     rows = np.arange(len(rates))
@@ -318,4 +340,4 @@ def _largest_gap(rates: np.ndarray, errors: np.ndarray) -> tuple[float, float]:
     gap = rates[rows, high] - rates[rows, low]
     worst = int(gap.argmax())
     error = np.hypot(errors[rows, low], errors[rows, high])
-    return float(gap[worst]), float(error[worst])
+    return float(gap[worst]), min(float(error[worst]), 1.0)

@@ -14,6 +14,7 @@ from torch import nn
 
 from skdpot.base import FitContext
 from skdpot.fair.mechanism import FairTask
+from skdpot.fair.score_noise import ScoreSpread
 from skdpot.fair.scores import ScorePlan, plan_scores
 from skdpot.nets.networks import build_predictor, evaluate
 from skdpot.privacy.events import Event
@@ -26,6 +27,7 @@ class GroupScores:
     network: nn.Module
     posterior: nn.Module | None
     n_groups: int
+    spread: ScoreSpread | None = None  # of the outputs, for what is said of their errors
 
     def __call__(self, rows: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return outputs and probabilities of groups; `codes` are read if groups are known."""
@@ -70,31 +72,41 @@ class GroupScorePlan:
         return (self.scores.event, *hidden)
 
     def train(
-        self, context: FitContext, task: FairTask, rows: np.ndarray, targets: np.ndarray
+        self,
+        context: FitContext,
+        task: FairTask,
+        rows: np.ndarray,
+        targets: np.ndarray,
+        *,
+        most_signal: float = math.inf,
     ) -> GroupScores:
-        """Train the networks, whose events the caller has charged."""
+        """Train the networks, whose events the caller has charged.
+
+        Outputs have a variance of at most `most_signal` without noise.
+        """
         cells, n_groups = task.cells, len(task.cells.sizes)
         options = {"cells": cells, **context.training}
         inputs, seen = rows, None
         if task.group_aware:
             inputs = with_groups(rows, cells.codes, n_groups)
             seen = partial(_rows_with_groups, n_groups)
-        network = self.scores.train(
+        network, spread = self.scores.train(
             task.network,
             inputs,
             targets,
             context.streams,
             callbacks=task.callbacks,
             seen=seen,
+            most_signal=most_signal,
             **options,
         )
         posterior = None
         if self.hidden is not None:
             start, plan = self.hidden
-            posterior = plan.train(
+            posterior, _ = plan.train(
                 start, rows, cells.codes, context.streams, seen=_groups_as_targets, **options
             )
-        return GroupScores(network, posterior, n_groups)
+        return GroupScores(network, posterior, n_groups, spread)
 
 
 def plan_group_scores(

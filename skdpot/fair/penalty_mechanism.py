@@ -21,9 +21,15 @@ from torch.nn import functional
 from skdpot._utils.parameters import Interval, StrOptions
 from skdpot._utils.streams import SecretStream
 from skdpot.base import COUNT, LENGTH, FitContext, MechanismResult
+from skdpot.fair.decision_errors import ADVICE as OF_CLASSES
+from skdpot.fair.decision_errors import probability_errors
 from skdpot.fair.fair_loss import FairLoss
 from skdpot.fair.mechanism import FairMechanism, FairTask
 from skdpot.fair.recalibration import plan_recalibration, recalibrated
+from skdpot.fair.regression_errors import ADVICE as OF_TARGETS
+from skdpot.fair.regression_errors import PredictionErrors, settled_range
+from skdpot.fair.score_losses import LOSSES, ScoreLoss
+from skdpot.fair.score_noise import spread_after_adam
 from skdpot.fair.target_bins import plan_target_bins, release_target_bins
 from skdpot.fair.thresholds import ThresholdNoise, plan_threshold, tuned_threshold
 from skdpot.fair.training_rows import TrainingRows, train_on
@@ -36,6 +42,7 @@ from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.training import GradientStep, noisy_learning_rate
 from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.privacy.events import Event
+from skdpot.privacy.reliability import Reliability
 from skdpot.release.moments import SumNoise
 
 # The number of steps grows where little of the loss is left in each: beyond the usual alpha.
@@ -130,7 +137,8 @@ class PenaltyMechanism(FairMechanism):
         attributes: dict[str, Any] = {"n_steps_": n_steps}
         cells, secret = task.cells, context.streams.secret
         if task.bounds is not None:
-            bounds = attributes["target_bounds_"] = task.bounds.settled(targets, context.streams)
+            bounds = settled_range(task.bounds, targets, context.streams)
+            attributes["target_bounds_"] = bounds
             targets = bounds.to_units(targets)
         if side.bins is not None:
             cells = release_target_bins(targets, cells, side.bins, secret)
@@ -154,9 +162,17 @@ class PenaltyMechanism(FairMechanism):
             context=context,
             callbacks=task.callbacks,
         )
+        spread = spread_after_adam(
+            network, rows.shape[1], _loss_of(task), plan.training, rate, weight=1.0 - loss.alpha
+        )
+        if task.bounds is None:
+            stated = Reliability(tuple(probability_errors(spread, shrunk=False)), OF_CLASSES)
+        else:
+            errors = PredictionErrors(bounds=bounds, spread=spread, replaced=False)
+            stated = Reliability(tuple(errors.outputs(task.bounds)), OF_TARGETS)
         network, threshold = _levelled(network, task, side.level, rows, targets, secret)
         attributes |= {"losses_": curve.table(), **threshold}
-        return MechanismResult(network, None, spent, attributes=attributes)
+        return MechanismResult(network, None, spent, attributes=attributes, reliability=stated)
 
     def _loss(self, task: FairTask) -> FairLoss:
         compared = task.compared
@@ -234,6 +250,13 @@ def _probabilities(network: nn.Module, rows: torch.Tensor) -> np.ndarray:
     """Return the probability of the second class, (n_rows,)."""
     outputs = network_outputs(network, rows.to("cpu", torch.float32))
     return outputs[:, 0].sigmoid().numpy()
+
+
+def _loss_of(task: FairTask) -> ScoreLoss:
+    """Return the loss of targets, or of classes."""
+    if task.bounds is not None:
+        return LOSSES["squared"]
+    return LOSSES["logistic" if task.compared.n_outputs == 1 else "softmax"]
 
 
 def _default_steps(alpha: float) -> int:

@@ -12,9 +12,10 @@ from skdpot._utils.rows import without_groups
 from skdpot._utils.strangers import bounded, check_scores, stranger_scores
 from skdpot._utils.streams import spawn_streams
 from skdpot.base import FitContext
-from skdpot.fair.bayes_rule import PlacedScores, plan_counts, release_law
+from skdpot.fair.bayes_rule import PlacedScores, release_law
 from skdpot.fair.decisions import RULE_PARAMETERS, FairDecisions
 from skdpot.fair.score_lists import ScoreLists
+from skdpot.fair.score_tables import plan_score_tables
 from skdpot.nets.cells import SAME_GROUP, read_groups
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.charges import KNOWN_LABELS
@@ -103,6 +104,9 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
         The released counts.
     rule_ : object
         The thresholds.
+    reliability_ : Reliability
+        The errors that noise adds to accuracy, fairness and the rate of each group. Groups of which
+        noise hides the rates are pooled in the rule, which is told here.
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions; that of `estimator` is not in it.
 
@@ -198,7 +202,7 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
                     "group_estimator must have the groups of sensitive_features as its classes_."
                 )
             context = FitContext.of(self, X, spawn_streams(self.random_state, type(self).__name__))
-            noise = plan_counts(context, cells, context.divisible_mu)
+            noise = plan_score_tables(context.divisible_mu)
             assumptions = context.assumptions(declared_bounds=False, finite=False)
             self.privacy_spent_ = context.charge_event(
                 noise.event,
@@ -212,7 +216,8 @@ class FairPrivatePostProcessor(FairDecisions, PrivateEstimatorMixin, BaseEstimat
             self.scores_ = PlacedScores(scores, lists)
             placed = PlacedScores(replace(scores, refusals=False), lists)
             self.score_law_ = release_law(placed, cells, noise, (rows, targets), context)
-            self.rule_ = self._best_rule()
+            self._decide()
+        self.reliability_.warn(type(self).__name__)
         return self
 
     def _places(

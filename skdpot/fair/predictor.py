@@ -37,6 +37,7 @@ from skdpot.nets.per_record_check import check_per_record
 from skdpot.nets.training import check_callbacks
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.privacy.reliability import Reliability
 from skdpot.release.releases import Records, Release
 
 # Mechanisms with a penalty, for classifiers and regressors.
@@ -55,6 +56,7 @@ class NetworkPredictor(PrivateEstimatorMixin, BaseEstimator):
     module: Any
     callbacks: Sequence[Any] | None
     device: str
+    reliability_: Reliability
 
     def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
         rows = validate_rows(self, X, reset=reset, min_samples=2 if reset else 1)
@@ -151,11 +153,13 @@ class FairPredictor(NetworkPredictor, ABC):
             result = mechanism.release(context, task, rows, targets)
             self.network_, self.privacy_spent_ = result.value, result.privacy_spent
             self.__dict__.update(result.attributes)
-            self._finish()
+            self._finish(result.reliability)
+        self.reliability_.warn(type(self).__name__)
         return self
 
-    def _finish(self) -> None:
-        """Compute what follows from the release."""
+    @abstractmethod
+    def _finish(self, stated: Reliability) -> None:
+        """Compute what follows from the release, and `reliability_` from what it has stated."""
 
     @abstractmethod
     def _task(
@@ -239,8 +243,9 @@ class FairPredictor(NetworkPredictor, ABC):
         if np.median(np.abs(rows).max(axis=1)) > _UNSCALED:
             warn_of_privacy(
                 f"{type(self).__name__}: most of these rows have a feature beyond {_UNSCALED}, and "
-                "clipped gradients learn little from them. Scale rows to about [-1, 1] by public "
-                "ranges, or in a pipeline after PrivateScaler with one budget for both."
+                "clipped gradients learn little from them. Rows should be scaled to about [-1, 1] "
+                "where they are read: by public ranges, or by a PrivateScaler with the same "
+                "budget. If a scaler is in front, its ranges do not fit these rows."
             )
         return rows
 

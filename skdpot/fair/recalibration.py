@@ -5,7 +5,8 @@ corrects their level. Moves along an uncertain posterior add a spread that is un
 target. One noisy sum estimates the means of targets y and predictions u, their covariance and the
 variance of the predictions. Predictions become :math:`\bar y + b (u - \bar u)` with the slope of
 least squares, from 0 to 1. So no distance between groups grows, and apart from noise predictions
-are no worse than the mean of the targets.
+are no worse than the mean of the targets. Both corrections are made by the share that is not noise,
+if a slope errs by `_USUAL_SLOPE` and a mean by `_USUAL_SHIFT` without them.
 """
 
 import math
@@ -26,6 +27,7 @@ _LONGEST = math.sqrt(3.25)  # largest norm of `_moments_of_both`
 _LONGEST_TARGET = math.sqrt(1.25)  # largest norm of `_moments_of_targets`
 _NARROWEST = 1e-6  # squared spread of targets
 _SMALLEST = 1e-12  # variance of predictions
+_USUAL_SLOPE, _USUAL_SHIFT = 0.5, 0.15  # errors of slopes and means before they are corrected
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +85,28 @@ def release_recalibration(
     sums = release_sums(vectors, codes, 1, noise, stream, vectors_of)[0] / n
     target, output = math.sqrt(q) * sums[:q], math.sqrt(q) * sums[q : 2 * q]
     covariance = q * sums[-2] - target @ output
-    variance = q * (sums[-1] + 0.5) - output @ output
-    error = 2.0 * q * noise.sigma / n  # of both; what the noise hides is not changed
-    slope = float(np.clip((covariance + error) / max(variance, error, _SMALLEST), 0.0, 1.0))
-    return Affine(slope, target - slope * output)
+    variance = max(q * (sums[-1] + 0.5) - output @ output, _SMALLEST)
+    measured = float(np.clip(covariance / variance, 0.0, 1.0))
+    error = math.sqrt(2.0) * q * noise.sigma / n / variance
+    slope = 1.0 + _share(_USUAL_SLOPE, error) * (measured - 1.0)
+    mean = output + _share(_USUAL_SHIFT, shift_error(noise, n, q)) * (target - output)
+    return Affine(slope, mean - slope * output)
+
+
+def shift_error(noise: SumNoise, n_samples: int, n_targets: int) -> float:
+    """Return the error of the measured difference of two means."""
+    return math.sqrt(2.0 * n_targets) * noise.sigma / n_samples
+
+
+def error_of_means(noise: SumNoise, n_samples: int, n_targets: int) -> float:
+    """Return the error that the correction of a mean adds."""
+    error = shift_error(noise, n_samples, n_targets)
+    return _share(_USUAL_SHIFT, error) * error
+
+
+def _share(usual: float, error: float) -> float:
+    """Return the share of a measured correction that is made, given its usual size."""
+    return usual**2 / (usual**2 + error**2)
 
 
 def plan_spread(mu: float) -> SumNoise:
@@ -104,8 +124,8 @@ def release_spread(
         return _moments_of_targets(np.asarray(targets))
 
     sums = release_sums(_moments_of_targets(targets), codes, 1, noise, stream, vectors_of)
-    mean, square = math.sqrt(q) * sums[0, :q] / n, sums[0, q] / n + 0.5
-    error = noise.sigma / n  # what the noise hides counts as spread
+    mean = np.clip(math.sqrt(q) * sums[0, :q] / n, -1.0, 1.0)
+    square, error = sums[0, q] / n + 0.5, noise.sigma / n  # what the noise hides counts as spread
     return Affine(2.0 * math.sqrt(max(square - mean @ mean / q, error, _NARROWEST)), mean)
 
 

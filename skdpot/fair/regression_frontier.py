@@ -92,10 +92,20 @@ class Frontier:
     scales: np.ndarray  # half ranges of the targets, (q,)
     slices: np.ndarray
 
-    def table(self) -> pd.DataFrame:
-        """Return mean squared error and distance between groups with their standard errors."""
+    def table(self, variance: float, reach: float) -> pd.DataFrame:
+        """Return mean squared error and distance between groups with their standard errors.
+
+        The released `variance` of the mapped targets is what the noise of a squared error is
+        weighed against, and no distance exceeds twice the `reach` of mapped predictions.
+        """
+        squared = float(self.scales @ self.scales) / len(self.scales)
         risk, risk_error = self._risk(_SHOWN)
-        distance, distance_error = self._distance(_SHOWN)
+        usual = squared * variance
+        share = usual**2 / (usual**2 + risk_error**2)
+        risk = np.minimum(usual + share * (risk - usual), 4.0 * squared)
+        risk_error = np.minimum(np.sqrt(share) * risk_error, 4.0 * squared)
+        furthest = 2.0 * reach * math.sqrt(squared)
+        distance, distance_error = np.minimum(self._distance(_SHOWN), furthest)
         return pd.DataFrame(
             {
                 "level": _SHOWN,

@@ -19,12 +19,14 @@ from skdpot.fair.barycenter import Barycenter
 from skdpot.fair.mechanism import FairMechanism, FairTask
 from skdpot.fair.penalty_mechanism import PenaltyMechanism
 from skdpot.fair.predictor import PENALTY_MECHANISMS, FairPredictor
+from skdpot.fair.regression_errors import distance_error, half_ranges
 from skdpot.fair.score_losses import LOSSES
 from skdpot.fair.sketched_outputs import SketchedOutputs
 from skdpot.fair.transport import BallScores
 from skdpot.nets.cells import SAME_GROUP, Cells
 from skdpot.nets.compared_outputs import ClippedOutputs
 from skdpot.nets.networks import evaluate
+from skdpot.privacy.reliability import Reliability
 from skdpot.release.bounds import public_bounds
 from skdpot.release.private_bounds import planned_bounds
 from skdpot.release.releases import Records, Release
@@ -97,7 +99,8 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     mechanism_ : Barycenter, SketchedOutputs or RankedOutputs
         The mechanism of the fit, a copy.
     target_bounds_ : DataBounds
-        Map from targets to [-1, 1]; predictions lie within.
+        Map from targets to [-1, 1]; predictions lie within, and with "barycenter" within four
+        standard deviations of the released mean.
     target_bins_ : ndarray of shape (n_bins - 1,)
         The edges between the bins of the target, in its unit; only with equalised odds. Measure the
         remaining distance on public rows by ``wasserstein_parity(predictions,
@@ -115,6 +118,10 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     losses_ : DataFrame or None
         Loss and penalty before at most 300 steps, on at most 2,000 records; only at ``epsilon=inf``
         and not with "barycenter".
+    reliability_ : Reliability
+        The errors that noise adds to the mean of each target, to its predictions, and with
+        "barycenter" to the distance between groups. Predictions that are all noise become the
+        released mean, which is told here.
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
     n_features_in_ : int
@@ -217,6 +224,18 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         )
         return task, targets
 
+    def _finish(self, stated: Reliability) -> None:
+        self._stated = stated
+        self._state_distance()
+
+    def _state_distance(self) -> None:
+        """State the errors of the release, and that of the distance between groups."""
+        frontier, outputs = getattr(self, "frontier_", None), self._stated.outputs
+        if frontier is not None and self.level > 0.0:
+            rms = float(np.sqrt(np.mean(half_ranges(self.target_bounds_) ** 2)))
+            outputs = (*outputs, distance_error(frontier, self.transport_, float(self.level), rms))
+        self.reliability_ = Reliability(outputs, self._stated.advice)
+
     def _targets(self, y: Any) -> np.ndarray:
         return self.target_bounds_.to_units(y.reshape(len(y), -1))
 
@@ -257,6 +276,8 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
             codes = self._codes(X, sensitive_features)
             scored, weights = scores(rows, codes)
             outputs = self.transport_(scored, weights, self.level)
+        if isinstance(self.mechanism_, Barycenter):
+            outputs = np.clip(outputs, *self._reach)
         predicted = self.target_bounds_.from_units(outputs)
         return predicted.ravel() if self._flat else predicted
 
@@ -310,6 +331,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         other = copy(self)
         other.level = level
         check_parameters(other)
+        other._state_distance()
         return other
 
     def __sklearn_tags__(self) -> Tags:

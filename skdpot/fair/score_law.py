@@ -1,7 +1,7 @@
 """The released law of scores: counts of margins, a smooth model of them, and posterior means."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,7 @@ _SLOPES = (-1.5, 1.5)  # logarithms of the slope of a recalibration
 _MISFITS = (0.01, 0.03, 0.06, 0.1, 0.2, 0.4)  # of the smooth model, as shares of a list
 _SIZE_MISFIT = 0.2  # of the model for the number of records of a list
 _TINY = 1e-9  # in place of 0, for logarithms and quotients
+_HIDDEN = 0.2  # bound on the error of a group's rate, above which it is pooled; errors are half
 _LARGEST_OFFSET, _N_BISECTIONS = 30.0, 40  # of logits: expit(30) is 1 less 1e-13
 
 
@@ -24,13 +25,52 @@ class ScoreLaw:
 
     `measured` has shape (n_lists, n_groups, n_classes, n_bins + 1): entry t counts the records in
     the bins from t on. Its errors are normal and independent between lists, groups and classes,
-    with `covariance` within.
+    with `covariance` within, times the number of tables that were `summed`.
     """
 
     lists: ScoreLists
     sizes: np.ndarray  # of the groups
     measured: np.ndarray
     covariance: np.ndarray
+    summed: np.ndarray  # (n_lists, n_groups): of how many released tables each is a sum
+
+    @cached_property
+    def pools(self) -> np.ndarray:
+        """The pool of each group: those of which noise hides the rates are pooled, smallest first.
+
+        It follows from the sizes of the groups and of the noise, which are public.
+        """
+        pools = [[group] for group in range(len(self.sizes))]
+        while len(pools) > 1:
+            pools.sort(key=lambda pool: float(self.sizes[pool].sum()))
+            hidden = [k for k, pool in enumerate(pools) if self._error(pool) > _HIDDEN]
+            if not hidden:
+                break
+            first = pools.pop(hidden[0])
+            pools[0] = pools[0] + first
+        place = np.zeros(len(self.sizes), dtype=np.intp)
+        for k, pool in enumerate(sorted(pools, key=min)):
+            place[pool] = k
+        return place
+
+    def _error(self, groups: list[int]) -> float:
+        """Return the error of the rate of a decision in some groups together."""
+        n_tables = self.summed[:, groups].sum() * self.lists.n_classes
+        variance = n_tables * self.covariance.diagonal().max()
+        return math.sqrt(variance) / max(float(self.sizes[groups].sum()), 1.0)
+
+    @cached_property
+    def pooled(self) -> "ScoreLaw":
+        """The numbers of records by pool, from which rules are found."""
+        member = np.eye(self.pools.max() + 1)[self.pools]
+        if len(member.T) == len(member):
+            return self
+        return replace(
+            self,
+            sizes=self.sizes @ member,
+            measured=np.einsum("lact,ap->lpct", self.measured, member),
+            summed=self.summed @ member,
+        )
 
     @cached_property
     def model(self) -> tuple[np.ndarray, np.ndarray, float]:
@@ -40,7 +80,7 @@ class ScoreLaw:
         on the margin as in logistic regression. Rules are found by the model, and their rates are
         measured.
         """
-        totals = np.maximum(self.measured[..., 0], 1.0) * self.lists.holds[:, :, None]
+        totals = np.maximum(self.measured[..., 0], 1.0) * (self.summed > 0.0)[:, :, None]
         sums = self.measured.sum(axis=(1, 2))
         above = np.array([isotonic_regression(row, increasing=False).x for row in sums])
         number = -np.diff(np.maximum(above, 0.0), axis=1) + _TINY
@@ -100,11 +140,12 @@ class ScoreLaw:
                 cdf = model[cell] / number
                 product = np.outer(cdf, cdf)
                 bridge = np.minimum.outer(cdf, cdf) - product
-                noise = self.covariance + _TINY * number**2 * np.eye(len(product))
+                covariance = self.summed[cell[:2]] * self.covariance
+                noise = covariance + _TINY * number**2 * np.eye(len(product))
                 if sampled:
                     noise = noise + number * (bridge + product)
                 prior = (2.0 * misfit * number) ** 2 * bridge
-                prior += ((_SIZE_MISFIT * number) ** 2 + self.covariance[0, 0]) * product
+                prior += ((_SIZE_MISFIT * number) ** 2 + covariance[0, 0]) * product
                 difference = self.measured[cell] - model[cell]
                 factor = cho_factor(prior + noise, lower=True, check_finite=False)
                 weights = cho_solve(factor, difference, check_finite=False)

@@ -1,4 +1,4 @@
-"""Losses of predictors: the gradient of each record by its outputs, and the largest curvature."""
+"""Losses of predictors: the gradient of each record by its outputs, and the curvature."""
 
 from dataclasses import dataclass
 
@@ -14,6 +14,11 @@ class ScoreLoss:
 
     gradient: OutputLoss
     curvature: float
+    of_classes: bool = True  # outputs are logits
+
+    def usual_curvature(self, n_outputs: int) -> float:
+        """Return the curvature by one of the outputs where all are equal."""
+        return min(self.curvature, 1.0 / n_outputs) if self.of_classes else self.curvature
 
 
 def _of_a_logit(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -34,5 +39,5 @@ def _of_predictions(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tenso
 LOSSES: dict[str, ScoreLoss] = {
     "logistic": ScoreLoss(_of_a_logit, 0.25),
     "softmax": ScoreLoss(_of_logits, 0.5),
-    "squared": ScoreLoss(_of_predictions, 1.0),
+    "squared": ScoreLoss(_of_predictions, 1.0, of_classes=False),
 }

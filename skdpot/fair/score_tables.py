@@ -75,4 +75,5 @@ def release_score_tables(
         np.array(cells.sizes),
         lists.by_group(statistic[:, 0] @ above.T),
         noise.sigma**2 * above @ above.T,
+        lists.holds.astype(np.float64),
     )

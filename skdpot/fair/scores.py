@@ -15,6 +15,9 @@ Training is gradient descent with momentum. The result is the mean of the parame
 standard deviation of the noise of all steps in their mean. Directions of curvature below about
 :math:`6 \sigma_1` hold more noise than signal, and descent stops before it reaches them. Networks
 that do not begin with a linear layer are trained by Adam, on features as they are.
+
+In the end scores are shrunk towards their mean by the share of their variance that is noise
+(`skdpot.fair.score_noise`).
 """
 
 import math
@@ -31,6 +34,7 @@ from torch import nn
 from skdpot._utils.streams import SecretStream, Streams
 from skdpot.exceptions import warn_of_privacy
 from skdpot.fair.score_losses import LOSSES, ScoreLoss
+from skdpot.fair.score_noise import Response, ScoreSpread, shrink, spread_of_scores
 from skdpot.nets.cells import Cells
 from skdpot.nets.gradient_release import gradients_of_vectors, release_gradient
 from skdpot.nets.gradients import ClippedVectors, pulled_back_sum, shares_of_vectors
@@ -44,7 +48,8 @@ from skdpot.release.releases import Part, Records, Release, Vectors, of_candidat
 
 _MOMENTS = 0.1  # of the squared mu, for means and spreads of the features
 _LATTICE = 2.0**-10  # of features, so that their squares lie on a lattice, too
-_LOST, _MOST_DOUBT = 0.01, 0.1  # clipped features: distance of moments from 1, and its error
+# Clipped features: distance of moments from 1, and its error. Columns of 0 and 1 may look alike.
+_LOST, _MOST_DOUBT, _MOST_LIKE_THIS = 0.01, 0.1, 0.5
 _NARROWEST = 0.01  # spread of a feature that is not constant
 _SHORTEST = 0.01  # squared length of standardised rows, if the noise hides their spreads
 _MOMENTUM, _MOMENTUM_WITHOUT_NOISE = 0.8, 0.97
@@ -94,19 +99,21 @@ class ScorePlan:
         device: torch.device | None = None,
         cells: Cells | None = None,
         seen: Seen | None = None,
+        most_signal: float = math.inf,
         **options: Any,
-    ) -> nn.Module:
-        """Return a trained copy of a network; the caller has charged the event.
+    ) -> tuple[nn.Module, ScoreSpread]:
+        """Return a trained copy of a network and the variances of its scores; `event` is charged.
 
         Targets are classes 0 and 1 ("logistic"), 0, 1, 2, ... ("softmax"), or arrays of one column
         per output with values in [-1, 1] ("squared"). For audits, `seen` makes the rows and targets
-        of the training from those of the fit and the public `cells`.
+        of the training from those of the fit and the public `cells`. Scores have a variance of at
+        most `most_signal` without noise.
         """
         look = partial(_seen, seen, cells)
         rows = rows.astype(np.float64)  # in which sums of moments are exact
-        center, scale = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
+        center, (scale, variances) = np.zeros(rows.shape[1]), np.ones((2, rows.shape[1]))
         if _first_layer(network) is not None:
-            center, scale = self._standardised(rows, streams, look, caller)
+            center, scale, variances = self._standardised(rows, streams, look, caller)
         facts = {"loss": self.loss, "clip": self.clip, "center": center, "scale": scale}
         place = device or "cpu"
         units = torch.from_numpy((rows - center) / scale).to(place, torch.float32)
@@ -137,31 +144,46 @@ class ScorePlan:
             if self.momentum is not None:
                 for parameter, mean in zip(trained.parameters(), total, strict=True):
                     parameter.copy_(mean)
+            trained, spread = self._shrunk(trained, variances, first, most_signal)
             _fold(trained, center, scale)
-        return trained
+        return trained, spread
+
+    def _shrunk(
+        self, network: nn.Module, variances: np.ndarray, first: int, most_signal: float
+    ) -> tuple[nn.Module, ScoreSpread]:
+        """Move scores of standardised rows towards their mean, as far as noise explains them."""
+        steps = self.steps
+        response = Response(
+            steps.sigma / steps.batch_size, steps.n_steps, self.learning_rate, self.momentum, first
+        )
+        spread = spread_of_scores(
+            network, variances, self.loss, response, most_signal=most_signal
+        )
+        return shrink(network, spread), spread
 
     def _standardised(
         self, rows: np.ndarray, streams: Streams, look: Look, caller: str
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return what is subtracted from features and what they are divided by."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return what is subtracted from features, what divides them, and their variances then."""
         n, noise = len(rows), self.moments
         if noise is None:
-            return rows.mean(0), np.maximum(rows.std(0), _NARROWEST)
+            return rows.mean(0), np.maximum(rows.std(0), _NARROWEST), np.ones(rows.shape[1])
         mean, square = self._noisy_moments(rows, noise, streams.secret, look)
         doubt = 2.0 * noise.sigma / n
         lost = np.minimum(mean, square) > 1.0 - _LOST - doubt
-        if lost.any() and doubt < _MOST_DOUBT:
+        if lost.mean() > _MOST_LIKE_THIS and doubt < _MOST_DOUBT:
             warn_of_privacy(
-                f"{caller}: features seem to be unscaled: {lost.sum()} are 1 or more in nearly all "
-                "rows. They are read between -1 and 1, so nothing is learned from these. Scale X "
-                "by public ranges, or put a PrivateScaler in front."
+                f"{caller}: {lost.sum()} of {len(lost)} features are 1 or more in nearly all rows. "
+                "Features are read between -1 and 1, so nothing is learned from these. Unless they "
+                "are columns of ones, scale X to about [-1, 1] by public ranges or a PrivateScaler."
             )
         mean = mean.clip(-1.0, 1.0)
         variance = np.maximum(square - mean**2, 0.0)
         scale = np.sqrt(np.maximum(variance, max(_NARROWEST**2, doubt)))
         # Rows are shorter than the clip expects where the noise hides spreads.
         length = math.sqrt(max(float((variance / scale**2).mean()), _SHORTEST))
-        return mean, scale * length
+        unsure = np.maximum(variance, doubt / 2.0)
+        return mean, scale * length, unsure / (scale * length) ** 2
 
     def _noisy_moments(
         self, rows: np.ndarray, noise: LatticeNoise, secret: SecretStream, look: Look

@@ -21,15 +21,26 @@ from skdpot._utils.rows import validate_rows, without_groups
 from skdpot._utils.streams import spawn_streams
 from skdpot.base import FitContext
 from skdpot.exceptions import warn_of_fairness
-from skdpot.fair.transport import Transport, plan_rounds, release_rounds, unresolved_groups
-from skdpot.nets.cells import SAME_GROUP, one_cell, read_groups
+from skdpot.fair.transport import (
+    Transport,
+    plan_rounds,
+    release_rounds,
+)
+from skdpot.nets.cells import SAME_GROUP, Cells, one_cell, read_groups
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.earlier_steps import made_by
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.privacy.reliability import OutputError, Reliability
 from skdpot.release.bounds import ROW_BOUNDS, DataBounds, public_bounds
 from skdpot.release.private_bounds import BoundsPlan, bounds_share, planned_bounds
 from skdpot.release.releases import Records, Release
+
+_GOOD = 0.1  # error of a move that is good enough, where features span 2
+_ADVICE = (
+    "Merge small groups, use fewer features or rounds, declare bounds=(low, high), or take a "
+    "larger epsilon."
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -74,6 +85,9 @@ class FairPrivateTransformer(
         Map from the data to the set that rows are clipped to.
     transport_ : object
         The map, in the units of `bounds_`.
+    reliability_ : Reliability
+        The error that noise adds to the moves of each group along a direction, where features that
+        are mapped by `bounds_` span 2.
     privacy_spent_ : PrivacySpent
         Cost of the fit and its assumptions.
     n_features_in_ : int
@@ -187,12 +201,6 @@ class FairPrivateTransformer(
                 events.append(bounds.event)
             label = "Rows of each group, to be moved"
             plan = plan_rounds(mu, cells, d, self.n_rounds, streams.public, label)
-            if hidden := unresolved_groups(plan.tables, cells):
-                warn_of_fairness(
-                    f"{name}: the noise hides how rows of these groups are distributed: "
-                    f"{', '.join(hidden)}. Moved rows will still tell the groups apart. Use fewer "
-                    "features or rounds, merge small groups, or take a larger epsilon."
-                )
             private = np.isfinite(context.target.epsilon)
             declared = isinstance(bounds, DataBounds)
             self.privacy_spent_ = context.charge_event(
@@ -205,7 +213,26 @@ class FairPrivateTransformer(
             units = self.bounds_.to_units(rows.astype(np.float64))
             scores = self._scores(units, cells.codes)
             self.transport_ = release_rounds(scores, self._scores, cells, plan, streams.secret)
+            self.reliability_ = Reliability(self._errors(), _ADVICE)
+        self.reliability_.warn(name)
         return self
+
+    def _errors(self) -> tuple[OutputError, ...]:
+        """Return the error of the moves of each group."""
+        moved, first = self.transport_.signal, self.transport_.rounds[0]
+        errors = self.transport_.errors(np.maximum(moved, first.errors))
+        names = ["all rows"] if self.groups_ is None else [f"group {g}" for g in self.groups_]
+        return tuple(
+            OutputError(
+                output=f"moves of {name}",
+                standard_error=min(float(errors[k]), 2.0),
+                trivial="an unmoved row",
+                trivial_error=float(moved[k]),
+                estimate=float(first.lengths[k]),
+                margin=_GOOD,
+            )
+            for k, name in enumerate(names)
+        )
 
     def _scores(self, rows: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return rows with the weights of the moves, which are indicators of the groups."""

@@ -37,7 +37,12 @@ _N_POINTS = 257  # of a move along a direction
 _LEVELS = (np.arange(256) + 0.5) / 256  # of the quantiles that moves are computed from
 _RIDGE = 1e-3  # keeps the inverse of M bounded
 _UNRESOLVED = 0.1  # error of a distribution function at which half of a move is left out
-_TOLD_APART = 0.03  # error at which moved groups could still be told apart
+_TINY = 1e-9  # in place of 0, for quotients
+# Error of a quantile by that of the distribution function, in standard deviations: about the root
+# of 2 pi in the middle of normal outputs, and more near the ends.
+_STEEPEST = 3.0
+_IN_A_BIN = 0.08  # error of a place that is interpolated in a bin, as a share of the bin
+_LARGEST_MOVE = 2.0  # error of a move, in standard deviations of the outputs
 # Levels nearer to an end than so many errors are hidden by the noise, up to the largest tail.
 _HIDDEN, _LARGEST_TAIL = 3.0, 0.2
 
@@ -58,6 +63,9 @@ class Round:
     basis: np.ndarray  # (q, q)
     grid: np.ndarray  # (q, n_points)
     moves: np.ndarray  # (q, k, n_points), of which each record takes a weighted sum
+    lengths: np.ndarray  # (k,): root mean square of the moves of each group along a direction
+    errors: np.ndarray  # (k,): of that, what noise adds
+    kept: np.ndarray  # (k,): share of the moves that is made
 
     def __call__(self, outputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Return moved outputs, (n, q)."""
@@ -84,6 +92,22 @@ class Transport:
         if self.last is not None:
             moved = in_ball(self.last(moved))
         return (1.0 - level) * outputs + level * moved
+
+    @property
+    def signal(self) -> np.ndarray:
+        """Length of the moves of each group along a direction, less its part that is noise."""
+        first = self.rounds[0]
+        return np.sqrt(np.maximum(first.lengths**2 - first.errors**2, 0.0))
+
+    def errors(self, unmoved: np.ndarray | float) -> np.ndarray:
+        """Return the error of the moves of each group, from that of unmoved outputs.
+
+        The noise of all rounds adds up; a later round corrects only the distributions along its
+        directions.
+        """
+        noise = np.array([move.kept * move.errors for move in self.rounds])
+        left = np.prod([1.0 - move.kept for move in self.rounds], axis=0) * unmoved
+        return np.asarray(np.sqrt(np.square(noise).sum(axis=0) + left**2))
 
     def of_rows(self, scores_of: ScoresOf, rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Score rows and move the outputs."""
@@ -135,11 +159,13 @@ def release_rounds(
     cells: Cells,
     plan: RoundsPlan,
     stream: SecretStream,
+    known: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Transport:
     """Measure and move outputs, round by round. The caller has charged the plan.
 
     `scores` are the outputs and weights of the private rows, and `scores_of` those of other rows,
-    for audits.
+    for audits. If centre and half widths of nearly all outputs are `known`, noise moves none to a
+    place beyond.
     """
     outputs, weights = scores
     mixing, transport = _mixing(weights, scores_of, cells, plan.weights, stream), Transport()
@@ -160,15 +186,13 @@ def release_rounds(
         )
         if within is None:
             within = tables.range_of_interest(limits)
-        moves = _round(tables, cells.sizes, mixing, plan.tables)
+        ends = None
+        if known is not None:
+            centre, half = basis @ known[0], np.abs(basis) @ known[1]
+            ends = (centre - half)[:, None], (centre + half)[:, None]
+        moves = _round(tables, cells.sizes, mixing, plan.tables, ends)
         transport = Transport((*transport.rounds, moves), within=within)
     return transport
-
-
-def unresolved_groups(noise: TableNoise, cells: Cells) -> list[str]:
-    """Return the groups whose distribution the noise hides; all public."""
-    hidden = _errors(noise, cells.sizes) > _TOLD_APART
-    return [f"{name} ({cells.sizes[k]} records)" for k, name in enumerate(cells.names) if hidden[k]]
 
 
 def in_ball(outputs: np.ndarray, radius: float | None = None) -> np.ndarray:
@@ -202,26 +226,55 @@ def _mixing(
 
 
 def _round(
-    tables: OutputTables, sizes: Sequence[int], mixing: np.ndarray, noise: TableNoise
+    tables: OutputTables,
+    sizes: Sequence[int],
+    mixing: np.ndarray,
+    noise: TableNoise,
+    ends_of_outputs: tuple[np.ndarray, np.ndarray] | None,
 ) -> Round:
     """Return the moves to the barycentre of noisy distributions."""
-    of_group, error = np.array(sizes, dtype=np.float64), _errors(noise, sizes)
+    of_group, error = np.array(sizes, dtype=np.float64), cdf_errors(noise, sizes)
     ends = np.minimum(_HIDDEN * error, _LARGEST_TAIL)[:, None]
     inside = np.clip(_LEVELS, ends, 1.0 - ends)
     pairs = zip(tables.tables, inside, strict=True)
     quantiles = np.stack([table.quantiles(levels) for table, levels in pairs])  # (K, q, levels)
-    moves = np.einsum("k,kql->ql", of_group / sum(sizes), quantiles) - quantiles
-    moves *= (1.0 / (1.0 + (error / _UNRESOLVED) ** 2))[:, None, None]
     quantiles = quantiles + tables.centres[:, None]
+    if ends_of_outputs is not None:
+        quantiles = np.clip(quantiles, *ends_of_outputs)
+    moves = np.einsum("k,kql->ql", of_group / sum(sizes), quantiles) - quantiles
+    lengths = np.sqrt(np.square(moves).mean(axis=(1, 2)))
+    spreads = np.sqrt(quantiles.var(axis=2).mean(axis=1))
+    errors = np.minimum(_STEEPEST * error, _LARGEST_MOVE) * spreads
+    if noise.sigma > 0.0:
+        errors = np.hypot(errors, _bin_error(tables))
+    kept = kept_of_moves(noise, sizes) * _above_noise(lengths, errors)
+    moves *= kept[:, None, None]
     half = tables.tables[0].half_widths
     grid = tables.centres[:, None] + np.linspace(-1.0, 1.0, _N_POINTS) * half[:, None]
     on_grid = [
         [np.interp(points, *pair) for pair in zip(quantiles[:, j], moves[:, j], strict=True)]
         for j, points in enumerate(grid)
     ]
-    return Round(tables.directions, grid, mixing @ np.array(on_grid))
+    return Round(tables.directions, grid, mixing @ np.array(on_grid), lengths, errors, kept)
 
 
-def _errors(noise: TableNoise, sizes: Sequence[int]) -> np.ndarray:
+def _bin_error(tables: OutputTables) -> float:
+    """Return the error of an interpolated place within a bin."""
+    first = tables.tables[0]
+    return _IN_A_BIN * float(2.0 * first.half_widths.mean()) / (first.cdf.shape[1] - 1)
+
+
+def kept_of_moves(noise: TableNoise, sizes: Sequence[int]) -> np.ndarray:
+    """Return the share of its moves that each group makes: less where noise hides them."""
+    return np.asarray(1.0 / (1.0 + (cdf_errors(noise, sizes) / _UNRESOLVED) ** 2))
+
+
+def _above_noise(lengths: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """Return 0 for moves that noise alone explains, and 1 if their signal is as large as noise."""
+    signal = lengths**2 - errors**2
+    return np.clip(signal / np.maximum(errors, _TINY) ** 2, 0.0, 1.0)
+
+
+def cdf_errors(noise: TableNoise, sizes: Sequence[int]) -> np.ndarray:
     """Return the typical error of the distribution function of each group."""
     return noise.sigma * noise.strategy.typical_deviation / np.array(sizes, dtype=np.float64)

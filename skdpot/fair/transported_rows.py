@@ -18,23 +18,36 @@ from torch import nn
 from skdpot._utils.parameters import Interval, StrOptions
 from skdpot._utils.streams import SecretStream
 from skdpot.base import COUNT, LENGTH, FitContext, MechanismResult
+from skdpot.fair.decision_errors import ADVICE, probability_errors
 from skdpot.fair.fair_loss import FairLoss
 from skdpot.fair.mechanism import FairMechanism, FairTask
+from skdpot.fair.score_losses import LOSSES
+from skdpot.fair.score_noise import spread_after_adam
 from skdpot.fair.training_rows import TrainingRows, train_on
+from skdpot.fair.transport import cdf_errors
 from skdpot.nets.cells import Cells
 from skdpot.nets.gradient_release import gradients_of_vectors, release_gradient
 from skdpot.nets.gradients import pulled_back_sum
-from skdpot.nets.output_tables import plan_output_tables, release_tables
+from skdpot.nets.output_tables import (
+    OutputTables,
+    TableNoise,
+    plan_output_tables,
+    release_tables,
+)
 from skdpot.nets.training import GradientStep, noisy_learning_rate
 from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.ot.directions import orthogonal_directions
 from skdpot.ot.sliced_map import SlicedMap, sliced_map
+from skdpot.privacy.reliability import OutputError, Reliability
 from skdpot.release.releases import Records
 
 SOURCE, TARGET = 0, 1  # codes of the domains
 
 _DEFAULT_STEPS = 200
 _LARGEST_RATE = 0.1  # of Adam
+_LEVELS = (np.arange(64) + 0.5) / 64  # of quantiles, for the spread of rows
+_LARGEST_ERROR = 2.0  # of a quantile, in standard deviations
+_GOOD = 0.1  # shift of a row along a direction that is good enough, where features span 2
 _RANGE = 0.5  # share of the projection of the box [-1, 1]; other rows count in the outermost bins
 
 
@@ -126,7 +139,8 @@ class TransportedRows(FairMechanism):
             f"noisy sums of clipped gradients over batches of about {plan.batch_size} moved rows",
             scales=(plan.sigma, plan.sensitivity),
         )
-        records, to_target = TrainingRows.of(network, rows, targets, context.device), None
+        records = TrainingRows.of(network, rows, targets, context.device)
+        released, to_target = None, None
         if noise is not None:
             directions = orthogonal_directions(n_projections, d, context.streams.public)
             released = release_tables(
@@ -158,7 +172,39 @@ class TransportedRows(FairMechanism):
             callbacks=task.callbacks,
         )
         attributes = {"n_steps_": plan.n_steps, "map_": to_target}
-        return MechanismResult(network, None, spent, attributes=attributes)
+        spread = spread_after_adam(network, d, LOSSES["softmax"], plan, rate)
+        stated = probability_errors(spread, shrunk=False)
+        if released is not None and noise is not None:
+            stated.insert(0, _map_error(released, cells, noise))
+        return MechanismResult(
+            network,
+            None,
+            spent,
+            attributes=attributes,
+            reliability=Reliability(tuple(stated), ADVICE),
+        )
+
+
+def _map_error(released: OutputTables, cells: Cells, noise: TableNoise) -> OutputError:
+    """Return the error of the map from source to target, as a shift of a row along a direction.
+
+    Each block of directions measures the map by itself, and the map is about their mean.
+    """
+    source, target = released.tables[SOURCE], released.tables[TARGET]
+    quantiles = source.quantiles(_LEVELS)
+    spread = float(np.sqrt(quantiles.var(axis=1).mean()))
+    of_slice = float(np.linalg.norm(cdf_errors(noise, cells.sizes))) * math.sqrt(2 * math.pi)
+    n_blocks = len(released.directions) / released.directions.shape[1]
+    error = min(of_slice, _LARGEST_ERROR) * spread
+    distance = float(source.squared_distances(target).mean())
+    return OutputError(
+        output="map to the target",
+        standard_error=error / math.sqrt(n_blocks),
+        trivial="an unmoved row",
+        trivial_error=max(distance - error**2, 0.0) ** 0.5,
+        estimate=distance**0.5,
+        margin=_GOOD,
+    )
 
 
 def transported_steps(

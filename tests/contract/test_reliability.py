@@ -13,13 +13,18 @@ from tests.contract.fits import FITS, swept
 
 # Fits whose estimators state their errors.
 STATED = (
+    "adapter",
     "autoencoder",
+    "classifier",
     "contribution",
     "distance",
     "encoder",
+    "fair transformer",
     "flow",
     "generator",
     "paths",
+    "post-processor",
+    "regressor",
     "scaler",
     "search",
     "sketch",

@@ -217,7 +217,7 @@ def test_rows_that_are_not_scaled_are_told_from_the_public_ones(kind):
     with warnings.catch_warnings():  # says nothing of private rows
         warnings.filterwarnings("ignore", "Private bounds")
         one = made(kind, n_steps=3, alpha=0.0).fit(rows, y)
-    with pytest.warns(PrivacyWarning, match=r"feature beyond 10.* after PrivateScaler"):
+    with pytest.warns(PrivacyWarning, match=r"feature beyond 10.* by a PrivateScaler"):
         one.predict(rows[:200])
     scaled = rows / rows.max(axis=0)
     one.predict(scaled)

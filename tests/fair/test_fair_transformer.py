@@ -72,13 +72,22 @@ def test_what_transform_refuses(fitted):
         fitted[0].transform(rows, sensitive_features=["a", "b", "c", "a"])
 
 
-def test_groups_that_the_noise_hides_are_told_before_the_charge():
+def test_groups_whose_moves_the_noise_hides_stay_where_they_are():
     rows, group = codes(300, 4)
-    budget = PrivacyBudget(1.0)
-    with pytest.warns(FairnessWarning, match=r"hides how rows of these groups .* a \(\d+ records"):
-        FairPrivateTransformer(bounds=(-1, 1), budget=budget).fit(rows, sensitive_features=group)
-    with (
-        pytest.warns(FairnessWarning, match="one group, so that none is moved"),
-    ):
+    fair = FairPrivateTransformer(epsilon=0.3, bounds=(-1, 1), random_state=0)
+    with pytest.warns(ReliabilityWarning, match=r"noise hides moves of group a and moves of group"):
+        fair.fit(rows, sensitive_features=group)
+    distance = {
+        name: sliced_wasserstein_distance(*(part[group == g] for g in np.unique(group)))
+        for name, part in (
+            ("before", rows),
+            ("after", fair.transform(rows, sensitive_features=group)),
+        )
+    }
+    assert distance["after"] < distance["before"] + 0.05
+
+
+def test_one_group_is_not_moved_and_said():
+    with pytest.warns(FairnessWarning, match="one group, so that none is moved"):
         alone = FairPrivateTransformer(epsilon=math.inf, bounds=(-1, 1)).fit(rows)
     np.testing.assert_allclose(alone.transform(rows), rows, atol=1e-12)
