@@ -88,7 +88,7 @@ def test_the_moves_are_within_two_errors_of_those_without_noise():
 
 @pytest.mark.slow
 def test_accuracy_and_rates_of_a_rule_are_within_two_errors():
-    """The rates are those of the rows of the fit, which differ from the estimates by noise alone."""
+    """Rates are those of the rows of the fit, which differ from the estimates by noise alone."""
     of_accuracy, of_rates = [], []
     for seed in range(N_FITS // 2):
         rows, value, group = drawn(seed, n=2000)
