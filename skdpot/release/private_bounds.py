@@ -209,7 +209,14 @@ def release_private_bounds(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
         # Heavy tails and clusters get a wider unit, within limits.
         unit = np.clip(reach / _REACH, spread, _LARGEST_WIDENING * spread)
         lost = [f"feature {j}" for j, scale in enumerate(scales) if not scale.found]
-        if lost:
+        if plan.features is not None and plan.features.n_steps == 1:
+            unseen = f" That of {named(lost)} is unknown." if lost else ""
+            warn_of_privacy(
+                "Private bounds: there are too few rows, for this privacy, to find a centre for "
+                f"each feature, and only the size of its values was estimated.{unseen} Use more "
+                "rows or a larger epsilon, or declare public limits where the estimator takes them."
+            )
+        elif lost:
             _warn_fallback(named(lost), "a scale from the size of values or from other features")
     elif 1 < plan.n_features <= MAX_AUTO_FEATURES:
         warn_of_privacy(

@@ -69,7 +69,8 @@ def sensitivity_of_a_table(fitted):
 
 def mus_of_bounds(events):
     """Of one row: in rounds of histograms of two features, and in one of norms."""
-    return [math.sqrt(2 * (10 if e.n_steps == 5 else 1)) / e.sigma for e in events]
+    tables = [2 * e.n_steps if e.label == "Histograms of values" else 1 for e in events]
+    return [math.sqrt(2 * n) / e.sigma for n, e in zip(tables, events, strict=True)]
 
 
 @pytest.mark.parametrize("group_size", [1, 3])
