@@ -99,8 +99,8 @@ def spread_of_scores(
 ) -> ScoreSpread:
     """Return the variances of the scores of rows whose features have some variances.
 
-    Variance beyond `most_signal`, that of the targets, is noise. A network with hidden layers is taken to have as many directions as there are features, of equal
-    curvature.
+    Variance beyond `most_signal`, that of the targets, is noise. A network with hidden layers is
+    taken to have as many directions as there are features, of equal curvature.
     """
     outputs = evaluate(network, _made_up(len(variances)) * np.sqrt(variances), None)
     q = outputs.shape[1]

@@ -156,9 +156,7 @@ class ScorePlan:
         response = Response(
             steps.sigma / steps.batch_size, steps.n_steps, self.learning_rate, self.momentum, first
         )
-        spread = spread_of_scores(
-            network, variances, self.loss, response, most_signal=most_signal
-        )
+        spread = spread_of_scores(network, variances, self.loss, response, most_signal=most_signal)
         return shrink(network, spread), spread
 
     def _standardised(

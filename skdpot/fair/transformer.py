@@ -26,7 +26,7 @@ from skdpot.fair.transport import (
     plan_rounds,
     release_rounds,
 )
-from skdpot.nets.cells import SAME_GROUP, Cells, one_cell, read_groups
+from skdpot.nets.cells import SAME_GROUP, one_cell, read_groups
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.earlier_steps import made_by
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent

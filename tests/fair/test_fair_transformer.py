@@ -7,8 +7,8 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from skdpot import FairPrivateTransformer, PrivacyBudget
-from skdpot.exceptions import FairnessWarning
-from skdpot.metrics import wasserstein_parity
+from skdpot.exceptions import FairnessWarning, ReliabilityWarning
+from skdpot.metrics import sliced_wasserstein_distance, wasserstein_parity
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*makes the privacy noise reproducible:skdpot.exceptions.PrivacyWarning"
@@ -88,6 +88,7 @@ def test_groups_whose_moves_the_noise_hides_stay_where_they_are():
 
 
 def test_one_group_is_not_moved_and_said():
+    rows, _ = codes(300, 4)
     with pytest.warns(FairnessWarning, match="one group, so that none is moved"):
         alone = FairPrivateTransformer(epsilon=math.inf, bounds=(-1, 1)).fit(rows)
     np.testing.assert_allclose(alone.transform(rows), rows, atol=1e-12)
