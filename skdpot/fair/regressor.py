@@ -80,7 +80,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         tried for one step before the charge.
     target_bounds : "private" or (low, high), default="private"
         Range of each target. ``(low, high)``, scalars or arrays of shape (n_targets,), is public
-        and free. "private" spends at most 10 % of the squared mu on estimating it.
+        and free. "private" spends at most 25 % of the squared mu on estimating it.
     budget : PrivacyBudget, optional
         Shared budget that every fit is charged to.
     device : {"auto", "cpu", "cuda", "cuda:0", ...} or torch.device, default="auto"

@@ -71,7 +71,7 @@ class FairPrivateTransformer(
     bounds : "private", (low, high) or DataBounds, default="private"
         Range of each feature. ``(low, high)``, scalars or arrays of shape (n_features,), is public
         and free; rows beyond are clipped, and clipped rows are not spread out. "private" spends at
-        most 10 % of the squared mu on estimating it.
+        most 25 % of the squared mu on estimating it.
     norm_bound : float, optional
         Public bound of the norm of every row, in place of `bounds`: 1 for codes on the sphere.
     random_state : int, RandomState or None, default=None

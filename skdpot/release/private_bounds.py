@@ -4,10 +4,10 @@ A histogram is a sum over rows. There are two kinds of rounds:
 
 - *features*: the powers of two of the absolute values tell how large those of each feature are.
   Cells between these, equally wide, are divided again where all rows are in a few of them, or else
-  counted again, which tells a centre and a spread.
-- *norms* about that centre, in units of the spread, give a radius, if there are enough rows. Of
-  fewer rows, norms about the origin are counted, of few features after one round of absolute
-  values that tells which are far smaller than others; else only norms.
+  counted again, which tells a centre and a spread. Few rows get fewer rounds with less noise: one
+  of cells, to which bells are fitted, or none, so that the unit of a feature is its size.
+- *norms* about that centre, in units of the spread, give a radius, if there are enough rows; else
+  the radius is public. Of too few rows for any feature, only norms about the origin are counted.
 
 The cells of a round depend on the releases before it only (adaptive composition). For columns of a
 table, `release_ranges` reads two bounds that hold nearly all values from the same histograms.
@@ -16,7 +16,7 @@ table, `release_ranges` reads two bounds that hold nearly all values from the sa
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 
@@ -28,6 +28,7 @@ from skdpot._utils.streams import Streams
 from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import calibrate_lattice, check_counts
+from skdpot.privacy.reliability import named
 from skdpot.release.bounds import DataBounds
 from skdpot.release.feature_counts import EqualCells, FeatureCounts
 from skdpot.release.feature_scales import (
@@ -48,11 +49,16 @@ from skdpot.release.value_histogram import (
 from skdpot.sources.rows import Rows
 
 MAX_AUTO_FEATURES = 32
-_MAX_UNITS = 5  # features; of more, noise takes features of clusters for small ones
 N_ROUNDS = 5  # of histograms of features
-_LARGEST_SHARE = 0.1  # of the squared mu of a whole fit
+_USUAL_SHARE = 0.1  # of the squared mu of a whole fit, at most,
+_LARGEST_SHARE = 0.25  # or what finds each feature among few rows
 _SMALLEST_SHARE = 0.002
 _ROWS_OVER_NOISE = 27.0
+# Rows per deviation of the noise of a round, by the number of rounds, from which the features are
+# found: by counts of cells, by bells fitted to one histogram of cells, or by sizes of values; and
+# so many that more are no gain.
+_LEAST_ROWS = {N_ROUNDS: 20.0, 2: 14.0, 1: 8.0}
+_ENOUGH_ROWS = {N_ROUNDS: 20.0, 2: 25.0, 1: 14.0}
 _NORM_SHARE = 0.1  # of what bounds by features get
 _NORM_TAIL = 0.03
 _LARGEST_NORM_TAIL = 0.25
@@ -63,19 +69,15 @@ _LARGEST_RADIUS = 2.0**64
 _FEWEST = (1.0, 2.0)  # cells in a spread, or else they are divided
 _REACH = 3.0
 _LARGEST_WIDENING = 4.0
-_FAR_SMALLER = 4.0
-_SHOWN = 0.5
-_LARGE = 0.75
-_OCTAVES = 4  # that hold most values, and above these,
-_FEW = 0.2  # of the rows
+_KNOWN = 1.0  # octaves: the error of a size
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoundsPlan:
     """The public part of a release of private bounds, fixed before any row is read.
 
-    `features` is the noise of the rounds that find the centre and spread of each feature, or of
-    the one that finds its size, `norms` that of a histogram of norms. None is no such release, or
+    `features` is the noise of the rounds that find the centre and spread of each feature, or its
+    size if there is one round, `norms` that of a histogram of norms. None is no such release, or
     no noise if the plan has no event.
     """
 
@@ -108,33 +110,25 @@ class BoundsPlan:
         hidden = 3 * self.norms.sigma / self.n_samples if self.norms else 0.0
         return 1 - min(max(_NORM_TAIL, hidden), _LARGEST_NORM_TAIL)
 
-    @property
-    def clears_threshold(self) -> bool:
-        """Whether features of ordinary shape are expected to stand out from the noise."""
-        cells = self.n_features * Magnitudes(n_features=1).shape[1]
-        return self.features is None or self._shows(self.features, cells, 2)
-
-    @property
-    def shows_norms(self) -> bool:
-        """Whether norms of ordinary rows are expected to stand out from the noise."""
-        cells = Magnitudes(n_features=1, parts=_NORM_PARTS).shape[1]
-        return self.norms is None or self._shows(self.norms, cells, 2 * _NORM_PARTS)
-
-    def _shows(self, noise: GaussianEvent, cells: int, window: int) -> bool:
-        # Half of the rows in two octaves.
-        return 0.5 * self.n_samples >= threshold(cells) * math.sqrt(window) * noise.sigma
-
 
 def bounds_share(n_samples: int, n_features: int, mu: float, group_size: int = 1) -> float:
     """Return the share of the squared mu of a fit that its private bounds get.
 
     The noise of a count, if all went to one round, is then a third of the square root of the number
     of rows, comparable to sampling variation: 10 % for few rows, .3 % at epsilon = 1 for a million
-    rows of 8 features.
+    rows of 8 features. Up to 25 % are spent where few rows need it to find the scales of features.
     """
     n_histograms = n_features if n_features <= MAX_AUTO_FEATURES else 1
-    enough = _ROWS_OVER_NOISE * n_histograms * (group_size / mu) ** 2 / n_samples
-    return min(max(enough, _SMALLEST_SHARE), _LARGEST_SHARE)
+    noise = n_histograms * (group_size / mu) ** 2  # squared, but for a factor
+    usual = min(max(_ROWS_OVER_NOISE * noise / n_samples, _SMALLEST_SHARE), _USUAL_SHARE)
+    if n_features > MAX_AUTO_FEATURES:
+        return usual
+    for n_rounds, ratio in _LEAST_ROWS.items():
+        due = 2 * n_rounds * noise / n_samples**2 / (1 - _NORM_SHARE)
+        most = usual if n_rounds == N_ROUNDS else _LARGEST_SHARE
+        if due * ratio**2 <= most:
+            return max(usual, min(due * _ENOUGH_ROWS[n_rounds] ** 2, most))
+    return usual
 
 
 def planned_bounds(
@@ -161,39 +155,33 @@ def plan_private_bounds(
     if mu == math.inf:
         return made(by_features=mode == "features" or n_features <= MAX_AUTO_FEATURES)
     norms = partial(_of_counts, group_size * math.sqrt(2), "norms")
-    if mode != "norm":
-        left = 1.0 if mode == "features" else 1 - _NORM_SHARE
-        sensitivity = group_size * math.sqrt(2 * n_features)
-        each = partial(_of_counts, sensitivity, "values")
-        steps = each(mu * math.sqrt(left / N_ROUNDS))
-        plan = made(by_features=True, features=replace(steps, n_steps=N_ROUNDS))
-        if mode == "features":
-            return plan
-        if n_features <= MAX_AUTO_FEATURES and plan.clears_threshold:
-            return replace(plan, norms=norms(mu * math.sqrt(_NORM_SHARE)))
-        half = mu * math.sqrt(0.5)
-        plan = made(by_features=False, features=each(half), norms=norms(half))
-        if 1 < n_features <= _MAX_UNITS and plan.clears_threshold and plan.shows_norms:
-            return plan
+    features = partial(_of_counts, group_size * math.sqrt(2 * n_features), "values")
+    if mode == "features":
+        return made(by_features=True, features=features(mu, N_ROUNDS))
+    if mode == "auto" and n_features <= MAX_AUTO_FEATURES:
+        radius = norms(mu * math.sqrt(_NORM_SHARE))
+        shown = radius if _shows_norms(radius, n_samples) else None
+        left = mu * math.sqrt(1 - _NORM_SHARE) if shown else mu
+        for n_rounds, ratio in _LEAST_ROWS.items():
+            noise = features(left, n_rounds)
+            if n_samples >= ratio * (1 - 1e-9) * noise.sigma:
+                return made(by_features=True, features=noise, norms=shown)
     return made(by_features=False, norms=norms(mu))
 
 
-def _of_counts(sensitivity: float, counted: str, mu: float) -> GaussianEvent:
+def _shows_norms(noise: GaussianEvent, n_samples: int) -> bool:
+    """Whether norms of ordinary rows, half of them in two octaves, are expected to stand out."""
+    cells = Magnitudes(n_features=1, parts=_NORM_PARTS).shape[1]
+    return 0.5 * n_samples >= threshold(cells) * math.sqrt(2 * _NORM_PARTS) * noise.sigma
+
+
+def _of_counts(sensitivity: float, counted: str, mu: float, n_steps: int = 1) -> GaussianEvent:
     # The factor absorbs the rounding of the roots: the squares must not exceed mu**2.
-    noise = calibrate_lattice(mu * (1 - 1e-13), sensitivity)
-    return GaussianEvent(**vars(noise), label=f"Histograms of {counted}")
+    noise = calibrate_lattice(mu / math.sqrt(n_steps) * (1 - 1e-13), sensitivity)
+    return GaussianEvent(**vars(noise), n_steps=n_steps, label=f"Histograms of {counted}")
 
 
 AnyRows: TypeAlias = npt.NDArray[Any] | Rows
-
-
-@dataclass(frozen=True)
-class FeatureScales:
-    """Released location and scale of every feature."""
-
-    center: FloatArray
-    spread: FloatArray
-    reach: FloatArray
 
 
 def ball_radius(n_features: int) -> float:
@@ -208,16 +196,21 @@ def release_private_bounds(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     Privacy
     -------
     Releases the bounds, under ``plan.event`` and replace-one; the number of rows and of features is
-    public. The number of clipped rows is never reported.
+    public. The plan, which is public, fixes the number of rounds. Each round of histograms of d
+    features moves by at most sqrt(2 d), that of norms by sqrt(2), and k times that for k rows of a
+    person; the event composes them. Bounds, the features that a warning names, and what replaces
+    their scales follow from the histograms. The number of clipped rows is never reported.
     """
     center, unit = np.zeros(plan.n_features), np.ones(plan.n_features)
     if plan.by_features:
-        scales = release_feature_scales(rows, plan, streams)
-        center = scales.center
+        scales = _release_units(rows, plan, streams)
+        center = np.array([scale.center for scale in scales])
+        spread, reach = np.array([(scale.spread, scale.reach) for scale in scales]).T
         # Heavy tails and clusters get a wider unit, within limits.
-        unit = np.clip(scales.reach / _REACH, scales.spread, _LARGEST_WIDENING * scales.spread)
-    elif plan.features is not None:
-        unit = _release_units(rows, plan, streams)
+        unit = np.clip(reach / _REACH, spread, _LARGEST_WIDENING * spread)
+        lost = [f"feature {j}" for j, scale in enumerate(scales) if not scale.found]
+        if lost:
+            _warn_fallback(named(lost), "a scale from the size of values or from other features")
     elif 1 < plan.n_features <= MAX_AUTO_FEATURES:
         warn_of_privacy(
             "Private bounds: there are too few rows, for this privacy, to find a scale for each "
@@ -225,6 +218,8 @@ def release_private_bounds(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
             "have, and features that are small beside others will be lost. Use more rows or a "
             "larger epsilon, or declare public limits where the estimator takes them."
         )
+    if plan.norms is None and plan.event.is_private:
+        return DataBounds(center, unit, ball_radius(plan.n_features))
     shape: dict[str, Any] = {"n_features": plan.n_features, "parts": _NORM_PARTS}
     norms = Norms(center=center, scale=unit, **shape)
     table = release_histograms(norms, rows, plan.norms, streams.secret, plan.event)[0]
@@ -245,63 +240,54 @@ def release_private_bounds(rows: AnyRows, plan: BoundsPlan, streams: Streams) ->
     return DataBounds(center, unit, float(np.clip(radius, 1 / _LARGEST_RADIUS, largest)))
 
 
-def _release_units(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> FloatArray:
-    """Release a unit of each feature, 1 unless its values are far smaller than the largest."""
-    noise = cast(GaussianEvent, plan.features)
-    sizes = Magnitudes(n_features=plan.n_features)
-    tables = release_histograms(sizes, rows, noise, streams.secret, plan.event)[:, 1:]
-    totals = np.array([np.convolve(table, np.ones(_OCTAVES), "valid") for table in tables])
-    cells = totals.argmax(axis=1)[:, None] + np.arange(_OCTAVES)
-    counts = np.maximum(np.take_along_axis(tables, cells, axis=1), 0.0)
-    # The octave of a quantile of what is in the octaves that hold most.
-    below = np.cumsum(counts, axis=1) < _LARGE * counts.sum(axis=1, keepdims=True)
-    octave_ends = [sizes.end(int(cell)) for cell in cells[:, 0] + below.sum(axis=1) + 1]
-    shown = totals.max(axis=1) > _SHOWN * plan.n_samples
-    usual = np.where(shown, octave_ends, 0.0)
-    largest = max(float(usual.max()), 2.0**-1000)
-    ends = np.array([sizes.end(cell + 1) for cell in range(tables.shape[1])])
-    above = ends > usual[:, None]
-    beyond = np.where(above & (ends <= 2.0**_OCTAVES * usual[:, None]), tables, 0.0).sum(axis=1)
-    smaller = shown & (_FAR_SMALLER * usual < largest) & (beyond < _FEW * plan.n_samples)
-    unknown = ~smaller & ~(shown & (_FAR_SMALLER * usual >= largest))
-    if unknown.any():
-        public = "the unit of the largest: if they are far smaller, they will be lost"
-        _warn_fallback(f"the sizes of {unknown.sum()} of {len(unknown)} features", public)
-    return np.where(smaller, usual / largest, 1.0)
-
-
-def release_feature_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> FeatureScales:
-    """Release centre and spread of each feature. Charge ``plan.event`` first.
-
-    Privacy
-    -------
-    Noisy histograms of each feature in rounds; the number of rows and of features is public.
-    """
-    features = _release_features(rows, plan, streams)
-    if hidden := sum(feature is None for feature in features):
-        _warn_fallback(f"{hidden} of {len(features)} features", "centre 0, scale 1")
-    return FeatureScales(
-        *np.array([feature.scales if feature else (0.0, 1.0, 0.0) for feature in features]).T
-    )
-
-
 def release_scales(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list[FeatureScale]:
     """Release the scale of each feature with its errors. Charge ``plan.event`` first.
 
     Privacy
     -------
-    The histograms of `release_feature_scales`; all else follows from them.
+    Noisy histograms of each feature in rounds, and what follows from them; the number of rows and
+    of features is public.
     """
-    features = cast(list[ScaledCounts], _release_features(rows, plan, streams, scaled=True))
+    features = cast(list[ScaledCounts], _release_features(rows, plan, streams, "all"))
     return pooled_scales([feature.estimate() for feature in features])
 
 
+def _release_units(rows: AnyRows, plan: BoundsPlan, streams: Streams) -> list[FeatureScale]:
+    """Release a centre and a unit of each feature. Charge ``plan.event`` first.
+
+    Counts of cells show any shape; bells and sizes are for few rows, and for features that the
+    noise hides.
+    """
+    noise = plan.features
+    if noise is not None and noise.n_steps == 1:
+        sizes = Magnitudes(n_features=plan.n_features)
+        table = release_histograms(sizes, rows, noise, streams.secret, plan.event)
+        likely = likely_sizes(sizes, table, noise.sigma, plan.n_samples)
+        return pooled_scales(
+            [
+                FeatureScale(0.0, size, log_error=octaves * math.log(2.0), found=octaves < _KNOWN)
+                for size, octaves in zip(*(part.tolist() for part in likely), strict=True)
+            ]
+        )
+    if noise is not None and noise.n_steps < N_ROUNDS:
+        return release_scales(rows, plan, streams)
+    features = _release_features(rows, plan, streams, "hidden")
+    return pooled_scales(
+        [
+            f.estimate()
+            if isinstance(f, ScaledCounts)
+            else FeatureScale(*f.scales, log_error=0.0, found=True)
+            for f in cast(list[FeatureCounts], features)
+        ]
+    )
+
+
 def _release_features(
-    rows: AnyRows, plan: BoundsPlan, streams: Streams, scaled: bool = False
+    rows: AnyRows, plan: BoundsPlan, streams: Streams, bells: Literal["all", "hidden"] | None = None
 ) -> list[FeatureCounts | None]:
     """Release what is known of each feature, None where nothing stands out.
 
-    Those that are `scaled` have sizes by which they are known where nothing stands out.
+    With `bells`, all features or those that are hidden are known by their sizes.
     """
     d, noise = plan.n_features, plan.features
     sigma, n_cells = (noise.sigma, _N_CELLS) if noise else (0.0, _N_EXACT_CELLS)
@@ -313,7 +299,7 @@ def _release_features(
     tables = release(sizes)
     ends = [sizes.usual_and_largest(table, sigma, threshold(tables.size)) for table in tables]
     make: list[Callable[..., FeatureCounts]] = [FeatureCounts] * d
-    if scaled:
+    if bells:
         likely, errors = np.array([usual for usual, _ in ends]), np.zeros(d)
         if plan.n_samples < CLEAR_SIZE * sigma:
             likely, errors = likely_sizes(sizes, tables, sigma, plan.n_samples)
@@ -325,7 +311,7 @@ def _release_features(
     shown: list[FeatureCounts | None] = [None] * d
     # Narrow cells show more where the noise is low, and less where it is not.
     fewest = float(np.clip(0.08 * math.sqrt(plan.n_samples / (sigma or 1.0)), *_FEWEST))
-    for _ in range(N_ROUNDS - 1):
+    for _ in range((noise.n_steps if noise else N_ROUNDS) - 1):
         lowest, width = (np.array([getattr(c, f) for c in cells]) for f in ("lowest", "width"))
         histograms = Intervals(n_features=d, lowest=lowest, width=width, n_cells=n_cells)
         sums += release(histograms)
@@ -333,9 +319,14 @@ def _release_features(
         for j in range(d):
             table, table_sigma = sums[j] / times[j], sigma / math.sqrt(times[j])
             seen = cells_seen(table, table_sigma, z)
-            counts = make[j](table, seen, table_sigma, cells[j], ends[j][1], plan.n_samples)
-            shown[j] = counts if seen.size or scaled else shown[j]
-            following = counts.next_cells(fewest) if seen.size or scaled else cells[j].wider
+            kind = FeatureCounts if seen.size and bells != "all" else make[j]
+            counts = kind(table, seen, table_sigma, cells[j], ends[j][1], plan.n_samples)
+            if seen.size or (bells and type(shown[j]) is not FeatureCounts):
+                shown[j] = counts
+            if seen.size or bells == "all":
+                following = counts.next_cells(fewest)
+            else:  # cells that hold the likely size show more when their noise is averaged
+                following = cells[j] if bells else cells[j].wider
             if following != cells[j]:
                 cells[j], sums[j], times[j] = following, 0.0, 0.0
     return shown

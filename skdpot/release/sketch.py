@@ -92,7 +92,7 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
     bounds : "private", (low, high) or DataBounds, default="private"
         Range of each feature. ``(low, high)``, scalars or arrays of shape (n_features,), is public
         knowledge and free; features are mapped to [-1, 1] and clipped. "private" spends at most
-        10 % of the squared mu on estimating location and scale, in `partial_fit` from the first
+        25 % of the squared mu on estimating location and scale, in `partial_fit` from the first
         chunk. The released `bounds_` of another fit are public: with them sketches of several
         parties can be compared.
     norm_bound : float, optional

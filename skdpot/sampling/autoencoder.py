@@ -95,7 +95,7 @@ class PrivateSWAutoencoder(
         tried for one step before the charge.
     bounds : "private" or (low, high), default="private"
         Range of each feature. ``(low, high)``, scalars or arrays of shape (n_features,), is public
-        and free, for example (0, 255) for pixels. "private" spends at most 10 % of the squared mu
+        and free, for example (0, 255) for pixels. "private" spends at most 25 % of the squared mu
         on estimating it; with ``private=False`` it is read off the rows.
     norm_bound : float, optional
         Public bound of the norm of every row, in place of `bounds`.

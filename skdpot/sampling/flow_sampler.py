@@ -81,7 +81,7 @@ class DPSlicedFlowSampler(SyntheticRows):
         Shared budget that every fit is charged to.
     bounds : "private" or (low, high), default="private"
         Range of each feature: ``(low, high)``, scalars or arrays of shape (n_features,), is public
-        and free; "private" spends at most 10 % of the squared mu on estimating location and scale.
+        and free; "private" spends at most 25 % of the squared mu on estimating location and scale.
     norm_bound : float, optional
         Public bound of the norm of every row, instead of `bounds`.
     conditional : bool, default=False

@@ -109,7 +109,7 @@ class DPSlicedGenerator(SyntheticRows):
         Needs a `Sketch`, which declares whether labels are public.
     bounds : "private" or (low, high), default="private"
         Range of each feature. ``(low, high)``, scalars or arrays of shape (n_features,), is public
-        and free; "private" spends at most 10 % of the squared mu on estimating it.
+        and free; "private" spends at most 25 % of the squared mu on estimating it.
     norm_bound : float, optional
         Public bound of the norm of every row, in place of `bounds`.
     budget : PrivacyBudget, optional

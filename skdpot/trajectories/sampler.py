@@ -111,7 +111,7 @@ class PrivateTrajectorySampler(PrivateSampler):
         Shared budget that every fit is charged to.
     bounds : "private" or (low, high), default="private"
         Range of each feature over all times. ``(low, high)``, scalars or arrays of shape
-        (n_features,), is public and costs nothing; "private" spends at most 10 % of the squared mu
+        (n_features,), is public and costs nothing; "private" spends at most 25 % of the squared mu
         on estimating location and scale.
     norm_bound : float, optional
         Public bound of the norm of every row, in place of `bounds`.

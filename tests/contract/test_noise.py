@@ -21,8 +21,8 @@ from skdpot.release.bounds import DataBounds
 from skdpot.release.gate import record_releases
 from skdpot.release.private_bounds import (
     plan_private_bounds,
-    release_feature_scales,
     release_private_bounds,
+    release_scales,
 )
 from skdpot.sampling.row_releases import StepDirections, noisy_batches, plan_rows
 from skdpot.tables.category_selection import plan_category_selection, select_categories
@@ -51,7 +51,7 @@ def sketch(seed, **options):
 def bounds(seed, mode):
     X = np.zeros((4, 3 if mode == "features" else 2000))
     plan = plan_private_bounds(*X.shape, 0.2, mode=mode)
-    run = release_private_bounds if mode == "norm" else release_feature_scales
+    run = release_private_bounds if mode == "norm" else release_scales
     run(X, plan, streams(seed))
 
 

@@ -28,7 +28,7 @@ PLANS = {
         plan_private_bounds(n, d, mu, mode="norm", group_size=k).event
     ),
     "bounds of few rows": lambda mu, n, d, k: (
-        plan_private_bounds(max(round(45 * k * d**0.5 / mu), 1), d, mu, group_size=k).event
+        plan_private_bounds(max(round(13 * k * d**0.5 / mu), 1), d, mu, group_size=k).event
     ),
     "outputs": lambda mu, n, d, k: plan_output_tables(mu, k, d, n).event,
     "threshold": lambda mu, n, d, k: threshold(mu, n, False),
@@ -42,7 +42,7 @@ PLANS = {
 # Phases, and the steps of the last one for three columns and three rows of a person.
 SHAPES = {
     "bounds of features": (1, 5), "bounds of norms": (1, 1), "outputs": (1, 3),
-    "bounds of few rows": (2, 1),
+    "bounds of few rows": (1, 1),
     "threshold": (3, 1), "threshold, public classes": (2, 1), "categories": (1, 3),
     "means": (1, 3), "clusters": (1, 12),
 }  # fmt: skip

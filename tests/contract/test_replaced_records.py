@@ -18,8 +18,8 @@ from skdpot.privacy.targets import PrivacyTarget
 from skdpot.release.bounds import DataBounds
 from skdpot.release.private_bounds import (
     plan_private_bounds,
-    release_feature_scales,
     release_private_bounds,
+    release_scales,
 )
 from skdpot.tables.category_selection import plan_category_selection, select_categories
 from skdpot.trajectories.langevin_release import mean_field_langevin, plan_langevin
@@ -49,7 +49,7 @@ def bounds(mode, group_size=1):
         # All rows of a person from one cell to another, which is the most that they can do.
         Y[:group_size] = 1e6 if rng.random() < 0.5 else entries(rng, (group_size, d))
         plan = plan_private_bounds(n, d, rng.uniform(0.3, 3), mode=mode, group_size=group_size)
-        run = release_private_bounds if mode == "norm" else release_feature_scales
+        run = release_private_bounds if mode == "norm" else release_scales
         return lambda Z: run(Z, plan, streams()), X, Y, 1
 
     return make

@@ -88,7 +88,7 @@ def test_the_moves_are_within_two_errors_of_those_without_noise():
 
 @pytest.mark.slow
 def test_accuracy_and_rates_of_a_rule_are_within_two_errors():
-    """The rates of the rows of the fit differ from the estimates by noise alone."""
+    """Rates are those of the rows of the fit, which differ from the estimates by noise alone."""
     of_accuracy, of_rates = [], []
     for seed in range(N_FITS // 2):
         rows, value, group = drawn(seed, n=2000)
@@ -143,7 +143,7 @@ def test_predictions_that_are_noise_shrink_to_the_released_mean():
     model = FairPrivateRegressor(epsilon=0.3, target_bounds=(-3, 4), random_state=0)
     with pytest.warns(ReliabilityWarning, match="predictions of the target"):
         model.fit(rows, noise, sensitive_features=group)
-    assert model.predict(rows).std() < 0.5 * value.std()
+    assert model.predict(rows).std() < 0.7 * noise.std()
     before, after = (
         wasserstein_parity(model.with_level(k).predict(rows), sensitive_features=group)
         for k in (0.0, 1.0)

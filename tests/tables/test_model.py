@@ -70,7 +70,7 @@ def test_tails_never_hold_all_rows():
     counts = [100.0, *[5.0] * 39, -265.0]
     found = coarsen(counts, sigma=10.0, n_rows=30, ordered=True, missing=True, doubtful=[40])
     assert found.cell_shares.sum() == pytest.approx(1.0)
-    assert found.cell_shares[0] > 0.09
+    assert (found.cell_shares > 0.0).all()
 
 
 @given(st.data())

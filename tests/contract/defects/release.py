@@ -233,7 +233,7 @@ INJECTIONS: Injections = {
             "sketch": "contract/test_noise.py::test_private_bounds_are_paid_for_by_more_noise",
             "sketches of trajectories": "trajectories/test_trajectory_privacy.py::test_epsilon_of_a_sketch_is_that_of_its_noise[private-1]",
             "projected rows": "sampling/test_row_releases.py::test_private_bounds_take_a_tenth"}),
-        (returning("BoundsPlan.event", the_first_phase), {"norms after features": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[flow]", "norms after sizes": "contract/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of few rows]"}),
+        (returning("BoundsPlan.event", the_first_phase), {"norms after features": "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn[flow]"}),
         (given("GaussianEvent.__init__", "plan_private_bounds", n_steps=1), {"rounds of histograms after the first": "contract/test_plans.py::test_a_plan_costs_what_it_was_given[bounds of features]"}),
     ],
     18: [
