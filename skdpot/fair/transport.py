@@ -233,7 +233,7 @@ def _round(
     ends_of_outputs: tuple[np.ndarray, np.ndarray] | None,
 ) -> Round:
     """Return the moves to the barycentre of noisy distributions."""
-    of_group, error = np.array(sizes, dtype=np.float64), cdf_errors(noise, sizes)
+    of_group, error = np.array(sizes, dtype=np.float64), group_cdf_errors(noise, sizes)
     ends = np.minimum(_HIDDEN * error, _LARGEST_TAIL)[:, None]
     inside = np.clip(_LEVELS, ends, 1.0 - ends)
     pairs = zip(tables.tables, inside, strict=True)
@@ -266,7 +266,7 @@ def _bin_error(tables: OutputTables) -> float:
 
 def kept_of_moves(noise: TableNoise, sizes: Sequence[int]) -> np.ndarray:
     """Return the share of its moves that each group makes: less where noise hides them."""
-    return np.asarray(1.0 / (1.0 + (cdf_errors(noise, sizes) / _UNRESOLVED) ** 2))
+    return np.asarray(1.0 / (1.0 + (group_cdf_errors(noise, sizes) / _UNRESOLVED) ** 2))
 
 
 def _above_noise(lengths: np.ndarray, errors: np.ndarray) -> np.ndarray:
@@ -275,6 +275,6 @@ def _above_noise(lengths: np.ndarray, errors: np.ndarray) -> np.ndarray:
     return np.clip(signal / np.maximum(errors, _TINY) ** 2, 0.0, 1.0)
 
 
-def cdf_errors(noise: TableNoise, sizes: Sequence[int]) -> np.ndarray:
+def group_cdf_errors(noise: TableNoise, sizes: Sequence[int]) -> np.ndarray:
     """Return the typical error of the distribution function of each group."""
     return noise.sigma * noise.strategy.typical_deviation / np.array(sizes, dtype=np.float64)

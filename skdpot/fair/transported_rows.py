@@ -24,7 +24,7 @@ from skdpot.fair.mechanism import FairMechanism, FairTask
 from skdpot.fair.score_losses import LOSSES
 from skdpot.fair.score_noise import spread_after_adam
 from skdpot.fair.training_rows import TrainingRows, train_on
-from skdpot.fair.transport import cdf_errors
+from skdpot.fair.transport import group_cdf_errors
 from skdpot.nets.cells import Cells
 from skdpot.nets.gradient_release import gradients_of_vectors, release_gradient
 from skdpot.nets.gradients import pulled_back_sum
@@ -193,7 +193,7 @@ def _map_error(released: OutputTables, cells: Cells, noise: TableNoise) -> Outpu
     source, target = released.tables[SOURCE], released.tables[TARGET]
     quantiles = source.quantiles(_LEVELS)
     spread = float(np.sqrt(quantiles.var(axis=1).mean()))
-    of_slice = float(np.linalg.norm(cdf_errors(noise, cells.sizes))) * math.sqrt(2 * math.pi)
+    of_slice = float(np.linalg.norm(group_cdf_errors(noise, cells.sizes))) * math.sqrt(2 * math.pi)
     n_blocks = len(released.directions) / released.directions.shape[1]
     error = min(of_slice, _LARGEST_ERROR) * spread
     distance = float(source.squared_distances(target).mean())

@@ -30,7 +30,7 @@ _UNKNOWN = (math.nan, math.nan)
 
 
 @dataclass(frozen=True)
-class Part:
+class RangePart:
     """A part of a column: its shares of the given and of the synthetic rows."""
 
     name: str
@@ -136,7 +136,7 @@ def cell_numbers(grid: ColumnGrid) -> FloatArray:
     return np.asarray(grid.column.replace(missing=False).numbers(grid.middles), dtype=np.float64)
 
 
-def parts_of_scale(column: Any, given: Side, synthetic: Side) -> list[Part]:
+def parts_of_scale(column: Any, given: Side, synthetic: Side) -> list[RangePart]:
     """Return the rows beyond the synthetic range, the tails of rows, and the tenths of the range.
 
     A part within one that is lost or hidden is left out, and neighbouring hidden tenths are one.
@@ -148,7 +148,7 @@ def parts_of_scale(column: Any, given: Side, synthetic: Side) -> list[Part]:
         ends += [(-math.inf, np.nextafter(first, -math.inf)), (last, math.inf)]
     lower, upper = column.span
     edges = np.linspace(lower, upper, _N_TENTHS + 1)[1:-1].tolist()
-    parts: list[tuple[float, float, Part]] = []
+    parts: list[tuple[float, float, RangePart]] = []
     for low, high in (*ends, *itertools.pairwise([-math.inf, *edges, math.inf])):
         if any(a <= low and high <= b for a, b, part in parts if part.is_lost or part.is_hidden):
             continue
@@ -160,17 +160,17 @@ def parts_of_scale(column: Any, given: Side, synthetic: Side) -> list[Part]:
     return [part for _, _, part in parts]
 
 
-def _part(column: Any, given: Side, synthetic: Side, low: float, high: float) -> Part:
+def _part(column: Any, given: Side, synthetic: Side, low: float, high: float) -> RangePart:
     """Return the part of a scale above `low` and at most `high`."""
     share, drawn = given.share(low, high), synthetic.share(low, high)
     if given.noise is None:
         variance = _by_chance(share, drawn, given.n_rows, synthetic.n_rows)
     else:
         variance = given.variance(low, high) + drawn * (1.0 - drawn) / synthetic.n_rows
-    return Part(_interval(column, low, high), share, drawn, math.sqrt(variance))
+    return RangePart(_interval(column, low, high), share, drawn, math.sqrt(variance))
 
 
-def parts_of_categories(shares: ColumnShares, n_rows: int, n_samples: int) -> Iterator[Part]:
+def parts_of_categories(shares: ColumnShares, n_rows: int, n_samples: int) -> Iterator[RangePart]:
     """Yield the categories; noise on the real shares is known, or else rows differ by chance."""
     names = [str(value) for value in shares.values]
     noise = shares.real_deviations
@@ -181,7 +181,7 @@ def parts_of_categories(shares: ColumnShares, n_rows: int, n_samples: int) -> It
         )
 
 
-def missing_part(shares: ColumnShares, n_rows: int, n_samples: int) -> Part:
+def missing_part(shares: ColumnShares, n_rows: int, n_samples: int) -> RangePart:
     """Return the part of missing values."""
     noise = None if shares.real_deviations is None else shares.real_missing_deviation
     given, drawn = shares.real_missing, shares.synthetic_missing
@@ -190,12 +190,12 @@ def missing_part(shares: ColumnShares, n_rows: int, n_samples: int) -> Part:
 
 def _category(
     name: str, given: float, drawn: float, noise: float | None, n_rows: int, n_samples: int
-) -> Part:
+) -> RangePart:
     if noise is None:
         variance = _by_chance(given, drawn, n_rows, n_samples)
     else:
         variance = noise**2 + drawn * (1.0 - drawn) / n_samples
-    return Part(name, given, drawn, math.sqrt(variance))
+    return RangePart(name, given, drawn, math.sqrt(variance))
 
 
 def _by_chance(given: float, drawn: float, n_given: int, n_drawn: int) -> float:
@@ -222,7 +222,7 @@ def shown_value(column: Any, number: float) -> str:
     return str(column.replace(missing=False).from_numbers(np.array([number]))[0])
 
 
-def frame_of(parts: Iterable[tuple[str, Part]], by_noise: bool) -> pd.DataFrame:
+def losses_frame(parts: Iterable[tuple[str, RangePart]], by_noise: bool) -> pd.DataFrame:
     """Return the lost and, of noisy counts, the hidden parts of columns as a table."""
     rows = [
         (name, p.name, p.given, p.synthetic, p.deviation, p.at_most, p.is_lost)

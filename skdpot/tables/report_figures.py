@@ -13,9 +13,9 @@ from skdpot.tables.contingency import NoisyMarginal
 from skdpot.tables.frames import Table
 from skdpot.tables.grids import ColumnGrid
 from skdpot.tables.losses import (
-    Part,
+    RangePart,
     Side,
-    frame_of,
+    losses_frame,
     missing_part,
     parts_of_categories,
     parts_of_scale,
@@ -55,7 +55,7 @@ def compare_with_releases(
     values = [drawn[grid.column.name] for grid in grids]
     codes = np.stack([grid.codes(v) for grid, v in zip(grids, values, strict=True)], axis=1)
     marginals, columns = [], []
-    parts: list[tuple[str, Part]] = []
+    parts: list[tuple[str, RangePart]] = []
     pairs: dict[tuple[str, ...], tuple[int, dict[str, Any]]] = {}  # in the finest table of each
     for place, (grid, noisy, drawn_values, cells) in enumerate(
         zip(grids, model.columns, values, codes.T, strict=True)
@@ -85,7 +85,7 @@ def compare_with_releases(
             pairs[names] = len(shares), figures
     listed = [(names, *pair) for names, pair in pairs.items()]
     compared = _compared([grid.column for grid in grids], columns, listed, marginals)
-    return compared | {"losses": frame_of(parts, by_noise=True)}
+    return compared | {"losses": losses_frame(parts, by_noise=True)}
 
 
 def compare_with_rows(schema: TableSchema, rows: Table, synthetic: Table) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def compare_with_rows(schema: TableSchema, rows: Table, synthetic: Table) -> dic
         else:
             found += parts_of_categories(marginal, *sizes)
         parts += [(column.name, part) for part in found]
-    losses = frame_of(parts, by_noise=False)
+    losses = losses_frame(parts, by_noise=False)
     return _compared(schema.columns, columns, pairs, marginals) | {"losses": losses}
 
 

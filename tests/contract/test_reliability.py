@@ -11,32 +11,9 @@ from skdpot.exceptions import ReliabilityWarning
 from skdpot.privacy import OutputError, Reliability
 from tests.contract.fits import FITS, swept
 
-# Fits whose estimators state their errors.
-STATED = (
-    "adapter",
-    "autoencoder",
-    "classifier",
-    "contribution",
-    "distance",
-    "encoder",
-    "fair transformer",
-    "flow",
-    "generator",
-    "paths",
-    "post-processor",
-    "regressor",
-    "scaler",
-    "search",
-    "sketch",
-    "synthesizer",
-)
-MISSING = {name for name in FITS if not name.startswith(STATED)}
-
 
 @pytest.mark.parametrize("name", swept(FITS))
 def test_every_fit_states_its_errors_and_warns_once_of_what_noise_hides(name):
-    if name in MISSING:
-        pytest.skip("not stated yet")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fitted = FITS[name].fitted(random_state=3)
@@ -63,8 +40,6 @@ def test_every_fit_states_its_errors_and_warns_once_of_what_noise_hides(name):
 @pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning")
 @pytest.mark.parametrize("name", swept(FITS))
 def test_without_noise_nothing_is_hidden(name):
-    if name in MISSING:
-        pytest.skip("not stated yet")
     fit = FITS[name]
     if "epsilon" not in fit.estimator.get_params():
         pytest.skip("states its cost otherwise")
