@@ -35,6 +35,7 @@ _MOST_ROWS = 0.85  # share in a bell that need not be quite normal
 _LACKING = 3.0  # deviations of the noise
 _MEDIAN = (0.45, 0.5, 0.55)
 _OF_SPREAD = 3.0  # error of a spread, in errors of a level, of a bell
+_OF_SHAPE = 0.15  # log error of the spread of a bell for features of other shapes
 _OF_CELL, _LEAST_ERROR = 0.08, 0.03  # errors of medians and spreads in cells, beside the noise
 _SHOWN_COUNT = 0.5  # deviations of the noise
 _GOOD = 0.5  # spreads: an error that centring and scaling do not suffer from
@@ -145,7 +146,8 @@ class ScaledCounts(FeatureCounts):
             guess = self.size * math.exp(_LOG_SHARE)
             log_error = min(_LOG_DEVIATION + octaves, _UNKNOWN)
             return FeatureScale(center, guess, guess, max(error, guess), log_error)
-        log_error = math.hypot(log_error, octaves)
+        log_error = math.hypot(log_error, octaves, _OF_SHAPE)
+        error = math.hypot(error, _OF_SHAPE * spread)
         return FeatureScale(center, spread, 2 * spread, error, log_error, True)
 
     @property

@@ -59,3 +59,45 @@ def test_few_rows_fall_back_with_a_warning(X):
     with pytest.warns(ReliabilityWarning, match="noise hides the centre of feature 0.* 3 more"):
         scaler = PrivateScaler(epsilon=0.1).fit(X[:10])
     assert len(scaler.reliability_.unreliable) == 6
+
+
+LAWS = {
+    "normal": lambda rng, shape: rng.normal(3.0, 1.0, shape),
+    "uniform": lambda rng, shape: rng.uniform(-3, 5, shape),
+    "skewed": lambda rng, shape: rng.exponential(2.0, shape),
+    "heavy-tailed": lambda rng, shape: rng.standard_t(3, shape),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LAWS)
+def test_true_scales_are_within_two_stated_errors(name):
+    """200 fits of each law, of features of sizes from .01 to 100; scales that are kept."""
+    rng, of_centers, of_scales = np.random.default_rng(7), [], []
+    for n, d, epsilon in [(300, 4, 1.0), (1000, 8, 1.0), (3000, 4, 0.3), (10_000, 4, 1.0)]:
+        for _ in range(50):
+            rows = LAWS[name](rng, (n, d)) * 10.0 ** rng.integers(-2, 3, d)
+            found = PrivateScaler(epsilon=epsilon).fit(rows)
+            true = PrivateScaler(epsilon=math.inf).fit(rows)
+            errors = np.array([each.standard_error for each in found.reliability_]).reshape(2, d)
+            kept = np.array([each.reliable for each in found.reliability_])[d:]
+            of_centers += (np.abs(found.center_ - true.center_) <= 2 * errors[0])[kept].tolist()
+            of_scales += (np.abs(found.scale_ - true.scale_) <= 2 * errors[1])[kept].tolist()
+    assert len(of_scales) > 800
+    assert np.mean(of_centers) > 0.93
+    assert np.mean(of_scales) > 0.93
+
+
+def test_a_common_value_before_hidden_ones_is_no_constant():
+    """Where 8 % of the values are far away, noise tells neither their size nor that there are none.
+
+    A constant is one only if noise hides less than 2 % of the rows.
+    """
+    rng = np.random.default_rng(0)
+    gains = np.where(rng.random(3000) < 0.08, rng.exponential(5000.0, 3000), 0.0)[:, None]
+    for rows in (np.zeros((3000, 1)), gains):
+        told = PrivateScaler(epsilon=0.1).fit(rows).reliability_.unreliable
+        assert "the scale of feature 0" in told
+    constant = PrivateScaler(epsilon=3.0).fit(np.full((30_000, 1), 7.0))
+    assert constant.reliability_.unreliable == ()
+    assert constant.scale_[0] == 1.0
