@@ -173,6 +173,7 @@ class Barycenter(FairMechanism):
             mean_error=mean_error,
             moves=moves_error,
             deviation=spread.slope / 2.0,
+            variance_error=plan.spread.sigma / len(rows),
         )
         attributes = {
             "target_bounds_": bounds,

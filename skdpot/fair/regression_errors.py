@@ -17,6 +17,7 @@ from skdpot.release.private_bounds import BoundsPlan, ball_radius
 
 # Errors that are good enough, as shares of the range and of the standard deviation of a target.
 _GOOD, _GOOD_SHARE = 0.05, 0.2
+_CLEAR = 5.0  # signal over noise at which predictions are trusted to explain the target
 _DOUBT = 2.0  # times its error a mean may be off
 ADVICE = (
     "Declare target_bounds=(low, high), scale X to about [-1, 1], use more rows or fewer features, "
@@ -74,6 +75,8 @@ class PredictionErrors:
         Standard deviation of the noise of what predictions are moved by.
     deviation : float, default=inf
         Released standard deviation of mapped targets.
+    variance_error : float, default=0.0
+        Standard deviation of the noise of its square.
     replaced : bool, default=True
         Whether predictions of which noise explains all variance have become their mean.
     """
@@ -83,6 +86,7 @@ class PredictionErrors:
     mean_error: float | None = None
     moves: float = 0.0
     deviation: float = math.inf
+    variance_error: float = 0.0
     replaced: bool = True
 
     def outputs(self, plan: DataBounds | BoundsPlan) -> list[OutputError]:
@@ -119,7 +123,10 @@ class PredictionErrors:
         """
         spread, of_mean = self.spread, (self.mean_error or 0.0) ** 2
         noise = float(spread.error[j] if self.replaced else spread.noise[j])
-        explained = max(float(spread.sure_signal[j]) - (_DOUBT**2 - 1.0) * of_mean, 0.0)
+        explained = float(spread.sure_signal[j])
+        if explained < _CLEAR * noise:  # else the scores say more than the released spread
+            explained = min(explained, self.deviation**2 - self.variance_error)
+        explained = max(explained - (_DOUBT**2 - 1.0) * of_mean, 0.0)
         return OutputError(
             output=f"predictions of the target{name}",
             standard_error=scale * min((noise + self.moves**2 + of_mean) ** 0.5, 2.0),
