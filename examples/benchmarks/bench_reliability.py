@@ -13,6 +13,7 @@ report only). Run: ``python examples/benchmarks/bench_reliability.py --kinds skl
 from __future__ import annotations
 
 import argparse
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -148,12 +149,17 @@ def trajectories(data: PanelData, epsilon: float, seed: int) -> tuple[Any, Judge
     fitted = PrivateTrajectorySampler(epsilon=epsilon, bounds=(0.0, 1.0), random_state=seed)
     paths = fitted.fit(X, times).sample(2000, random_state=seed)
     true = np.array([X[times == t].mean(axis=0) for t in range(len(sizes))])
-    named = " ".join(getattr(getattr(fitted, "reliability_", None), "unreliable", ()))
-    kept = [f"time {t}" not in named.replace(",", " ").split("time ") for t in range(len(sizes))]
-    errors = np.sqrt(((paths.mean(axis=0) - true) ** 2).mean(axis=1))[kept]
-    trivials = np.sqrt(((X.mean(axis=0) - true) ** 2).mean(axis=1))[kept]
-    worst = int(np.argmax(errors - trivials)) if len(errors) else 0
-    return fitted, Judged(float(errors[worst]), float(trivials[worst]), 0.1)
+    named = getattr(getattr(fitted, "reliability_", None), "unreliable", ())
+    kept = np.array([f"rows at time {t}" not in named for t in range(len(sizes))])
+    errors = np.sqrt(((paths.mean(axis=0) - true) ** 2).mean(axis=1))
+    trivials = np.sqrt(((X.mean(axis=0) - true) ** 2).mean(axis=1))
+    hidden = (errors >= 0.5 * np.maximum(trivials, 0.1))[~kept].any()
+    of_named = math.inf if hidden else 0.0
+    if not kept.any():
+        return fitted, Judged(0.0, 1.0, 0.1, of_named)
+    errors, trivials = errors[kept], trivials[kept]
+    worst = int(np.argmax(errors - trivials))
+    return fitted, Judged(float(errors[worst]), float(trivials[worst]), 0.1, of_named)
 
 
 def distance(data: PanelData, epsilon: float, seed: int) -> tuple[Any, Judged]:
@@ -172,22 +178,20 @@ def table(data: PanelData, epsilon: float, seed: int) -> tuple[Any, Judged]:
     frame = pd.DataFrame(data.X[:, :30]).add_prefix("c")
     fitted = DPTableSynthesizer(epsilon=epsilon, random_state=seed).fit(frame)
     made = fitted.sample(2000, random_state=seed)
-    errors, trivials = [], []
-    named = " ".join(getattr(getattr(fitted, "reliability_", None), "unreliable", ()))
+    told = " ".join(getattr(getattr(fitted, "reliability_", None), "unreliable", ()))
+    words, unnamed, named = told.replace(",", " ").split(), [], []
     for name in frame:
-        if name in named.replace(",", " ").split():
-            continue
         edges = np.linspace(frame[name].min(), frame[name].max(), 11)
         true, copied = (
             np.histogram(np.clip(part[name].astype(float), edges[0], edges[-1]), edges)[0]
             for part in (frame, made)
         )
         true, copied = true / len(frame), copied / len(made)
-        errors.append(np.abs(true - copied).sum() / 2.0)
-        trivials.append(np.abs(true - 0.1).sum() / 2.0)
-    worst = int(np.argmax(np.subtract(errors, trivials))) if errors else 0
-    judged = (errors[worst], trivials[worst]) if errors else (0.0, 1.0)
-    return fitted, Judged(*judged, 0.1)
+        pair = np.abs(true - copied).sum() / 2.0, np.abs(true - 0.1).sum() / 2.0
+        (named if name in words else unnamed).append(pair)
+    error, trivial = max(unnamed, key=lambda pair: pair[0] - pair[1], default=(0.0, 1.0))
+    hidden = any(of_named >= 0.5 * max(beside, 0.1) for of_named, beside in named)
+    return fitted, Judged(error, trivial, 0.1, math.inf if hidden else 0.0)
 
 
 JUDGES: dict[str, Callable[..., tuple[Any, Judged]]] = {

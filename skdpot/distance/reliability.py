@@ -13,6 +13,7 @@ OUTPUT = "distances to other parties"
 _PER_SPREAD, _POWER = 2.2, 0.75
 _AT_BOUND = 0.95  # of half the range: a mean beyond it is one of clipped values
 _HARDLY_SPREAD = 0.1  # of half the range, without noise
+_MOST_NOISE = 0.1  # error of distribution functions, beyond which a corner is not seen
 _OF_NOISE = 0.3  # squares of half the range that noise adds to a squared spread, per error
 _ADVICE = "Use more rows, a larger epsilon, or fewer features (and n_projections)."
 _CLIPPED = "Nearly all rows are at one corner of the bounds: check that bounds= holds the rows."
@@ -55,5 +56,7 @@ def _are_at_a_corner(sketch: SlicedSketch, means: np.ndarray, spread: float, err
         return False
     half = bounds.radius / np.sqrt(bounds.n_features)
     centre = np.linalg.lstsq(directions, means, rcond=None)[0]
+    if error > _MOST_NOISE:
+        return False
     is_at_bound = bool((np.abs(centre) > (_AT_BOUND - 2 * error) * half).all())
     return is_at_bound and spread**2 < (_HARDLY_SPREAD**2 + _OF_NOISE * error) * half**2

@@ -33,6 +33,8 @@ _SPIKE = 0.75  # cells: a spread below this is that of a common value, beside wh
 _REACH = 2.5  # spreads that hold nearly all of a bell
 _MOST_ROWS = 0.85  # share in a bell that need not be quite normal
 _LACKING = 3.0  # deviations of the noise
+_FAR_SMALLER = 0.05  # of the size: so narrow a bell must be shown to hold
+_SURELY = 0.6  # of the rows
 _MEDIAN = (0.45, 0.5, 0.55)
 _OF_SPREAD = 3.0  # error of a spread, in errors of a level, of a bell
 _OF_SHAPE = 0.15  # log error of the spread of a bell for features of other shapes
@@ -120,7 +122,12 @@ class ScaledCounts(FeatureCounts):
             return True
         inside = np.abs(np.arange(self.table.size) + 0.5 - middle) < _REACH * spread + 0.5
         noise = self.sigma * math.sqrt(np.count_nonzero(inside))
-        return bool(self.table[inside].sum() < _MOST_ROWS * self.n_samples - _LACKING * noise)
+        held = float(self.table[inside].sum())
+        if spread * self.cells.width < _FAR_SMALLER * self.size and (
+            held < _SURELY * self.n_samples + 2 * noise
+        ):
+            return True
+        return held < _MOST_ROWS * self.n_samples - _LACKING * noise
 
     def estimate(self) -> FeatureScale:
         """Return the scale of this feature alone."""
