@@ -23,6 +23,7 @@ from skdpot.fair.score_losses import ScoreLoss
 from skdpot.nets.networks import evaluate
 from skdpot.nets.per_sample import chain_of_layers, record_jacobians
 from skdpot.nets.training_plan import TrainingPlan
+from skdpot.release.moments import as_finite_rows
 
 _FEWEST_ROWS = 256  # made-up rows; with more features, twice as many as these
 _ROWS_OF_JACOBIANS = 64
@@ -30,6 +31,7 @@ _ROWS_OF_JACOBIANS = 64
 # correlated. With it the estimate was within a factor of 2 for made-up laws, most within 1.5.
 _CURVED = 0.6
 _REPLICATES = 200  # of the noise of Adam
+_FURTHEST = 1e60  # scores, of which the squares can be summed
 _USUAL_VARIANCE = 0.2  # of features in about [-1, 1]
 _DECAYS, _OFFSET = (0.9, 0.999), 1e-8  # of Adam in torch
 
@@ -103,6 +105,7 @@ def spread_of_scores(
     taken to have as many directions as there are features, of equal curvature.
     """
     outputs = evaluate(network, _made_up(len(variances)) * np.sqrt(variances), None)
+    outputs = as_finite_rows(outputs).clip(-_FURTHEST, _FURTHEST)
     q = outputs.shape[1]
     curvature = weight * _CURVED * loss.usual_curvature(q)
     if len(chain_of_layers(network) or ()) != 1:
@@ -230,4 +233,6 @@ def _size(network: nn.Module, rows: np.ndarray) -> float:
     """Return the mean squared norm of the gradient of an output by all parameters."""
     copy = deepcopy(network).cpu().eval()
     gram = record_jacobians(copy, torch.from_numpy(rows).float()).gram()
-    return float(gram.diagonal(dim1=1, dim2=2).mean())
+    sizes = gram.diagonal(dim1=1, dim2=2).mean(dim=1)
+    finite = sizes[sizes.isfinite()]  # a network of the caller may have no value at some rows
+    return min(float(finite.mean()), _FURTHEST) if len(finite) else 1.0
