@@ -14,8 +14,13 @@ from skdpot.release.decoding import measured_cdf
 # Gaussians adds an error of second order, which the directions of a feature space share.
 _DECODED = 0.6
 _SECOND_ORDER = 3.5
+# Directions for each feature from which on more of them lower the errors of classes, unless the
+# noise is low.
+_POOLED, _LOW = 2.0, 0.05
 _MOST = 0.5  # standard deviation of a number in [0, 1]
-_SHARE = 2.0  # of the squared error in a squared distance: few are then taken for more than noise
+# Of the squared error in a squared distance. Few features are taken for more than noise; functions
+# of classes are shrunk to those of all, so that noise adds less to their distance.
+_SHARE, _SHARE_OF_CLASSES = 2.0, 1.0
 _MARGIN = 0.05  # of the range of a distribution function
 _ADVICE = "Use more rows, a larger epsilon, fewer features{} or tight bounds."
 
@@ -34,8 +39,12 @@ def cdf_errors(sketch: Any, label: Any = None) -> FloatArray:
     if label is not None and sketch.class_counts_[sketch._position(label)] == 0:
         return np.full(n_projections, _MOST if sketch.noise_scale_ else 0.0)
     measured = np.sqrt((measured_cdf(sketch, label)[1][:, 1:-1] ** 2).mean(axis=1))
-    second = _SECOND_ORDER * min(1.0, n_features / n_projections) * measured**2
-    return np.minimum(np.hypot(_DECODED * measured, second), _MOST)
+    alone = n_features / n_projections  # what one direction tells that no other does
+    first, second = _DECODED * measured, _SECOND_ORDER * min(1.0, alone) * measured**2
+    if label is not None:  # most of the directions are oblique, and tell of each other
+        several = min(1.0, math.sqrt(_POOLED * alone))
+        first = np.maximum(several * first, np.minimum(first, _DECODED * _LOW))
+    return np.minimum(np.hypot(first, second), _MOST)
 
 
 def sketch_reliability(sketch: Any) -> Reliability:
@@ -59,10 +68,11 @@ def sketch_reliability(sketch: Any) -> Reliability:
         distances = np.array([np.square(each).mean() for each in apart])
         squares = np.array([np.square(cdf_errors(sketch, label)).mean() for label in classes])
         trivial, help_by = "that of all classes together", ", no classes"
+        share = _SHARE_OF_CLASSES
     else:
         distances = np.square(cdf - uniform).mean(axis=1)
         squares = cdf_errors(sketch) ** 2
-        trivial, help_by = "a uniform one in the bounds", ""
+        trivial, help_by, share = "a uniform one in the bounds", "", _SHARE
         at = {int(np.abs(d).argmax()): k for k, d in enumerate(directions) if _is_axis(d)}
         if len(at) == len(names):
             order = [at[j] for j in range(len(names))]
@@ -78,7 +88,7 @@ def sketch_reliability(sketch: Any) -> Reliability:
             output=f"the distribution of {name}",
             standard_error=math.sqrt(square),
             trivial=trivial,
-            trivial_error=math.sqrt(max(float(distance) - _SHARE * square, 0.0)),
+            trivial_error=math.sqrt(max(float(distance) - share * square, 0.0)),
             margin=_MARGIN,
         )
         for name, square, distance in zip(names, squares, distances, strict=True)

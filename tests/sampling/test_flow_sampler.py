@@ -177,10 +177,14 @@ BOX = {"bounds": (0, 1)}
     [
         (DIGITS / 16, {}, "private bounds of more than 32 features are one ball.*bounds=(0, 1)"),
         (DIGITS / 16, BOX, None),
-        (load_breast_cancer().data, {}, "rivate bounds|noise hides"),
+        (
+            load_breast_cancer().data,
+            {},
+            "too few rows, .* to find a centre for each feature",
+        ),
         (DIGITS / 16, BOX | {"epsilon": 0.1}, "noise hides the distribution of"),
         (DIGITS / 16, BOX | {"conditional": True}, "distribution of class .*no classes"),
-        (DIGITS / 16, BOX | {"conditional": True, "epsilon": 20.0}, None),
+        (DIGITS / 16, BOX | {"conditional": True, "epsilon": 5.0}, None),
         (CORRELATED, {"delta": 1e-5}, None),
     ],
 )
@@ -197,5 +201,5 @@ def test_noise_that_hides_the_data_and_bounds_that_do_not_fit_are_told(rows, opt
     outside = (made < rows.min(axis=0)) | (made > rows.max(axis=0))
     if "bounds" in options:
         assert 0.0 <= made.min() <= made.max() <= 1.0
-    elif told:  # what the warning is about
-        assert outside.mean() > 0.02
+    elif told and "one ball" in told:  # what the warning is about
+        assert outside.mean() > 0.2

@@ -52,6 +52,25 @@ def test_errors_are_within_two_deviations_of_most_functions(name):
     assert n_false <= 0.15 * n_all
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LAWS)
+def test_errors_of_classes_are_within_two_deviations_of_the_true_ones(name):
+    """Root mean squares over all directions; 72 classes per law, of few and of many directions."""
+    inside, stated = [], []
+    for n, d, epsilon in [(600, 3, 3.0), (2000, 8, 1.0), (2000, 8, 10.0), (2000, 30, 5.0)]:
+        for _ in range(6):
+            centres, y = RNG.uniform(-0.3, 0.3, (3, d)), RNG.integers(0, 3, n)
+            X = np.clip(centres[y] + 0.7 * LAWS[name](n, d), -1, 1)
+            sketch = SlicedSketch(epsilon, bounds=(-1, 1), conditional=True).fit(X, y)
+            for label in range(3):
+                error = np.sqrt(np.square(errors_of(sketch, X[y == label], label)).mean())
+                told = np.sqrt(np.square(cdf_errors(sketch, label)).mean())
+                inside.append(error < 2 * told)
+                stated.append(told / error)
+    assert np.mean(inside) >= 0.95
+    assert np.median(stated) < 3.0
+
+
 def test_outputs_are_features_classes_or_all_directions():
     X = np.clip(RNG.normal(size=(2000, 3)) * 0.2, -1, 1)
     y = np.repeat(["a", "b"], [1800, 200])
